@@ -12,8 +12,8 @@ class Parsers(BuildHookInterface):  # type: ignore[misc, unused-ignore]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
-        from symcomm.text.grammars import FORMULA, KEPT, MODULE
+        from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 
         for grammar in (FORMULA, MODULE):
-            grammar.keep(Path(self.root) / "symcomm")
+            grammar.keep(Path(self.root) / "symcomm" / "core")
         build_data["artifacts"].append(f"*{KEPT}")  # git does not know them

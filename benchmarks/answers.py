@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import symcomm as sc
-from symcomm.exam.decision import decide
-from symcomm.problems.solve import load_model
+from symcomm.exams.decision import decide
+from symcomm.exams.problems.solve import load_model
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 NEW, SEEN = 2_000, 20_000  # a second

@@ -33,9 +33,9 @@ def measure(quick: bool = False) -> list[Measured]:
     """Compiling, the sweep, and the two loops (over a sample)."""
     import numpy as np
 
-    from symcomm.collectives.algorithms import ALGORITHMS
-    from symcomm.collectives.sweep import compile_sweep
-    from symcomm.problems.solve import no_model
+    from symcomm.core.collectives.algorithms import ALGORITHMS
+    from symcomm.core.collectives.sweep import compile_sweep
+    from symcomm.exams.problems.solve import no_model
 
     names = [name for name, a in ALGORITHMS.items() if "all-reduce" in a.runs]
     start = time.perf_counter()

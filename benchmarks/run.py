@@ -110,7 +110,7 @@ def chain(ops: int) -> str:
 
 def chain_rows(sizes: tuple[int, ...]) -> list[Row]:
     """Reading a chain of distinct ops and deriving its quantities; linear where the ratio follows the size."""
-    from symcomm import model as models
+    from symcomm.core import model as models
 
     rows: list[Row] = []
     first: dict[str, float] = {}

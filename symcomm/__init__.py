@@ -16,23 +16,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from symcomm.accounting import Accounting
-    from symcomm.derivation import Derivation, Reason, Step, symbols
-    from symcomm.differentiation.trace import trace
-    from symcomm.errors import SymcommError
-    from symcomm.exam.classes import grade
-    from symcomm.exam.key import Key, check, key_of, mistakes_of
-    from symcomm.exam.verdict import Verdict
-    from symcomm.fitting import fit
-    from symcomm.hardware.devices import Device, device, devices
-    from symcomm.hardware.paths import wiring
-    from symcomm.hardware.topology import read_topology
-    from symcomm.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio
-    from symcomm.notation import Notation
-    from symcomm.optimum.crossover import crossover
-    from symcomm.optimum.minimum import maximise, minimise
-    from symcomm.optimum.sensitivity import break_even, sensitivity
-    from symcomm.parallel.strategy import (
+    from symcomm.core.accounting import Accounting
+    from symcomm.core.derivation import Derivation, Reason, Step, symbols
+    from symcomm.core.errors import SymcommError
+    from symcomm.core.fitting import fit
+    from symcomm.core.hardware.devices import Device, device, devices
+    from symcomm.core.hardware.paths import wiring
+    from symcomm.core.hardware.topology import read_topology
+    from symcomm.core.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio
+    from symcomm.core.notation import Notation
+    from symcomm.core.optimum.crossover import crossover
+    from symcomm.core.optimum.minimum import maximise, minimise
+    from symcomm.core.optimum.sensitivity import break_even, sensitivity
+    from symcomm.core.parallel.strategy import (
         Context,
         Cut,
         Data,
@@ -48,69 +44,73 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
-    from symcomm.problems.load import load
-    from symcomm.problems.problem import Problem, read_problem
-    from symcomm.problems.solve import solve
-    from symcomm.quantities.time.bound import judge
-    from symcomm.quantities.time.peak_rate import balance
+    from symcomm.core.quantities.time.bound import judge
+    from symcomm.core.quantities.time.peak_rate import balance
+    from symcomm.core.units import Quantity
+    from symcomm.exams.classes import grade
+    from symcomm.exams.key import Key, check, key_of, mistakes_of
+    from symcomm.exams.problems.load import load
+    from symcomm.exams.problems.problem import Problem, read_problem
+    from symcomm.exams.problems.solve import solve
+    from symcomm.exams.verdict import Verdict
     from symcomm.searching.run import search
-    from symcomm.units import Quantity
+    from symcomm.teaching.differentiation.trace import trace
 
 # One row a public name: the module it lives in.
 _HOMES = {
-    "Accounting": "symcomm.accounting",
-    "Context": "symcomm.parallel.strategy",
-    "Cut": "symcomm.parallel.strategy",
-    "Data": "symcomm.parallel.strategy",
-    "Derivation": "symcomm.derivation",
-    "Device": "symcomm.hardware.devices",
-    "Expert": "symcomm.parallel.strategy",
-    "FullySharded": "symcomm.parallel.strategy",
-    "HybridSharded": "symcomm.parallel.strategy",
-    "Key": "symcomm.exam.key",
-    "Model": "symcomm.model",
-    "Notation": "symcomm.notation",
-    "OptimizerSharded": "symcomm.parallel.strategy",
-    "Pipeline": "symcomm.parallel.strategy",
-    "Problem": "symcomm.problems.problem",
-    "Quantity": "symcomm.units",
-    "Reason": "symcomm.derivation",
-    "Sequence": "symcomm.parallel.strategy",
-    "Step": "symcomm.derivation",
-    "Strategy": "symcomm.parallel.strategy",
-    "SymcommError": "symcomm.errors",
-    "Tensor": "symcomm.parallel.strategy",
-    "Verdict": "symcomm.exam.verdict",
-    "Zero1": "symcomm.parallel.strategy",
-    "Zero2": "symcomm.parallel.strategy",
-    "balance": "symcomm.quantities.time.peak_rate",
-    "break_even": "symcomm.optimum.sensitivity",
-    "broadcast": "symcomm.model",
-    "check": "symcomm.exam.key",
-    "crossover": "symcomm.optimum.crossover",
-    "derive": "symcomm.model",
-    "device": "symcomm.hardware.devices",
-    "devices": "symcomm.hardware.devices",
-    "fit": "symcomm.fitting",
-    "grade": "symcomm.exam.classes",
-    "judge": "symcomm.quantities.time.bound",
-    "key_of": "symcomm.exam.key",
-    "load": "symcomm.problems.load",
-    "maximise": "symcomm.optimum.minimum",
-    "minimise": "symcomm.optimum.minimum",
-    "mistakes_of": "symcomm.exam.key",
-    "model_of_parts": "symcomm.model",
-    "parse_strategy": "symcomm.parallel.strategy",
-    "peak_rate": "symcomm.model",
-    "ratio": "symcomm.model",
-    "read_problem": "symcomm.problems.problem",
-    "read_topology": "symcomm.hardware.topology",
+    "Accounting": "symcomm.core.accounting",
+    "Context": "symcomm.core.parallel.strategy",
+    "Cut": "symcomm.core.parallel.strategy",
+    "Data": "symcomm.core.parallel.strategy",
+    "Derivation": "symcomm.core.derivation",
+    "Device": "symcomm.core.hardware.devices",
+    "Expert": "symcomm.core.parallel.strategy",
+    "FullySharded": "symcomm.core.parallel.strategy",
+    "HybridSharded": "symcomm.core.parallel.strategy",
+    "Key": "symcomm.exams.key",
+    "Model": "symcomm.core.model",
+    "Notation": "symcomm.core.notation",
+    "OptimizerSharded": "symcomm.core.parallel.strategy",
+    "Pipeline": "symcomm.core.parallel.strategy",
+    "Problem": "symcomm.exams.problems.problem",
+    "Quantity": "symcomm.core.units",
+    "Reason": "symcomm.core.derivation",
+    "Sequence": "symcomm.core.parallel.strategy",
+    "Step": "symcomm.core.derivation",
+    "Strategy": "symcomm.core.parallel.strategy",
+    "SymcommError": "symcomm.core.errors",
+    "Tensor": "symcomm.core.parallel.strategy",
+    "Verdict": "symcomm.exams.verdict",
+    "Zero1": "symcomm.core.parallel.strategy",
+    "Zero2": "symcomm.core.parallel.strategy",
+    "balance": "symcomm.core.quantities.time.peak_rate",
+    "break_even": "symcomm.core.optimum.sensitivity",
+    "broadcast": "symcomm.core.model",
+    "check": "symcomm.exams.key",
+    "crossover": "symcomm.core.optimum.crossover",
+    "derive": "symcomm.core.model",
+    "device": "symcomm.core.hardware.devices",
+    "devices": "symcomm.core.hardware.devices",
+    "fit": "symcomm.core.fitting",
+    "grade": "symcomm.exams.classes",
+    "judge": "symcomm.core.quantities.time.bound",
+    "key_of": "symcomm.exams.key",
+    "load": "symcomm.exams.problems.load",
+    "maximise": "symcomm.core.optimum.minimum",
+    "minimise": "symcomm.core.optimum.minimum",
+    "mistakes_of": "symcomm.exams.key",
+    "model_of_parts": "symcomm.core.model",
+    "parse_strategy": "symcomm.core.parallel.strategy",
+    "peak_rate": "symcomm.core.model",
+    "ratio": "symcomm.core.model",
+    "read_problem": "symcomm.exams.problems.problem",
+    "read_topology": "symcomm.core.hardware.topology",
     "search": "symcomm.searching.run",
-    "sensitivity": "symcomm.optimum.sensitivity",
-    "solve": "symcomm.problems.solve",
-    "symbols": "symcomm.derivation",
-    "trace": "symcomm.differentiation.trace",
-    "wiring": "symcomm.hardware.paths",
+    "sensitivity": "symcomm.core.optimum.sensitivity",
+    "solve": "symcomm.exams.problems.solve",
+    "symbols": "symcomm.core.derivation",
+    "trace": "symcomm.teaching.differentiation.trace",
+    "wiring": "symcomm.core.hardware.paths",
 }
 
 __all__ = [
@@ -175,7 +175,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name]), name)
         if isfunction(found):
-            from symcomm.doors import door
+            from symcomm.core.doors import door
 
             found = door(found)
         globals()[name] = found

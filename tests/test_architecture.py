@@ -16,49 +16,48 @@ PACKAGE = ROOT / "symcomm"
 
 # The floor of each module or folder; the longest matching name counts.
 FLOORS = {
-    "symcomm.errors": 0,
-    "symcomm.units": 0,
-    "symcomm.files": 0,
-    "symcomm.doors": 0,
-    "symcomm.garbage": 0,
-    "symcomm.patience": 1,
-    "symcomm.records": 0,
-    "symcomm.accounting": 0,
-    "symcomm.editions": 0,
-    "symcomm.notation": 1,
-    "symcomm.form": 1,
-    "symcomm.collected": 1,
-    "symcomm.irrational": 1,
-    "symcomm.text": 1,
-    "symcomm.identity": 2,
-    "symcomm.dtypes": 2,
-    "symcomm.sums": 2,
-    "symcomm.einsum": 2,
-    "symcomm.sweep": 2,
-    "symcomm.derivation": 2,
-    "symcomm.printing": 2,
-    "symcomm.graph": 3,
-    "symcomm.readers": 3,
-    "symcomm.differentiation": 4,
-    "symcomm.setting": 4,
-    "symcomm.parallel": 4,
-    "symcomm.collectives": 4,
-    "symcomm.hardware": 4,
-    "symcomm.program": 4,
-    "symcomm.quantities": 5,
-    "symcomm.worksheets": 5,
-    "symcomm.optimum": 5,
-    "symcomm.fitting": 5,
-    "symcomm.plots": 6,
-    "symcomm.model": 6,
+    "symcomm.core": 0,
+    "symcomm.core.errors": 0,
+    "symcomm.core.units": 0,
+    "symcomm.core.files": 0,
+    "symcomm.core.doors": 0,
+    "symcomm.core.garbage": 0,
+    "symcomm.core.records": 0,
+    "symcomm.core.accounting": 0,
+    "symcomm.core.patience": 1,
+    "symcomm.core.notation": 1,
+    "symcomm.core.form": 1,
+    "symcomm.core.collected": 1,
+    "symcomm.core.irrational": 1,
+    "symcomm.core.text": 1,
+    "symcomm.core.identity": 2,
+    "symcomm.core.dtypes": 2,
+    "symcomm.core.sweep": 2,
+    "symcomm.core.derivation": 2,
+    "symcomm.core.printing": 2,
+    "symcomm.core.graph": 3,
+    "symcomm.core.readers": 3,
+    "symcomm.core.setting": 4,
+    "symcomm.core.parallel": 4,
+    "symcomm.core.collectives": 4,
+    "symcomm.core.hardware": 4,
+    "symcomm.core.program": 4,
+    "symcomm.core.quantities": 5,
+    "symcomm.core.worksheets": 5,
+    "symcomm.core.optimum": 5,
+    "symcomm.core.fitting": 5,
+    "symcomm.core.model": 6,
+    "symcomm.core.notebook": 6,
+    "symcomm.core.drawing": 6,
+    "symcomm.documents.editions": 0,
+    "symcomm.teaching": 5,
+    "symcomm.teaching.sums": 2,
+    "symcomm.teaching.einsum": 3,
+    "symcomm.teaching.differentiation": 4,
+    "symcomm.documents": 6,
+    "symcomm.exams": 6,
     "symcomm.searching": 6,
-    "symcomm.render": 6,
-    "symcomm.problems": 6,
-    "symcomm.drawing": 6,
-    "symcomm.exam": 6,
-    "symcomm.verification": 6,
-    "symcomm.notebook": 6,
-    "symcomm.report": 6,
+    "symcomm.verify": 6,
     "symcomm.cli": 7,
     "symcomm.__main__": 7,
     "symcomm": 7,
@@ -139,17 +138,45 @@ def test_no_modules_import_one_another_in_a_circle():
 def test_no_folders_import_one_another_in_a_circle():
     def folder(name: str) -> str:
         parts = name.split(".")
-        return ".".join(parts[:3] if parts[1:2] == ["quantities"] and len(parts) > 3 else parts[:2])
+        return ".".join(parts[:4] if "quantities" in parts[2:3] and len(parts) > 4 else parts[:3])
 
     assert circles((folder(a), folder(b)) for a, b in every_import()) == []
 
 
+# The packages, and which others each may import from: core none.
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "teaching": {"core"},
+    "documents": {"core", "teaching"},
+    "searching": {"core", "documents"},
+    "verify": {"core", "documents"},
+    "exams": {"core", "documents", "teaching"},
+    "cli": {"core", "documents", "exams", "searching", "teaching", "verify"},
+}
+# The top of the package names what is public of each.
+TOP = {"symcomm", "symcomm.__main__"}
+
+
+def package(name: str) -> str:
+    return name.split(".")[1]
+
+
+def test_a_package_imports_only_from_those_that_it_may():
+    wrong = {
+        (a, b)
+        for a, b in every_import()
+        if not TOP & {a, b} and package(a) != package(b) and package(b) not in MAY_IMPORT[package(a)]
+    }
+    assert wrong == set()
+    assert {package(name) for names in every_import() for name in names if name not in TOP} == set(MAY_IMPORT)
+
+
 def test_a_circle_is_seen_whatever_the_import():
-    lazy = "def f():\n    from symcomm.units import ONE\n    return ONE"
-    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from symcomm.form import Form"
-    assert imported(lazy, "a.py", types=False) == {"symcomm.units"}
+    lazy = "def f():\n    from symcomm.core.units import ONE\n    return ONE"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from symcomm.core.form import Form"
+    assert imported(lazy, "a.py", types=False) == {"symcomm.core.units"}
     assert imported(typed, "a.py", types=False) == set()
-    assert imported(typed, "a.py", types=True) == {"symcomm.form"}
+    assert imported(typed, "a.py", types=True) == {"symcomm.core.form"}
     assert circles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]) == [["a", "b", "c"]]
 
 
@@ -169,14 +196,17 @@ def test_only_the_notation_makes_symbols():
     """
     made = r"(sp\.|sympy\.)?(Symbol|symbols|Dummy)"
     makers = {str(path) for path, call in calls("Symbol|symbols|Dummy") if re.fullmatch(made, ast.unparse(call.func))}
-    assert makers <= {"symcomm/notation.py", "symcomm/graph/ops.py"}
+    assert makers <= {"symcomm/core/notation.py", "symcomm/core/graph/ops.py"}
 
 
 def test_no_module_evaluates_text_as_code():
     forbidden = r"(sp\.|sympy\.)?(sympify|parse_expr|simplify|S)|eval|exec|yaml\.(load|unsafe_load)|pickle\..*"
     for path, call in calls(r"sympify|parse_expr|simplify|S|eval|exec|yaml\.load|yaml\.unsafe_load|pickle"):
         name = ast.unparse(call.func)
-        if (path.as_posix(), name) == ("symcomm/records.py", "exec"):  # methods made of the names of a class's fields
+        if (path.as_posix(), name) == (
+            "symcomm/core/records.py",
+            "exec",
+        ):  # methods made of the names of a class's fields
             continue
         assert not re.fullmatch(forbidden, name), f"{path}:{call.lineno} calls {name}"
 
@@ -232,8 +262,8 @@ def test_the_python_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_problem_blocks_of_a_page_are_understood(page: Path):
     """A page shows blocks inside a fence of four marks: each is a document that can be solved."""
-    from symcomm.problems.problem import parse_problem
-    from symcomm.problems.solve import solve
+    from symcomm.exams.problems.problem import parse_problem
+    from symcomm.exams.problems.solve import solve
 
     for text in re.findall(r"^````markdown\n(.*?)^````", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         solve(parse_problem(text, page.name))

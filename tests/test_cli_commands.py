@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import symcomm
 from symcomm.cli import main
-from symcomm.quantities import QUANTITIES
+from symcomm.core.quantities import QUANTITIES
 
 ROOT = Path(__file__).parents[1]
 HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")
@@ -212,7 +212,7 @@ def test_an_unknown_format_is_refused_before_anything_is_read():
 
 
 def test_a_bug_says_that_it_is_one_and_how_to_see_the_traceback(table: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("symcomm.problems.solve.load_model", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("symcomm.exams.problems.solve.load_model", lambda *_, **__: 1 / 0)
     result = run("show", table, status=1)
     assert "internal error: ZeroDivisionError: division by zero" in result.stderr
     assert "This is a bug in symcomm" in result.stderr

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from symcomm import drawing
-from symcomm.drawing import Box, Drawing, as_svg, rails
-from symcomm.errors import RenderError
-from symcomm.graph.graph import Graph
-from symcomm.model import load
+from symcomm.core import drawing
+from symcomm.core.drawing import Box, Drawing, as_svg, rails
+from symcomm.core.errors import RenderError
+from symcomm.core.graph.graph import Graph
+from symcomm.core.model import load
 
 
 def boxes(names: str) -> tuple[Box, ...]:

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm import drawing
 from symcomm.cli import main
-from symcomm.errors import SymcommError
+from symcomm.core import drawing
+from symcomm.core.errors import SymcommError
 
 TABLE = "Computation\tInput\tOutput\ny = relu(xW)\tx [B, D], W [D, F]\ty [B, F]\n"
 SQUARE = TABLE.replace("F", "D")  # a layer that can follow itself

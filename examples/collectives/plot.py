@@ -9,11 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from symcomm.plots.curves import plot_costs
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import no_model
-from symcomm.quantities.communication.collective_table import times
-from symcomm.setting import Setting
+from symcomm.core.quantities.communication.collective_table import times
+from symcomm.core.setting import Setting
+from symcomm.documents.plots.curves import plot_costs
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import no_model
 
 HERE = Path(__file__).parent
 

@@ -27,7 +27,7 @@ from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
 from symcomm.cli.verify import verify
-from symcomm.garbage import collected_rarely
+from symcomm.core.garbage import collected_rarely
 
 _ISSUES = "please report it with the command and the file"
 
@@ -36,7 +36,7 @@ class _Commands(click.Group):
     """A group whose commands report mistakes and bugs in their own way."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        from symcomm.errors import SymcommError
+        from symcomm.core.errors import SymcommError
 
         try:
             with _ends_politely(), collected_rarely():

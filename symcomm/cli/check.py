@@ -11,7 +11,7 @@ import click
 from symcomm.cli.shared import read_template, shown_text
 
 if TYPE_CHECKING:
-    from symcomm.problems.problem import Ask, Problem
+    from symcomm.exams.problems.problem import Ask, Problem
 
 
 @click.command()
@@ -32,9 +32,9 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
     Exit status: 0 the answer is right, 1 it is not, 2 a mistake in the file or the command.
     """
     problem = read_template(file).problem()
-    from symcomm.exam.key import check as checked
-    from symcomm.exam.key import key_of
-    from symcomm.problems.solve import followed
+    from symcomm.exams.key import check as checked
+    from symcomm.exams.key import key_of
+    from symcomm.exams.problems.solve import followed
 
     key = key_of(problem, followed(problem, _ask(problem, question)))
     verdict = checked(answer, key, decimal_comma=decimal_comma or None)
@@ -47,7 +47,7 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
 
 def _ask(problem: Problem, name: str) -> Ask:
     """The question of a name; raises ``DocumentError`` where there is none, or several."""
-    from symcomm.errors import DocumentError, nearest
+    from symcomm.core.errors import DocumentError, nearest
 
     named = dict(zip(problem.ids, problem.asks, strict=True))
     if name in named:

@@ -14,8 +14,8 @@ from symcomm.cli.shared import PATH, accounting_option, conventions, quantities_
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.derivation import Derivation
-    from symcomm.quantities.declared import DeclaredQuantity
+    from symcomm.core.derivation import Derivation
+    from symcomm.core.quantities.declared import DeclaredQuantity
 
 DERIVED = ("text", "json", "latex", "markdown", "html")
 
@@ -24,7 +24,7 @@ class _Derive(click.Group):
     """A command for each quantity, with its options; only the one that is asked for is read."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from symcomm.quantities import QUANTITIES
+        from symcomm.core.quantities import QUANTITIES
 
         return [*QUANTITIES]
 
@@ -32,7 +32,7 @@ class _Derive(click.Group):
         return _derive_command(_declared(name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from symcomm.quantities import QUANTITIES
+        from symcomm.core.quantities import QUANTITIES
 
         groups: dict[str, list[str]] = {}
         for name, group in QUANTITIES.groups.items():
@@ -42,8 +42,8 @@ class _Derive(click.Group):
 
 
 def _declared(name: str) -> DeclaredQuantity:
-    from symcomm.errors import DocumentError
-    from symcomm.quantities import QUANTITIES
+    from symcomm.core.errors import DocumentError
+    from symcomm.core.quantities import QUANTITIES
 
     if name not in QUANTITIES:
         raise DocumentError(f"unknown quantity '{name[:60]}'", hint=QUANTITIES.hint(name))
@@ -95,10 +95,10 @@ def plain(text: str) -> str:
 
 
 def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
-    from symcomm.errors import DocumentError
-    from symcomm.problems.deriving import accounting_of, no_model
-    from symcomm.problems.deriving import derive as derived
-    from symcomm.problems.keys import convert
+    from symcomm.core.errors import DocumentError
+    from symcomm.exams.problems.deriving import accounting_of, no_model
+    from symcomm.exams.problems.deriving import derive as derived
+    from symcomm.exams.problems.keys import convert
 
     said = {
         key.removeprefix("option_"): text
@@ -136,7 +136,7 @@ def quantities(quantity: str | None, as_json: bool) -> None:
     symcomm quantities
     symcomm quantities communication
     """
-    from symcomm.quantities import QUANTITIES
+    from symcomm.core.quantities import QUANTITIES
 
     chosen = [_declared(quantity)] if quantity else [*QUANTITIES.values()]
     if as_json:
@@ -158,17 +158,17 @@ passes = click.Command("passes", params=quantities.params, callback=quantities.c
 @click.command()
 def schema() -> None:
     """Print the JSON schema of the symcomm blocks of problem files, for editors."""
-    from symcomm.problems.schema import problem_schema
+    from symcomm.exams.problems.schema import problem_schema
 
     click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
 
 
 def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
     if form == "json":
-        from symcomm import report
+        from symcomm.documents import report
 
         return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)
-    from symcomm.derivation.writing import written
+    from symcomm.core.derivation.writing import written
 
     known = made.relations.complete(dict(made.given) | values)
     return written(made, form, known)  # type: ignore[arg-type]  # click checked the name

@@ -10,7 +10,7 @@ import click
 from symcomm.cli.shared import PATH, comma, progress_bar, read_template
 
 if TYPE_CHECKING:
-    from symcomm.problems.problem import Template
+    from symcomm.exams.problems.problem import Template
 
 FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
 EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
@@ -55,11 +55,11 @@ def exam(
     """
     template = read_template(file)
     from symcomm import __version__
-    from symcomm.errors import DocumentError
-    from symcomm.exam.roster import numbered, read_roster
+    from symcomm.core.errors import DocumentError
+    from symcomm.exams.roster import numbered, read_roster
 
     if tested:
-        from symcomm.exam.self_test import self_test
+        from symcomm.exams.self_test import self_test
 
         with progress_bar("testing") as progress:
             report = self_test(template, seed, draws, progress)
@@ -78,7 +78,7 @@ def exam(
         _export(template, exports, variants, seed, tolerance, output, processes)
         if not formats:
             return
-    from symcomm.exam.writing import PAGES, Order, make
+    from symcomm.exams.writing import PAGES, Order, make
 
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
     if edition == "key":
@@ -99,8 +99,8 @@ def _export(
 ) -> None:  # fmt: skip
     """Writes all questions in so many variants for other systems, and tells what is large."""
     from symcomm import __version__
-    from symcomm.exam.exports.writing import export
-    from symcomm.units import Quantity
+    from symcomm.core.units import Quantity
+    from symcomm.exams.exports.writing import export
 
     share = Quantity.parse(tolerance).value
     with progress_bar("variants:") as progress:

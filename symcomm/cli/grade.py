@@ -32,9 +32,9 @@ def grade(
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv -o grades/
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv --decisions grades/look-at.csv -o grades/
     """
-    from symcomm.exam import summary
-    from symcomm.exam.classes import grade as graded
-    from symcomm.files import write_files
+    from symcomm.core.files import write_files
+    from symcomm.exams import summary
+    from symcomm.exams.classes import grade as graded
 
     with progress_bar("grading") as progress:
         made = graded(file, answers, keys=keys, roster=roster, variants=variants, seed=seed, decisions=decisions,
@@ -45,7 +45,7 @@ def grade(
         "look-at.csv": summary.look_csv(made).encode(),
     }  # fmt: skip
     if not no_plot:
-        from symcomm.plots.figure import written
+        from symcomm.documents.plots.figure import written
 
         files["summary.svg"] = written(summary.picture(made), "svg")
     for path in write_files(files, output):

@@ -29,7 +29,7 @@ def practice(file: Path, name: str, repeat: str, batch: str, loss: bool | None, 
 
     'check.py' runs them with two and four processes, and compares losses and collectives.
     """
-    from symcomm.verification import practice as scripts
+    from symcomm.verify import practice as scripts
 
     model = read_model(file, name, repeat, batch, loss)
     files = scripts.practice(model, edition)  # type: ignore[arg-type]  # click checked the name

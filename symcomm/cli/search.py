@@ -64,8 +64,8 @@ def search(
     --batch is the global batch here (512, or 256,512); the symbol of a batch axis that the table leaves out also goes
     there. Exit status 1 where nothing fits.
     """
-    from symcomm.errors import ValuesError
-    from symcomm.problems.deriving import accounting_of
+    from symcomm.core.errors import ValuesError
+    from symcomm.exams.problems.deriving import accounting_of
     from symcomm.searching.run import search as searched
 
     number = batch[:1].isdigit()

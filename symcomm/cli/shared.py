@@ -13,9 +13,9 @@ import click
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.model import Model
-    from symcomm.problems.problem import Template
-    from symcomm.units import Quantity
+    from symcomm.core.model import Model
+    from symcomm.core.units import Quantity
+    from symcomm.exams.problems.problem import Template
 
 
 class _NamedPath(click.Path):
@@ -32,7 +32,7 @@ PATH = _NamedPath(path_type=Path)
 
 def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
     def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-        from symcomm.errors import nearest
+        from symcomm.core.errors import nearest
 
         names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
         for name in names:
@@ -57,9 +57,9 @@ def values(texts: Sequence[str]) -> dict[str, Fraction]:
 
 def quantities_of(texts: Sequence[str]) -> dict[str, Quantity]:
     """``--at N_layer=32,D=4096``: numbers with units, each name once."""
-    from symcomm.errors import ValuesError
-    from symcomm.problems.keys import plain_name
-    from symcomm.units import Quantity
+    from symcomm.core.errors import ValuesError
+    from symcomm.core.units import Quantity
+    from symcomm.exams.problems.keys import plain_name
 
     found: dict[str, Quantity] = {}
     for piece in (p.strip() for text in texts for p in text.split(",")):
@@ -79,7 +79,7 @@ def quantities_of(texts: Sequence[str]) -> dict[str, Quantity]:
 
 def conventions(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """``--accounting sent_per_rank`` or ``--accounting pipeline=per_microbatch``; several with commas."""
-    from symcomm.problems.keys import convention
+    from symcomm.exams.problems.keys import convention
 
     return tuple(convention(piece.strip()) for text in texts for piece in text.split(",") if piece.strip())
 
@@ -105,23 +105,23 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
 
 def read_template(file: Path) -> Template:
     """A problem file; one that is not there, or no text, is told before anything is imported that takes long."""
-    from symcomm.files import PROBLEM, read_text
+    from symcomm.core.files import PROBLEM, read_text
 
     text = read_text(file, PROBLEM)
-    from symcomm.problems.problem import parse_template
+    from symcomm.exams.problems.problem import parse_template
 
     return parse_template(text, str(file))
 
 
 def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool | None) -> Model:
     if file.suffix in (".json", ".txt") or loss is not None:
-        from symcomm.model import load_known
+        from symcomm.core.model import load_known
 
         known = load_known(file, repeat=repeat, batch=batch, loss=loss)
         if known is not None:
             return known.part(name) if name else known
     problem = read_template(file).problem()
-    from symcomm.problems.solve import load_model
+    from symcomm.exams.problems.solve import load_model
 
     return load_model(problem, name, repeat=repeat, batch=batch)
 
@@ -131,8 +131,8 @@ def write(text: str, output: Path | None, read: Path | None = None) -> None:
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    from symcomm.errors import RenderError
-    from symcomm.files import write_file
+    from symcomm.core.errors import RenderError
+    from symcomm.core.files import write_file
 
     if read is not None and output.resolve() == read.resolve():
         raise RenderError(f"{output} is the file of the model, which would be overwritten", hint="choose another name")

@@ -11,7 +11,7 @@ import click
 from symcomm.cli.shared import PATH, read_model, reading, write
 
 if TYPE_CHECKING:
-    from symcomm.model import Model
+    from symcomm.core.model import Model
 
 SHOWN = ("text", "json", "svg", "dot", "torch")
 
@@ -31,20 +31,20 @@ def show(file: Path, name: str, repeat: str, batch: str, loss: bool | None, form
     """
     model = read_model(file, name, repeat, batch, loss)
     if form in ("svg", "dot"):
-        from symcomm import drawing
+        from symcomm.core import drawing
 
         write(drawing.WRITERS[form](model.graph), output, file)
     elif form == "torch":
-        from symcomm.verification.expected import batch_first
-        from symcomm.verification.module import torch_module
-        from symcomm.verification.sizes import small_sizes
+        from symcomm.verify.expected import batch_first
+        from symcomm.verify.module import torch_module
+        from symcomm.verify.sizes import small_sizes
 
         graph = batch_first(model.graph)
         write(torch_module(graph, model.name, values=small_sizes(graph, {})).source, output, file)
     elif form == "json":
         import json
 
-        from symcomm import report
+        from symcomm.documents import report
 
         write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
     else:
@@ -59,7 +59,8 @@ def _table(model: Model, terminal: bool) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from symcomm import drawing, report
+    from symcomm.core import drawing
+    from symcomm.documents import report
 
     seen = report.model(model)
     regions = {region["name"]: region["times"] for region in seen["regions"]}

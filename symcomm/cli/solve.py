@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar, read_template
-from symcomm.editions import DETAILS, EDITIONS
+from symcomm.documents.editions import DETAILS, EDITIONS
 
 FORMATS = ("pdf", "md", "tex", "html", "json")
 
@@ -49,24 +49,24 @@ def solve(
     symcomm solve homework.md --edition paper,solution,key,graders -o out/
     """
     problem = read_template(file).problem()
-    from symcomm.problems.solve import solve as solved
+    from symcomm.exams.problems.solve import solve as solved
 
     with progress_bar() as progress:
         document = solved(problem, progress, conventions(accounting))
     if detail:
         document = replace(document, detail=detail)  # type: ignore[arg-type]  # click checked it
     if mistakes or "graders" in editions:
-        from symcomm.exam.common import with_mistakes
+        from symcomm.exams.common import with_mistakes
 
         document = with_mistakes(document, problem)
     for note in document.told:
         click.echo(f"note: {document.file}: {note}", err=True)
-    from symcomm.render import editions as rendered
+    from symcomm.documents.render import editions as rendered
 
     for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them
                          name=file.stem):  # fmt: skip
         click.echo(str(path))
-    from symcomm.render.words import words
+    from symcomm.documents.render.words import words
 
     missing = [*words(document.language.strip() or "en", templates).catalogue.missing]
     if missing:

@@ -13,7 +13,7 @@ from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, re
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.verification.verify import Verification
+    from symcomm.verify.verify import Verification
 
 GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!-- end of the grid -->"
 
@@ -56,7 +56,7 @@ def verify(
 
     Exit status 1 where something is different that no convention explains.
     """
-    from symcomm.errors import ValuesError
+    from symcomm.core.errors import ValuesError
 
     if not 0 < limit <= 86400:
         raise ValuesError(f"--limit is {limit:g}: a run takes more than 0 s and at most a day")
@@ -69,13 +69,13 @@ def verify(
     models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if timed:
-        from symcomm.verification.timing import measure, text
+        from symcomm.verify.timing import measure, text
 
         found = measure(models[0], values)
         write(json.dumps(found.json(), indent=2) if as_json else text(found), output, files[0])
         return
     if grid:
-        from symcomm.verification import grid as grids
+        from symcomm.verify import grid as grids
 
         with progress_bar("running") as told:
             cells = grids.grid(models, limit=max(limit, 300), values=values, told=told, resume=resume)
@@ -85,7 +85,7 @@ def verify(
             click.echo(f"{cell.strategy} of {cell.model}: {cell.why}", err=True)
         _end(all(cell.found.holds if cell.found else not cell.failed for cell in cells))
         return
-    from symcomm.verification.verify import verify as run
+    from symcomm.verify.verify import verify as run
 
     one = run(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port,
               algorithm=algorithm, softmax=softmax)  # fmt: skip
@@ -99,12 +99,12 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
 
     problem = read_template(file).problem()
     from symcomm import __version__
-    from symcomm.errors import DocumentError
-    from symcomm.form import names
-    from symcomm.parallel.strategy import parse_strategy
-    from symcomm.problems.solve import load_model
-    from symcomm.problems.verified import asked_strategy, cache_path, run_key
-    from symcomm.verification.verify import verify as run
+    from symcomm.core.errors import DocumentError
+    from symcomm.core.form import names
+    from symcomm.core.parallel.strategy import parse_strategy
+    from symcomm.exams.problems.solve import load_model
+    from symcomm.exams.problems.verified import asked_strategy, cache_path, run_key
+    from symcomm.verify.verify import verify as run
 
     runs, holds, torch = {}, True, ""
     for ask in problem.asks:
@@ -147,8 +147,8 @@ def _text(found: Verification) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from symcomm.verification.conventions import CONVENTIONS
-    from symcomm.verification.verify import TOLERANCE
+    from symcomm.verify.conventions import CONVENTIONS
+    from symcomm.verify.verify import TOLERANCE
 
     sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
     title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"

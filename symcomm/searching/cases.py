@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from symcomm.errors import ValuesError
-from symcomm.form import num
-from symcomm.program import pipeline
-from symcomm.program.rewrites.accumulation import unreduced
-from symcomm.quantities.memory.state_memory import sharded_gradients
-from symcomm.quantities.time.links import NODE, PIPE, Nesting, node_ranks
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import num
+from symcomm.core.program import pipeline
+from symcomm.core.program.rewrites.accumulation import unreduced
+from symcomm.core.quantities.memory.state_memory import sharded_gradients
+from symcomm.core.quantities.time.links import NODE, PIPE, Nesting, node_ranks
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
 from symcomm.searching.template import PIPELINE, composed
 
 if TYPE_CHECKING:
-    from symcomm.model import Model
+    from symcomm.core.model import Model
 
 Lists = tuple[tuple[str, tuple[int, ...]], ...]  # of a grid: names with their values
 

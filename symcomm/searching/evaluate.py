@@ -14,12 +14,12 @@ from functools import lru_cache, partial, reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
-from symcomm import form as forms
-from symcomm.collected import Monomial, Terms, exactly
-from symcomm.collectives.sweep import binary_ones, ceil_log2, floor_log2
-from symcomm.errors import ValuesError
-from symcomm.program.program import Same
-from symcomm.records import dataclass
+from symcomm.core import form as forms
+from symcomm.core.collected import Monomial, Terms, exactly
+from symcomm.core.collectives.sweep import binary_ones, ceil_log2, floor_log2
+from symcomm.core.errors import ValuesError
+from symcomm.core.program.program import Same
+from symcomm.core.records import dataclass
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 

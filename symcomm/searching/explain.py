@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from symcomm import form as forms
-from symcomm.records import dataclass
+from symcomm.core import form as forms
+from symcomm.core.records import dataclass
 from symcomm.searching.structure import STATES, Structure
 from symcomm.searching.template import PIPELINE
 

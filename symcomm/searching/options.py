@@ -6,24 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.derivation import exact
-from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
-from symcomm.graph.axis_roles import batch_axes
-from symcomm.graph.graph import Graph
-from symcomm.model import Model
-from symcomm.parallel.strategy import Strategy, resolve
-from symcomm.program import pipeline
-from symcomm.program.closed_forms import slots
-from symcomm.program.schedules import USUAL_SCHEDULE, find
-from symcomm.program.schedules import schedules as all_schedules
-from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import exact
+from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.graph.graph import Graph
+from symcomm.core.model import Model
+from symcomm.core.parallel.strategy import Strategy, resolve
+from symcomm.core.program import pipeline
+from symcomm.core.program.closed_forms import slots
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.schedules import schedules as all_schedules
+from symcomm.core.quantities.memory.capacity import MEANINGS, capacity_of
+from symcomm.core.units import Quantity
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
 from symcomm.searching.template import PIPELINE, TemplatePiece, pieces, shared_axes
-from symcomm.units import Quantity
 
 MOST_STRUCTURES = 500
 MOST_TOP = 1000
@@ -62,8 +62,8 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
     if capacity is None:
         if device is None:
             raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
-        from symcomm.hardware.devices import Device
-        from symcomm.hardware.devices import device as find
+        from symcomm.core.hardware.devices import Device
+        from symcomm.core.hardware.devices import device as find
 
         memory = find(device if isinstance(device, Device) else str(device)).memory
         capacity = memory.nominal

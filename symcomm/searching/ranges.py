@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from symcomm.errors import ValuesError
+from symcomm.core.errors import ValuesError
 
 MOST = 100_000  # values of one size
 LARGEST = 10**9

@@ -8,10 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from symcomm.accounting import Accounting, Convention
-from symcomm.records import dataclass
+from symcomm.core.accounting import Accounting, Convention
+from symcomm.core.records import dataclass
+from symcomm.core.units import BYTE, Quantity, Unit, decimal_text
 from symcomm.searching.explain import Share, percent
-from symcomm.units import BYTE, Quantity, Unit, decimal_text
 
 SECOND = Unit.parse("second")
 FORMAT = 1  # raised only when a key changes its meaning
@@ -192,7 +192,7 @@ class SearchResult:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The front and the fastest configurations as a picture (SVG or PNG); needs Matplotlib."""
-        from symcomm.plots.pareto import pareto_plot
+        from symcomm.documents.plots.pareto import pareto_plot
 
         return pareto_plot(self, path)
 

@@ -10,16 +10,18 @@ from math import prod
 from time import monotonic
 from typing import Any
 
-from symcomm.accounting import Accounting, AccountingLike
-from symcomm.derivation import exact
-from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Num, Sym
-from symcomm.hardware.devices import Device, cluster
-from symcomm.hardware.devices import device as find
-from symcomm.model import Model
-from symcomm.quantities.recipes import recipe_of
-from symcomm.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
-from symcomm.quantities.time.machine import RATES
+from symcomm.core.accounting import Accounting, AccountingLike
+from symcomm.core.derivation import exact
+from symcomm.core.errors import StrategyError, ValuesError, nearest
+from symcomm.core.form import Num, Sym
+from symcomm.core.hardware.devices import Device, cluster
+from symcomm.core.hardware.devices import device as find
+from symcomm.core.model import Model
+from symcomm.core.quantities.recipes import recipe_of
+from symcomm.core.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
+from symcomm.core.quantities.time.machine import RATES
+from symcomm.core.setting import Setting
+from symcomm.core.units import BYTE, Quantity
 from symcomm.searching import evaluate, explain
 from symcomm.searching.cases import apart, cases
 from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
@@ -28,8 +30,6 @@ from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, SearchQuestion, Structure, structures
 from symcomm.searching.template import PIPELINE, composed, written
-from symcomm.setting import Setting
-from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from symcomm.errors import ValuesError
-from symcomm.form import Num
-from symcomm.records import dataclass
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Num
+from symcomm.core.records import dataclass
 from symcomm.searching.ranges import divisors
 from symcomm.searching.structure import BUCKETS, Draft
 from symcomm.searching.template import PIPELINE, composed, shared_axes

@@ -15,35 +15,35 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.collected import Collected, Shared, Terms, collect
-from symcomm.derivation import Derivation, Exhibit, Relations, Step
-from symcomm.dtypes import element_bytes
-from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
-from symcomm.graph.axis_roles import batch_axes
-from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import PipelineCut, Strategy
-from symcomm.program import pipeline
-from symcomm.program.program import Same
-from symcomm.program.rewrites.recomputation import RECOMPUTED
-from symcomm.program.vocabulary import CutVocabulary, cut_vocabulary
-from symcomm.quantities.communication.call import STATISTICS, Call, joint
-from symcomm.quantities.counting.load import microbatched
-from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.time import step_time
-from symcomm.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
-from symcomm.records import dataclass
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.collected import Collected, Shared, Terms, collect
+from symcomm.core.derivation import Derivation, Exhibit, Relations, Step
+from symcomm.core.dtypes import element_bytes
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num, product
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.parallel.placement import cut_axes
+from symcomm.core.parallel.strategy import PipelineCut, Strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.program import Same
+from symcomm.core.program.rewrites.recomputation import RECOMPUTED
+from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary
+from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
+from symcomm.core.quantities.counting.load import microbatched
+from symcomm.core.quantities.memory import activation_memory, state_memory
+from symcomm.core.quantities.time import step_time
+from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting, mark
+from symcomm.core.units import Unit
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
-from symcomm.setting import Setting, mark
-from symcomm.units import Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
 
-    from symcomm.graph.graph import Graph
-    from symcomm.model import Model
+    from symcomm.core.graph.graph import Graph
+    from symcomm.core.model import Model
 
 CONVENTION = {how: name for name, how in RECOMPUTED.items()}  # none, selective, full
 MICROBATCHES, BUCKETS = "microbatches", "buckets"

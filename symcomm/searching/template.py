@@ -8,10 +8,10 @@ from functools import reduce
 from inspect import signature
 from operator import or_
 
-from symcomm.errors import StrategyError
-from symcomm.form import Form, Num, Sym
-from symcomm.parallel.strategy import ALIASES, STRATEGIES, Strategy, parse_strategy
-from symcomm.records import dataclass
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import Form, Num, Sym
+from symcomm.core.parallel.strategy import ALIASES, STRATEGIES, Strategy, parse_strategy
+from symcomm.core.records import dataclass
 
 PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from balance_models import BOOK, GOLDEN, ROOT, block, published, xxl
 
-from symcomm.derivation import Derivation
-from symcomm.form import evaluate, from_expr
+from symcomm.core.derivation import Derivation
+from symcomm.core.form import evaluate, from_expr
 
 RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
 MESH = {"X": 16, "Y": 4}
@@ -111,8 +111,8 @@ def test_an_even_ring_both_ways_sends_at_the_bandwidth_of_one_direction_just_as_
 
 
 def test_the_example_states_the_published_answers() -> None:
-    from symcomm.problems.problem import read_problem
-    from symcomm.problems.solve import solve
+    from symcomm.exams.problems.problem import read_problem
+    from symcomm.exams.problems.solve import solve
 
     document = solve(read_problem(ROOT / "examples/communication-accounting/communication-accounting.md"))
     answers = {answer.quantity.value for answer in document.answers() if answer.quantity is not None}

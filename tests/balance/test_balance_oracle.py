@@ -14,11 +14,11 @@ from balance_models import BOOK, OVERLAP, block, block_products, swiglu, swiglu_
 sys.path.insert(0, str(Path(__file__).parents[1] / "collectives"))
 import exchange as ex
 
-import symcomm.model as sc
-from symcomm.derivation import Derivation
-from symcomm.errors import ValuesError
-from symcomm.form import Sym, evaluate
-from symcomm.quantities.communication.wire import wire
+import symcomm.core.model as sc
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Sym, evaluate
+from symcomm.core.quantities.communication.wire import wire
 
 ONE_WAY = {"time": "serial"}
 MESH = "fsdp(X) + tensor(Y)"

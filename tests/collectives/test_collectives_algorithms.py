@@ -12,13 +12,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import exchange as ex
 
-from symcomm.accounting import COLLECTIVES, CONVENTIONS, Accounting
-from symcomm.collectives.algorithms import ALGORITHMS, KINDS, algorithm, runs_by, share
-from symcomm.collectives.bounds import BOUNDS
-from symcomm.collectives.cost import Case, Exchange, product
-from symcomm.errors import AccountingError, SymcommError
-from symcomm.form import Ceiling, Form, Num, Ratio, Sym, evaluate, names, num
-from symcomm.quantities.communication.wire import wire
+from symcomm.core.accounting import COLLECTIVES, CONVENTIONS, Accounting
+from symcomm.core.collectives.algorithms import ALGORITHMS, KINDS, algorithm, runs_by, share
+from symcomm.core.collectives.bounds import BOUNDS
+from symcomm.core.collectives.cost import Case, Exchange, product
+from symcomm.core.errors import AccountingError, SymcommError
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, evaluate, names, num
+from symcomm.core.quantities.communication.wire import wire
 
 ITEM = 8  # bytes of the int64 that the simulated ranks hold
 EVERY = [(a.name, kind) for a in ALGORITHMS.values() for kind in a.runs]
@@ -578,7 +578,7 @@ def test_an_unknown_collective_is_refused_with_near_ones() -> None:
 
 
 def test_an_unknown_number_format_is_refused_with_a_near_one() -> None:
-    from symcomm.dtypes import element_bytes
+    from symcomm.core.dtypes import element_bytes
 
     with pytest.raises(SymcommError) as caught:
         element_bytes("fp15")

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from symcomm.collectives import algorithms
-from symcomm.collectives.cost import Case, Exchange, plus, times
-from symcomm.collectives.messages import run
-from symcomm.derivation import Derivation
-from symcomm.errors import DerivationError
-from symcomm.form import num
-from symcomm.problems.deriving import no_model
+from symcomm.core.collectives import algorithms
+from symcomm.core.collectives.cost import Case, Exchange, plus, times
+from symcomm.core.collectives.messages import run
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import DerivationError
+from symcomm.core.form import num
+from symcomm.exams.problems.deriving import no_model
 
 RUN = [(a.name, kind) for a in algorithms.ALGORITHMS.values() for kind in a.runs if kind != "send"]
 LEVELS = {"hierarchical": [{"group": 2, "ranks": 6}],
@@ -81,7 +81,7 @@ def test_a_record_with_a_slip_is_refused(name: str, kind: str, slip: str, monkey
 
 
 def test_a_run_that_adds_a_part_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symcomm.collectives import messages
+    from symcomm.core.collectives import messages
 
     def again(k: int, p: int, apart: int, names: object, adds: bool) -> list[messages.Message]:
         return [(rank, (rank + 1) % p, ["t"], adds, 0) for rank in range(p)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.errors import RenderError, ValuesError
-from symcomm.plots.curves import plot_costs
-from symcomm.problems.deriving import no_model
+from symcomm.core.errors import RenderError, ValuesError
+from symcomm.documents.plots.curves import plot_costs
+from symcomm.exams.problems.deriving import no_model
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of matplotlib's own imports

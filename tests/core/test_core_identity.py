@@ -11,15 +11,15 @@ import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symcomm import form as forms
-from symcomm import identity
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import DerivationError, ValuesError
-from symcomm.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, Total, num
-from symcomm.identity import UndecidedError, identical
-from symcomm.notation import amount, symbol
-from symcomm.units import ONE
+from symcomm.core import form as forms
+from symcomm.core import identity
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.errors import DerivationError, ValuesError
+from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, Total, num
+from symcomm.core.identity import UndecidedError, identical
+from symcomm.core.notation import amount, symbol
+from symcomm.core.units import ONE
 
 n, k, m = (symbol(name) for name in "nkm")
 x, y, w = (amount(name) for name in "xyw")
@@ -65,7 +65,7 @@ def test_what_fails_somewhere_is_refuted(left, right) -> None:
 
 
 def test_no_values_are_needed_for_a_false_identity_to_be_refused(monkeypatch) -> None:
-    monkeypatch.setattr("symcomm.identity._refuted", lambda left, right: False)
+    monkeypatch.setattr("symcomm.core.identity._refuted", lambda left, right: False)
     identical.cache_clear()  # what was decided before is kept
     for left, right in FALSE:
         with pytest.raises(UndecidedError, match="could not be decided"):
@@ -73,7 +73,7 @@ def test_no_values_are_needed_for_a_false_identity_to_be_refused(monkeypatch) ->
 
 
 def test_a_rewrite_that_cannot_be_decided_is_an_error(monkeypatch) -> None:
-    monkeypatch.setattr("symcomm.identity._CASES", 0)
+    monkeypatch.setattr("symcomm.core.identity._CASES", 0)
     identical.cache_clear()
     why = Reason("rule", "because")
     left = Largest((Sym("x", whole=False), Sym("y", whole=False)))

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.collected import collect
-from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import SymcommError
-from symcomm.form import (
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.collected import collect
+from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import (
     Ceiling,
     Floor,
     Form,
@@ -29,10 +29,10 @@ from symcomm.form import (
     num,
     product,
 )
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities import QUANTITIES, kept
-from symcomm.setting import Setting
-from symcomm.units import ONE
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities import QUANTITIES, kept
+from symcomm.core.setting import Setting
+from symcomm.core.units import ONE
 
 LLAMA = sc.load({
     "model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -108,7 +108,7 @@ def counted(monkeypatch, quantity: str) -> list[object]:
     calls: list[object] = []
     one = QUANTITIES[quantity]
     made = replace(one, derive=lambda setting, **options: calls.append(options) or one.derive(setting, **options))
-    monkeypatch.setattr("symcomm.model.QUANTITIES", {**QUANTITIES, quantity: made})
+    monkeypatch.setattr("symcomm.core.model.QUANTITIES", {**QUANTITIES, quantity: made})
     return calls
 
 

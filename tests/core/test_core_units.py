@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.accounting import CONVENTIONS, Accounting
-from symcomm.derivation import Derivation, Reason, Step, exact
-from symcomm.errors import AccountingError, Span, SymcommError, ValuesError, nearest
-from symcomm.form import Sym, product
-from symcomm.units import BYTE, ONE, Quantity, Unit
+from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.derivation import Derivation, Reason, Step, exact
+from symcomm.core.errors import AccountingError, Span, SymcommError, ValuesError, nearest
+from symcomm.core.form import Sym, product
+from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.collectives.messages import run
-from symcomm.derivation import Derivation, Numbers, Reason, Step
-from symcomm.errors import DerivationError, ValuesError
-from symcomm.form import Ceiling, Floor, Form, Largest, Product, Ratio, Smallest, Sym, Total, num, product
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import solve
-from symcomm.quantities import QUANTITIES
-from symcomm.quantities.witnesses import passes
-from symcomm.units import ONE
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.collectives.messages import run
+from symcomm.core.derivation import Derivation, Numbers, Reason, Step
+from symcomm.core.errors import DerivationError, ValuesError
+from symcomm.core.form import Ceiling, Floor, Form, Largest, Product, Ratio, Smallest, Sym, Total, num, product
+from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.witnesses import passes
+from symcomm.core.units import ONE
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import solve
 
 EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("**/*.md") if p.stem != "checkpoints")
 TABLE = """Computation\tInput\tOutput
@@ -302,7 +302,7 @@ def test_a_step_is_seen_by_the_witness_of_what_is_made_of_it() -> None:
 
 
 def test_tiny_numbers_keep_the_relations_and_what_is_given() -> None:
-    from symcomm.derivation import Relations
+    from symcomm.core.derivation import Relations
 
     heads = Relations((("D", product(Sym("n_H"), Sym("H"))),))
     numbers = Numbers({"D": Fraction(4096), "n_H": Fraction(32)}, heads)

@@ -10,9 +10,9 @@ from sympy import Expr, expand, symbols
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.dtypes import formats
-from symcomm.errors import ValuesError
-from symcomm.quantities import QUANTITIES
+from symcomm.core.dtypes import formats
+from symcomm.core.errors import ValuesError
+from symcomm.core.quantities import QUANTITIES
 
 PRODUCT = r"""| Computation | Input | Output |
 |---|---|---|

@@ -7,8 +7,8 @@ import pytest
 import sympy
 
 import symcomm as sc
-from symcomm.errors import SymcommError, ValuesError
-from symcomm.units import ONE, Quantity, Unit
+from symcomm.core.errors import SymcommError, ValuesError
+from symcomm.core.units import ONE, Quantity, Unit
 
 GIB = Quantity.parse("1 GiB")
 LAYER = sc.load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from symcomm.garbage import collected_rarely
-from symcomm.records import dataclass
+from symcomm.core.garbage import collected_rarely
+from symcomm.core.records import dataclass
 
 
 def classes(made):
@@ -132,7 +132,7 @@ def test_a_record_that_holds_itself_is_shown():
 
 
 def test_records_are_pickled():
-    from symcomm.errors import Span
+    from symcomm.core.errors import Span
 
     span = Span("f", 1, "text", 0, 2)
     assert pickle.loads(pickle.dumps(span)) == span

@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from symcomm.problems.schema import problem_schema
-from symcomm.quantities import QUANTITIES
-from symcomm.quantities.declared import DeclaredQuantity, Option
+from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.declared import DeclaredQuantity, Option
+from symcomm.exams.problems.schema import problem_schema
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "symcomm" / "quantities" / "methods.pyi"
@@ -39,8 +39,8 @@ def stub() -> str:
     lines = [
         "# Written by tests/declared/generated.py from the declarations of the quantities.",
         "from collections.abc import Mapping, Sequence", "from typing import Literal", "",
-        "from symcomm.accounting import Accounting", "from symcomm.derivation import Derivation",
-        "from symcomm.parallel.strategy import Strategy", "",
+        "from symcomm.core.accounting import Accounting", "from symcomm.core.derivation import Derivation",
+        "from symcomm.core.parallel.strategy import Strategy", "",
         "_Accounting = str | Accounting | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None", "",
         "class DerivedQuantities:",
     ]  # fmt: skip

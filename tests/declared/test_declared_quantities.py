@@ -15,11 +15,13 @@ from generated import ROOT, expected
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.errors import SymcommError, ValuesError
-from symcomm.files import one_line_end
-from symcomm.problems import blocks, pieces, schema
-from symcomm.problems.figures import FIGURE_KEYS
-from symcomm.problems.problem import (
+from symcomm.core.errors import SymcommError, ValuesError
+from symcomm.core.files import one_line_end
+from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.declared import DeclaredQuantity
+from symcomm.exams.problems import blocks, pieces, schema
+from symcomm.exams.problems.figures import FIGURE_KEYS
+from symcomm.exams.problems.problem import (
     ASK_KEYS,
     CONFIG_KEYS,
     DRAW_KEYS,
@@ -29,8 +31,6 @@ from symcomm.problems.problem import (
     WHOLE_KEYS,
     parse_problem,
 )
-from symcomm.quantities import QUANTITIES
-from symcomm.quantities.declared import DeclaredQuantity
 
 TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
 DOCUMENT = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, D], W [D, F] | y [B, F] |\n\n"
@@ -158,7 +158,7 @@ def test_telling_what_there_is_imports_no_sympy():
         code = (
             f"import sys; sys.argv = ['symcomm', *{words}]\n"
             "try:\n    from symcomm.cli import main; main()\nexcept SystemExit: pass\n"
-            "print([m for m in ('sympy', 'networkx', 'yaml', 'symcomm.form') if m in sys.modules])"
+            "print([m for m in ('sympy', 'networkx', 'yaml', 'symcomm.core.form') if m in sys.modules])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "[]"
@@ -167,11 +167,11 @@ def test_telling_what_there_is_imports_no_sympy():
 DOUBLED = '''
 from typing import Annotated, Literal
 
-from symcomm.derivation import Derivation
-from symcomm.form import num, product
-from symcomm.quantities.declared import Meaning
-from symcomm.setting import Setting, Work
-from symcomm.units import ONE
+from symcomm.core.derivation import Derivation
+from symcomm.core.form import num, product
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import ONE
 
 
 def derive(
@@ -186,14 +186,14 @@ def derive(
 '''
 ASKED = """
 import json, sys
-import symcomm.quantities
-symcomm.quantities.__path__.append(sys.argv[1])
+import symcomm.core.quantities
+symcomm.core.quantities.__path__.append(sys.argv[1])
 from click.testing import CliRunner
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.schema import problem_schema
-from symcomm.problems.solve import solve
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.schema import problem_schema
+from symcomm.exams.problems.solve import solve
 
 model = sc.load(sys.argv[2])
 run = CliRunner().invoke(main, ["derive", "elements", "--model", sys.argv[2], "--tensor", "y", "--times", "three"])

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.differentiation.gradients import Names, gradients, why
-from symcomm.graph.gradient import backward
-from symcomm.problems.deriving import derive
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.graph.gradient import backward
+from symcomm.exams.problems.deriving import derive
+from symcomm.teaching.differentiation.gradients import Names, gradients, why
 
 HEAD = "Computation\tInput\tOutput\n"
 ENTRIES = {e["id"]: e for e in json.loads((Path(__file__).parents[1] / "data/golden_differentiation.json").read_text())}

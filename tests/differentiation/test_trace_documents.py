@@ -10,16 +10,16 @@ import sympy as sp
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.accounting import Accounting
 from symcomm.cli import main
-from symcomm.differentiation.costs import peak
-from symcomm.differentiation.exercises import exercise
-from symcomm.differentiation.mistakes import TRACE_MISTAKES
-from symcomm.differentiation.sweeps import jacobian
-from symcomm.problems.deriving import derive, no_model
-from symcomm.problems.problem import parse_problem, parse_template
-from symcomm.problems.solve import solve
-from symcomm.report import derivation as as_json
+from symcomm.core.accounting import Accounting
+from symcomm.documents.report import derivation as as_json
+from symcomm.exams.problems.deriving import derive, no_model
+from symcomm.exams.problems.problem import parse_problem, parse_template
+from symcomm.exams.problems.solve import solve
+from symcomm.teaching.differentiation.costs import peak
+from symcomm.teaching.differentiation.exercises import exercise
+from symcomm.teaching.differentiation.mistakes import TRACE_MISTAKES
+from symcomm.teaching.differentiation.sweeps import jacobian
 
 FORWARD = """| Forward Primal | Value | Forward Tangent | Value |
 |---|---|---|---|
@@ -274,7 +274,7 @@ def test_an_irrational_answer_is_exact_and_its_decimals_are_marked():
 
 @pytest.mark.parametrize("kind", ["md", "tex", "html", "typ"])
 def test_every_format_shows_the_table_with_dots_and_bars(kind):
-    from symcomm.render.view import page
+    from symcomm.documents.render.view import page
 
     text = f"```symcomm\nask: forward_mode\n{SYSTEM}by: x_1\n```\n```symcomm\nask: reverse_mode\n{SYSTEM}of: y_1\n```\n"
     shown = str(page(solve(parse_problem(text, "hw.md")), kind, True))
@@ -286,7 +286,7 @@ def test_every_format_shows_the_table_with_dots_and_bars(kind):
 
 
 def test_the_graph_of_a_trace_is_drawn(tmp_path: Path):
-    from symcomm.plots.trace import says, trace_plot
+    from symcomm.documents.plots.trace import says, trace_plot
 
     made = sc.trace("y_1 = ln(x_1) + x_1 x_2; y_2 = x_1 x_1", "x_1 = 2, x_2 = 5")
     trace_plot(made, tmp_path / "trace.svg")

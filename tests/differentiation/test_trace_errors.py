@@ -6,9 +6,9 @@ import time
 import pytest
 
 import symcomm as sc
-from symcomm.differentiation.sweeps import forward, reverse
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
+from symcomm.teaching.differentiation.sweeps import forward, reverse
 
 WRONG = {
     "an undefined variable": ("y = x_1 + x_3", "x_1=1, x_2=2", "unknown name 'x_3'", "x_3"),

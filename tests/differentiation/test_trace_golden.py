@@ -9,13 +9,13 @@ import pytest
 import sympy as sp
 
 import symcomm as sc
-from symcomm.accounting import Accounting
-from symcomm.derivation import Exhibit
-from symcomm.differentiation.sweeps import forward, jacobian, reverse
-from symcomm.differentiation.tables import adjoints, primal, tangents
-from symcomm.form import Form, Related
-from symcomm.printing import plain
-from symcomm.problems.deriving import derive, no_model
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Exhibit
+from symcomm.core.form import Form, Related
+from symcomm.core.printing import plain
+from symcomm.exams.problems.deriving import derive, no_model
+from symcomm.teaching.differentiation.sweeps import forward, jacobian, reverse
+from symcomm.teaching.differentiation.tables import adjoints, primal, tangents
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = json.loads((DATA / "golden_traces.json").read_text())

@@ -7,9 +7,9 @@ import pytest
 import sympy as sp
 
 import symcomm as sc
-from symcomm.differentiation.exercises import exercise
-from symcomm.differentiation.sweeps import forward, hessian_product, jacobian, reverse
-from symcomm.errors import SymcommError
+from symcomm.core.errors import SymcommError
+from symcomm.teaching.differentiation.exercises import exercise
+from symcomm.teaching.differentiation.sweeps import forward, hessian_product, jacobian, reverse
 
 X = sp.symbols("x_1:4", real=True)
 UNARY = {  # as SymPy has it, and as mpmath works it out

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import symcomm as sc
-from symcomm.problems.problem import parse_problem
+from symcomm.exams.problems.problem import parse_problem
 
 ROOT = Path(__file__).parents[2]
 TABLE = (

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.problems.problem import parse_problem
+from symcomm.exams.problems.problem import parse_problem
 
 TABLE = (
     "| Computation | Input | Output |\n|-|-|-|\n"

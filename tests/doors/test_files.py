@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from symcomm.cli import main
-from symcomm.errors import DocumentError, RenderError
-from symcomm.files import read_text, write_file, write_files
+from symcomm.core.errors import DocumentError, RenderError
+from symcomm.core.files import read_text, write_file, write_files
 
 ROOT = Path(__file__).parents[2]
 HOMEWORK = ROOT / "examples" / "comp4901y-homework2" / "homework.md"

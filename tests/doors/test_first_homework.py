@@ -3,8 +3,8 @@
 import pytest
 
 import symcomm as sc
-from symcomm.problems.problem import parse_problem
-from symcomm.quantities import QUANTITIES
+from symcomm.core.quantities import QUANTITIES
+from symcomm.exams.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
 TABLE = (

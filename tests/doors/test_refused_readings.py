@@ -3,10 +3,10 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError
-from symcomm.form import num
-from symcomm.printing.forms import plain
-from symcomm.problems.problem import parse_problem
+from symcomm.core.errors import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError
+from symcomm.core.form import num
+from symcomm.core.printing.forms import plain
+from symcomm.exams.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
 BLOCK = HEAD + "h = gelu(x W)\tx [B, D], W [D, F]\th [B, F]\ny = h V\th [B, F], V [F, D]\ty [B, D]\n"

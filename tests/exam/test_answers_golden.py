@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm.problems.solve import load_model
+from symcomm.exams.problems.solve import load_model
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = json.loads((DATA / "answers.json").read_text(encoding="utf-8"))

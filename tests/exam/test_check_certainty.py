@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.exam import decision
-from symcomm.exam.deadline import TimeUpError, deadline
-from symcomm.exam.numbers import are_apart
-from symcomm.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Root, Smallest, Total
-from symcomm.problems.problem import parse_template
+from symcomm.core.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Root, Smallest, Total
+from symcomm.exams import decision
+from symcomm.exams.deadline import TimeUpError, deadline
+from symcomm.exams.numbers import are_apart
+from symcomm.exams.problems.problem import parse_template
 
 
 @pytest.mark.parametrize("answer", [
@@ -80,7 +80,7 @@ def test_forms_are_apart_only_where_their_numbers_differ_by_another_library(one:
     """SymPy works both out to 60 digits; rounding of what is nearly whole is left out."""
     from sympy import N
 
-    from symcomm.form import value
+    from symcomm.core.form import value
 
     a, b = (N(value(form), 60) for form in (one, other))
     if are_apart(one, other, {}):
@@ -92,7 +92,7 @@ def test_forms_are_apart_only_where_their_numbers_differ_by_another_library(one:
 
 
 def _walk(form: Form):
-    from symcomm.form import walk
+    from symcomm.core.form import walk
 
     return walk(form)
 

@@ -12,9 +12,9 @@ from test_answers_golden import DATA, key
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.exam.decision import decide
-from symcomm.exam.mistakes import MISTAKES
-from symcomm.problems.problem import parse_problem
+from symcomm.exams.decision import decide
+from symcomm.exams.mistakes import MISTAKES
+from symcomm.exams.problems.problem import parse_problem
 
 TABLE = """| Computation | Input | Output |
 |---|---|---|

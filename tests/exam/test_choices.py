@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from symcomm.exam.choices import option_text
-from symcomm.exam.papers import Exam
-from symcomm.exam.roster import numbered
-from symcomm.problems.problem import parse_template
-from symcomm.units import Quantity
+from symcomm.core.units import Quantity
+from symcomm.exams.choices import option_text
+from symcomm.exams.papers import Exam
+from symcomm.exams.problems.problem import parse_template
+from symcomm.exams.roster import numbered
 
 QUIZ = """---
 title: Options

@@ -10,14 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from symcomm.cli import main
-from symcomm.errors import DocumentError
-from symcomm.exam.grading import grade
-from symcomm.exam.papers import Exam
-from symcomm.exam.roster import Student
-from symcomm.exam.rubric import mark_of, share_of
-from symcomm.exam.self_test import self_test
-from symcomm.exam.sheets import Sheet, read_sheets
-from symcomm.exam.summary import (
+from symcomm.core.errors import DocumentError
+from symcomm.exams.grading import grade
+from symcomm.exams.papers import Exam
+from symcomm.exams.problems.problem import parse_template
+from symcomm.exams.roster import Student
+from symcomm.exams.rubric import mark_of, share_of
+from symcomm.exams.self_test import self_test
+from symcomm.exams.sheets import Sheet, read_sheets
+from symcomm.exams.summary import (
     Decision,
     feedback,
     grades_csv,
@@ -28,8 +29,7 @@ from symcomm.exam.summary import (
     read_decisions,
     summary,
 )
-from symcomm.exam.verdict import Verdict
-from symcomm.problems.problem import parse_template
+from symcomm.exams.verdict import Verdict
 
 QUIZ = """---
 title: Quiz

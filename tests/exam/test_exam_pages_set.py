@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from test_exports import texts
 
-from symcomm.errors import RenderError
-from symcomm.exam.papers import Exam
-from symcomm.exam.roster import Student, numbered
-from symcomm.exam.writing import Order, make
-from symcomm.problems.problem import parse_template, read_template
-from symcomm.render.codes import MatrixCode, matrix_code
+from symcomm.core.errors import RenderError
+from symcomm.documents.render.codes import MatrixCode, matrix_code
+from symcomm.exams.papers import Exam
+from symcomm.exams.problems.problem import parse_template, read_template
+from symcomm.exams.roster import Student, numbered
+from symcomm.exams.writing import Order, make
 
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm" / "midterm.md"
 SHORT = """---
@@ -113,8 +113,8 @@ def test_the_code_of_a_pdf_is_read_back(tmp_path, engine):
 
 @cache
 def _sources(edition: str) -> tuple[str, ...]:
-    from symcomm.exam.writing import document_of
-    from symcomm.render import source
+    from symcomm.documents.render import source
+    from symcomm.exams.writing import document_of
 
     exam = Exam(read_template(MIDTERM), "0")
     papers = [exam.paper(student) for student in numbered(2)]
@@ -126,7 +126,7 @@ def _sources(edition: str) -> tuple[str, ...]:
 @pytest.mark.skipif(shutil.which("latexmk") is None, reason="latexmk is not installed")
 @pytest.mark.parametrize("edition", ["paper", "solution", "graders"])
 def test_latex_sets_every_edition_of_the_midterm_without_complaint(edition):
-    from symcomm.render.pdf import latex_run
+    from symcomm.documents.render.pdf import latex_run
 
     for text in _sources(edition):
         data, log = latex_run(text)
@@ -171,9 +171,9 @@ def loosely(text: str) -> str:
 @given(texts)
 @settings(max_examples=15)
 def test_hostile_texts_arrive_in_latex_or_are_refused_with_the_place(text):
-    from symcomm.errors import SymcommError
-    from symcomm.exam.writing import document_of
-    from symcomm.render import source
+    from symcomm.core.errors import SymcommError
+    from symcomm.documents.render import source
+    from symcomm.exams.writing import document_of
 
     said = json.dumps(text, ensure_ascii=False)
     try:

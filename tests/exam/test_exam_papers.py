@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from symcomm.cli import main
-from symcomm.errors import DocumentError
-from symcomm.exam.key_files import key_record, keys_csv, keys_json
-from symcomm.exam.pages import paper_page, solution_page
-from symcomm.exam.papers import Exam, significant_digits
-from symcomm.exam.roster import Student, csv_text, numbered, read_roster
-from symcomm.exam.sheets import papers_of
-from symcomm.problems.problem import parse_template, read_template
-from symcomm.problems.solve import solve
-from symcomm.render import source
-from symcomm.units import Quantity
+from symcomm.core.errors import DocumentError
+from symcomm.core.units import Quantity
+from symcomm.documents.render import source
+from symcomm.exams.key_files import key_record, keys_csv, keys_json
+from symcomm.exams.pages import paper_page, solution_page
+from symcomm.exams.papers import Exam, significant_digits
+from symcomm.exams.problems.problem import parse_template, read_template
+from symcomm.exams.problems.solve import solve
+from symcomm.exams.roster import Student, csv_text, numbered, read_roster
+from symcomm.exams.sheets import papers_of
 
 HEAD = """---
 title: Quiz

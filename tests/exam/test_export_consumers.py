@@ -37,12 +37,12 @@ from test_exports import (
     words,
 )
 
-from symcomm.errors import DocumentError
-from symcomm.exam.exports import EXPORTERS
-from symcomm.exam.exports.drawing import draw_items
-from symcomm.exam.exports.item import Item, QuestionPart
-from symcomm.form import Num, Power, Product, Sym
-from symcomm.problems.problem import parse_template, read_template
+from symcomm.core.errors import DocumentError
+from symcomm.core.form import Num, Power, Product, Sym
+from symcomm.exams.exports import EXPORTERS
+from symcomm.exams.exports.drawing import draw_items
+from symcomm.exams.exports.item import Item, QuestionPart
+from symcomm.exams.problems.problem import parse_template, read_template
 
 DATA = Path(__file__).parents[1] / "data" / "exports"
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm" / "midterm.md"

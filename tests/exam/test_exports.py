@@ -22,14 +22,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symcomm.errors import DocumentError, SymcommError
-from symcomm.exam.exports import EXPORTERS, Exporter, register
-from symcomm.exam.exports.drawing import draw_items
-from symcomm.exam.exports.item import Item, Medium, QuestionOption, QuestionPart, Recognised, number_text, shown_in
-from symcomm.exam.exports.moodle import FRACTIONS
-from symcomm.form import Num, Power, Product, Ratio, Sym
-from symcomm.problems.problem import parse_template
-from symcomm.units import Quantity
+from symcomm.core.errors import DocumentError, SymcommError
+from symcomm.core.form import Num, Power, Product, Ratio, Sym
+from symcomm.core.units import Quantity
+from symcomm.exams.exports import EXPORTERS, Exporter, register
+from symcomm.exams.exports.drawing import draw_items
+from symcomm.exams.exports.item import Item, Medium, QuestionOption, QuestionPart, Recognised, number_text, shown_in
+from symcomm.exams.exports.moodle import FRACTIONS
+from symcomm.exams.problems.problem import parse_template
 
 DATA = Path(__file__).parents[1] / "data" / "exports"
 QUIZ = r"""---
@@ -680,7 +680,7 @@ def test_the_same_input_gives_the_same_bytes(items):
 
 
 def test_a_teacher_registers_an_exporter_of_their_own(monkeypatch, items):
-    monkeypatch.setattr("symcomm.exam.exports.EXPORTERS", dict(EXPORTERS))
+    monkeypatch.setattr("symcomm.exams.exports.EXPORTERS", dict(EXPORTERS))
     mine = Exporter("mine", "names", lambda title, items: {"names.txt": "\n".join(i.name for i in items).encode()})
     register(mine)
     with pytest.raises(DocumentError, match="there is an exporter 'mine' already"):

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from symcomm.errors import DocumentError
-from symcomm.exam.exports import EXPORTERS, Exporter, writing
-from symcomm.exam.exports.drawing import draw_items
-from symcomm.exam.exports.markup import Packed, as_text, element, ready, zipped
-from symcomm.problems.problem import Template, parse_template
+from symcomm.core.errors import DocumentError
+from symcomm.exams.exports import EXPORTERS, Exporter, writing
+from symcomm.exams.exports.drawing import draw_items
+from symcomm.exams.exports.markup import Packed, as_text, element, ready, zipped
+from symcomm.exams.problems.problem import Template, parse_template
 
 FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
 QUIZ = """---

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm.errors import DocumentError
+from symcomm.core.errors import DocumentError
 
 QUIZ = """---
 title: Quiz

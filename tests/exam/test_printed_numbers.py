@@ -11,12 +11,12 @@ from click.testing import CliRunner
 import symcomm as sc
 from symcomm.cli import main
 from symcomm.cli.shared import read_template
-from symcomm.exam.key import key_of
-from symcomm.exam.reading.measures import measure
-from symcomm.printing import amounts, quantity_in, short
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import answer_of, following, load_model
-from symcomm.units import Quantity, Unit
+from symcomm.core.printing import amounts, quantity_in, short
+from symcomm.core.units import Quantity, Unit
+from symcomm.exams.key import key_of
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import answer_of, following, load_model
+from symcomm.exams.reading.measures import measure
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in ROOT.glob("examples/**/*.md") if path.stem != "checkpoints")  # that one is a sheet

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.exam.exports import drawing
-from symcomm.exam.exports.drawing import TOLERANCE, exam_of, items_of
-from symcomm.exam.exports.item import QuestionPart, number_text
-from symcomm.exam.grading import grade
-from symcomm.exam.numbers import FormNumber, FormNumbers, number_of
-from symcomm.exam.papers import Exam
-from symcomm.exam.roster import Student, numbered, read_roster
-from symcomm.exam.self_test import self_test
-from symcomm.exam.sheets import read_sheets
-from symcomm.form import Ceiling, Form, Largest, Num, Power, Product, Ratio, Root, Sym, Total
-from symcomm.problems.problem import parse_template, read_template
-from symcomm.problems.solve import answer_of, following
+from symcomm.core.form import Ceiling, Form, Largest, Num, Power, Product, Ratio, Root, Sym, Total
+from symcomm.exams.exports import drawing
+from symcomm.exams.exports.drawing import TOLERANCE, exam_of, items_of
+from symcomm.exams.exports.item import QuestionPart, number_text
+from symcomm.exams.grading import grade
+from symcomm.exams.numbers import FormNumber, FormNumbers, number_of
+from symcomm.exams.papers import Exam
+from symcomm.exams.problems.problem import parse_template, read_template
+from symcomm.exams.problems.solve import answer_of, following
+from symcomm.exams.roster import Student, numbered, read_roster
+from symcomm.exams.self_test import self_test
+from symcomm.exams.sheets import read_sheets
 
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm"
 GRADES = Path(__file__).parents[1] / "data" / "midterm_grades.csv"

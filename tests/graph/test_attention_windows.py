@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.errors import AccountingError, FormulaError
-from symcomm.readers.blueprint import ReaderError
-from symcomm.readers.config import read_config
+from symcomm.core.errors import AccountingError, FormulaError
+from symcomm.core.readers.blueprint import ReaderError
+from symcomm.core.readers.config import read_config
 
 ROWS = """Computation\tInput\tOutput
 Q = xW^Q\tx [B, L, D], W^Q [D, D]\tQ [B, L, D]

@@ -9,14 +9,14 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ShapeError, StrategyError, SymcommError
-from symcomm.graph.axis_roles import batch_axes, paired_axes, sequence_axes, vocabulary_axes
-from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph, Region
-from symcomm.notation import Notation, axis_role
-from symcomm.parallel.placement import plan
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.pipeline import check_divisible
+from symcomm.core.errors import ShapeError, StrategyError, SymcommError
+from symcomm.core.graph.axis_roles import batch_axes, paired_axes, sequence_axes, vocabulary_axes
+from symcomm.core.graph.gradient import backward
+from symcomm.core.graph.graph import Graph, Region
+from symcomm.core.notation import Notation, axis_role
+from symcomm.core.parallel.placement import plan
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.pipeline import check_divisible
 
 HEAD = "Computation\tInput\tOutput\n"
 FFN = (

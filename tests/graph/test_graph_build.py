@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import symcomm.model as sc
-from symcomm.errors import SymcommError
-from symcomm.form import evaluate
-from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph, Op
-from symcomm.quantities.counting.flops import is_matrix_product, matrix_flops
-from symcomm.setting import Setting
+import symcomm.core.model as sc
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import evaluate
+from symcomm.core.graph.gradient import backward
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.quantities.counting.flops import is_matrix_product, matrix_flops
+from symcomm.core.setting import Setting
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 

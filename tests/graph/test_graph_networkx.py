@@ -6,8 +6,8 @@ import networkx as nx
 import pytest
 
 import symcomm as sc
-from symcomm.graph.gradient import training
-from symcomm.notation import symbol
+from symcomm.core.graph.gradient import training
+from symcomm.core.notation import symbol
 
 B, D, F = map(symbol, "BDF")
 TABLE = """Computation\tInput\tOutput

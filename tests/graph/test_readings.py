@@ -7,7 +7,7 @@ import re
 import pytest
 
 import symcomm as sc
-from symcomm.errors import FormulaError, ShapeError
+from symcomm.core.errors import FormulaError, ShapeError
 
 SIZES = {"B": 2, "L": 3, "D": 8, "F": 5, "H": 4, "C": 3, "r": 2, "k": 7, "d": 6}
 

@@ -8,9 +8,9 @@ import pytest
 from sympy import Expr
 
 import symcomm as sc
-from symcomm.errors import ShapeError
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
+from symcomm.core.errors import ShapeError
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 HEAD = "Computation\tInput\tOutput\n"
 Row = tuple[str, str, str]

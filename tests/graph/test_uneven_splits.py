@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.pipeline import check_divisible
+from symcomm.core.errors import StrategyError
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.pipeline import check_divisible
 
 FFN = (
     "Computation\tInput\tOutput\nu = relu(x W^1)\tx [L, B, D], W^1 [D, F]\tu [L, B, F]\n"

@@ -3,10 +3,10 @@
 from typing import Any
 
 import symcomm
-from symcomm.derivation import Derivation
-from symcomm.graph.graph import Graph
-from symcomm.model import Model
-from symcomm.worksheets import built_in
+from symcomm.core.derivation import Derivation
+from symcomm.core.graph.graph import Graph
+from symcomm.core.model import Model
+from symcomm.core.worksheets import built_in
 
 PLANS = ("host", "serial", "relay", "pipelined")
 STATEMENTS = {dict(q.chosen).get("plan"): q.notes for q in built_in()["broadcast"].read.questions}

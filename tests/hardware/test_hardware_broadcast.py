@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symcomm.errors import SymcommError
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
-from symcomm.units import Unit
+from symcomm.core.errors import SymcommError
+from symcomm.core.units import Unit
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 sys.path.insert(0, str(Path(__file__).parent))
 from asked import PLANS, STATEMENTS, broadcast, gpu_copy, host_copy, speedup

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.hardware.paths import Wiring, wiring
-from symcomm.hardware.topology import read_topology
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import solve
-from symcomm.quantities.time.peak_rate import balance
+from symcomm.core.hardware.paths import Wiring, wiring
+from symcomm.core.hardware.topology import read_topology
+from symcomm.core.quantities.time.peak_rate import balance
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import solve
 
 sys.path.insert(0, str(Path(__file__).parent))
 from asked import broadcast, gpu_copy, host_copy, peak_rate, speedup

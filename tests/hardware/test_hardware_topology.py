@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symcomm.accounting import Accounting
-from symcomm.errors import DocumentError, SymcommError, TableError, ValuesError
-from symcomm.hardware.matrix import LEGEND
-from symcomm.hardware.paths import wiring
-from symcomm.hardware.topology import Topology, nvlinks, rank, read_topology
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import DocumentError, SymcommError, TableError, ValuesError
+from symcomm.core.hardware.matrix import LEGEND
+from symcomm.core.hardware.paths import wiring
+from symcomm.core.hardware.topology import Topology, nvlinks, rank, read_topology
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 DAMAGED = (Path(__file__).parent.parent / "data" / "topology_damaged.md").read_text(encoding="utf-8")
 

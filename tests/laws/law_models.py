@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import symcomm as sc
-from symcomm.readers.architectures import ARCHITECTURES
+from symcomm.core.readers.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("convolution", "cross-attention", "encoder", "grouped-query-attention", "lora", "mixture-of-experts",

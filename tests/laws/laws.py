@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import symcomm as sc
-from symcomm.accounting import CONVENTIONS
+from symcomm.core.accounting import CONVENTIONS
 
 Pair = tuple[str, Fraction, Fraction]
 NOTHING_ELSE = {"memory": "1000000 PB/s", "network": "1000000 PB/s", "latency": "0 s"}  # only computing takes time

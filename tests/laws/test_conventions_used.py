@@ -14,7 +14,7 @@ from law_models import model
 from laws import RATES, worth
 
 import symcomm as sc
-from symcomm.accounting import CONVENTIONS
+from symcomm.core.accounting import CONVENTIONS
 
 MODELS = ("GPT2LMHeadModel with loss", "MixtralForCausalLM with loss")
 ROOFS = {key: RATES[key] for key in ("peak", "memory")}

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import symcomm as sc
-from symcomm.model import Model
+from symcomm.core.model import Model
 
 DATA = Path(__file__).parent.parent / "data"
 

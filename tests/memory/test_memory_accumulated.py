@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import SymcommError
-from symcomm.form import evaluate
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import evaluate
 
 D, F, N = 8, 24, 4
 TABLE = (

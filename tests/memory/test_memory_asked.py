@@ -9,8 +9,8 @@ import memory_tables as tables
 import pytest
 
 import symcomm as sc
-from symcomm.derivation import Derivation
-from symcomm.errors import SymcommError, ValuesError
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import SymcommError, ValuesError
 
 XXL = {"D": 16384, "F": 53248, "N_layer": 126}
 P = 126 * 2 * 16384 * 53248

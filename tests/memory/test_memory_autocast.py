@@ -10,10 +10,10 @@ import pytest
 import whole_models as models
 
 import symcomm as sc
-from symcomm.dtypes import Autocast
-from symcomm.errors import ValuesError
-from symcomm.graph.autocast import result_format
-from symcomm.setting import Setting
+from symcomm.core.dtypes import Autocast
+from symcomm.core.errors import ValuesError
+from symcomm.core.graph.autocast import result_format
+from symcomm.core.setting import Setting
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_formats.json").read_text(encoding="utf-8"))
 NAMES = {"matmul": "product", "linear": "product", "layer_norm": "layernorm", "cross_entropy": "crossentropy",

@@ -9,7 +9,7 @@ import pytest
 import whole_models as models
 
 import symcomm as sc
-from symcomm.errors import ValuesError
+from symcomm.core.errors import ValuesError
 
 GB80 = 80 * 10**9
 # The course's layer in half precision: 12 D^2 weights; 16 bytes of states for each.

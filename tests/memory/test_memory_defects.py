@@ -8,13 +8,13 @@ import memory_tables as tables
 import pytest
 
 import symcomm as sc
-from symcomm.form import num
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.plots.timeline import timeline
-from symcomm.quantities.memory.passes import StepOptions
-from symcomm.quantities.memory.stage_memory import accumulated
-from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.setting import Setting
+from symcomm.core.form import num
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.stage_memory import accumulated
+from symcomm.core.quantities.memory.state_memory import recipe_of
+from symcomm.core.setting import Setting
+from symcomm.documents.plots.timeline import timeline
 
 LAYERS = Path(__file__).parents[2] / "examples" / "layers"
 PYTORCH, FUSED = {"saved": "pytorch"}, {"softmax": "fused"}

@@ -8,7 +8,7 @@ import memory_tables as tables
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ValuesError
+from symcomm.core.errors import ValuesError
 
 # A layer with an adapter of low rank (LoRA, arXiv 2106.09685) beside its frozen weight, and what follows it.
 LORA = tables.table(

@@ -3,7 +3,7 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError
+from symcomm.core.errors import StrategyError
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 8, "vocab_size": 2048,

@@ -13,15 +13,15 @@ import memory_tables as tables
 import pytest
 import whole_models as models
 
-from symcomm.collectives.algorithms import algorithm
-from symcomm.collectives.cost import Case
-from symcomm.errors import ValuesError
-from symcomm.form import Sym, evaluate, num
-from symcomm.model import model_of_parts
-from symcomm.problems.deriving import no_model
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import load_model
-from symcomm.quantities.memory.allocated_memory import block
+from symcomm.core.collectives.algorithms import algorithm
+from symcomm.core.collectives.cost import Case
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Sym, evaluate, num
+from symcomm.core.model import model_of_parts
+from symcomm.core.quantities.memory.allocated_memory import block
+from symcomm.exams.problems.deriving import no_model
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import load_model
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
 GOLDEN = {entry["id"]: entry for entry in ENTRIES}

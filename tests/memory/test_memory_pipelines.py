@@ -7,9 +7,9 @@ import pytest
 import whole_models as models
 from walked_steps import Walk, cases
 
-from symcomm.errors import SymcommError
-from symcomm.form import evaluate, from_expr
-from symcomm.model import Model
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import evaluate, from_expr
+from symcomm.core.model import Model
 
 LAYER = tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]")
 # Many tokens and few weights, and the other way round.

@@ -10,18 +10,18 @@ import whole_models as models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.accounting import Accounting
-from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Sym, evaluate, from_expr, num
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.alive import Fold, Free, Instruction, Keep, OpRun
-from symcomm.program.loops import Loop
-from symcomm.program.program import ONE_RANK
-from symcomm.program.storage import GRADIENT, PASSING, SAVED
-from symcomm.quantities.memory.passes import StepOptions
-from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.step_program import StepProgram
-from symcomm.setting import Setting
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import Form, Sym, evaluate, from_expr, num
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.alive import Fold, Free, Instruction, Keep, OpRun
+from symcomm.core.program.loops import Loop
+from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
+from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.state_memory import recipe_of
+from symcomm.core.quantities.memory.step_program import StepProgram
+from symcomm.core.setting import Setting
 
 VALUES = {"n": Fraction(5), "k": Fraction(3), "D": Fraction(7)}
 SIZES = st.sampled_from([num(1), num(4), Sym("D")])

@@ -11,8 +11,8 @@ import pytest
 from memory_tables import DATA
 from sympy import simplify
 
-from symcomm.model import Model
-from symcomm.notation import symbol
+from symcomm.core.model import Model
+from symcomm.core.notation import symbol
 
 GOLDEN = {entry["id"]: entry for entry in json.loads((DATA / "golden_memory.json").read_text(encoding="utf-8"))}
 PYTORCH = {"saved": "pytorch"}

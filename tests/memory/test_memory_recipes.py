@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.errors import ValuesError
-from symcomm.quantities.recipes import recipe_of
+from symcomm.core.errors import ValuesError
+from symcomm.core.quantities.recipes import recipe_of
 
 TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
 

@@ -9,14 +9,14 @@ import memory_tables as tables
 import pytest
 
 import symcomm as sc
-from symcomm.accounting import Accounting
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.program import ONE_RANK
-from symcomm.program.storage import SAVED, Line
-from symcomm.quantities.memory.passes import StepOptions
-from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.step_program import StepProgram
-from symcomm.setting import Setting
+from symcomm.core.accounting import Accounting
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.storage import SAVED, Line
+from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.state_memory import recipe_of
+from symcomm.core.quantities.memory.step_program import StepProgram
+from symcomm.core.setting import Setting
 
 FEW = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
        "intermediate_size": 96, "vocab_size": 128}  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.dtypes import Autocast
-from symcomm.graph.autocast import result_format
+from symcomm.core.dtypes import Autocast
+from symcomm.core.graph.autocast import result_format
 
 torch: Any = pytest.importorskip("torch")
 from torch_memory import kept_bytes  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch_memory import dropout, joined, kept_bytes, repeated, split, turned  # noqa: E402  (needs torch)
 
-from symcomm.model import Model, load_known  # noqa: E402
+from symcomm.core.model import Model, load_known  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn, functional = torch.nn, torch.nn.functional

@@ -8,7 +8,7 @@ import memory_tables as tables
 import pytest
 import whole_models as models
 
-from symcomm.form import evaluate, from_expr
+from symcomm.core.form import evaluate, from_expr
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

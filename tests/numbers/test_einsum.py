@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symcomm.einsum import COUNTS, Einsum, bound, count_at_once, gradients, orders, read_subscripts
-from symcomm.einsum.orders import path, sums_first, trees, written
-from symcomm.errors import SymcommError, ValuesError
+from symcomm.core.errors import SymcommError, ValuesError
+from symcomm.teaching.einsum import COUNTS, Einsum, bound, count_at_once, gradients, orders, read_subscripts
+from symcomm.teaching.einsum.orders import path, sums_first, trees, written
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_einsum.json").read_text(encoding="utf-8"))
 

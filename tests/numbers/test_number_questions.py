@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.dtypes import FORMATS, number_format
-from symcomm.notation import symbol
-from symcomm.problems.deriving import derive, no_model
+from symcomm.core.dtypes import FORMATS, number_format
+from symcomm.core.notation import symbol
+from symcomm.exams.problems.deriving import derive, no_model
 
 DATA = Path(__file__).parents[1] / "data"
 EINSUMS = json.loads((DATA / "golden_einsum.json").read_text(encoding="utf-8"))

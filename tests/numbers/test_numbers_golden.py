@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import symcomm as sc
-from symcomm.dtypes import FORMATS
-from symcomm.problems.deriving import derive, no_model
-from symcomm.sums import summed
+from symcomm.core.dtypes import FORMATS
+from symcomm.exams.problems.deriving import derive, no_model
+from symcomm.teaching.sums import summed
 
 ENTRIES = json.loads((Path(__file__).parents[1] / "data" / "golden_numbers.json").read_text(encoding="utf-8"))
 GOLDEN = {entry["id"]: entry for entry in ENTRIES}

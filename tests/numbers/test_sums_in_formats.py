@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symcomm.dtypes import FORMATS, NumberFormat, number_format
-from symcomm.errors import ValuesError
-from symcomm.sums import added, compensated, pairwise, promoted, summed
+from symcomm.core.dtypes import FORMATS, NumberFormat, number_format
+from symcomm.core.errors import ValuesError
+from symcomm.teaching.sums import added, compensated, pairwise, promoted, summed
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_formats.json").read_text(encoding="utf-8"))
 FLOATING = [f for f in FORMATS.values() if f.floating]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from symcomm.quantities.communication.bucket_cap import FIRST, USUAL, assignment, partition
+from symcomm.core.quantities.communication.bucket_cap import FIRST, USUAL, assignment, partition
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

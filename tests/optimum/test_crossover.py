@@ -10,16 +10,16 @@ import pytest
 import sympy as sp
 
 import symcomm as sc
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import AccountingError, ValuesError
-from symcomm.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.notation import amount
-from symcomm.optimum.crossover import crossover, crossovers, envelope
-from symcomm.optimum.equality import holding, sure_root
-from symcomm.optimum.sign_changes import Crossing
-from symcomm.problems.deriving import no_model
-from symcomm.units import ONE, Unit
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.errors import AccountingError, ValuesError
+from symcomm.core.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.core.notation import amount
+from symcomm.core.optimum.crossover import crossover, crossovers, envelope
+from symcomm.core.optimum.equality import holding, sure_root
+from symcomm.core.optimum.sign_changes import Crossing
+from symcomm.core.units import ONE, Unit
+from symcomm.exams.problems.deriving import no_model
 
 N, X = Sym("n"), Sym("x", whole=False)
 

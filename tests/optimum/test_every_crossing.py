@@ -12,10 +12,10 @@ import pytest
 from mpmath import mp, mpf
 
 import symcomm as sc
-from symcomm import patience
-from symcomm.errors import ValuesError
-from symcomm.optimum.crossover import crossovers
-from symcomm.problems.deriving import no_model
+from symcomm.core import patience
+from symcomm.core.errors import ValuesError
+from symcomm.core.optimum.crossover import crossovers
+from symcomm.exams.problems.deriving import no_model
 
 UNSURE = "more often than is listed"
 
@@ -67,11 +67,11 @@ def test_steps_that_may_decide_everywhere_are_said_not_to_be_tried_everywhere() 
 
 def sc_count(text: str) -> sc.Derivation:
     """A cost over a whole number n."""
-    from symcomm.accounting import Accounting
-    from symcomm.derivation import Reason, Step
-    from symcomm.form import Sym, substitute
-    from symcomm.optimum.cost import derived
-    from symcomm.units import ONE
+    from symcomm.core.accounting import Accounting
+    from symcomm.core.derivation import Reason, Step
+    from symcomm.core.form import Sym, substitute
+    from symcomm.core.optimum.cost import derived
+    from symcomm.core.units import ONE
 
     form = substitute(derived(text).answer.form, lambda s: Sym(s.name))
     return sc.Derivation(text, Accounting(), (Step("T", form, ONE, Reason("given", "A test.")),))
@@ -103,7 +103,9 @@ def test_a_rule_and_a_law_cross_where_the_powers_say() -> None:
 
 def test_a_search_is_given_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "SECONDS", 0.05)
-    monkeypatch.setattr("symcomm.optimum.minimum.answer", lambda question: [time.sleep(0.001) for _ in range(10_000)])
+    monkeypatch.setattr(
+        "symcomm.core.optimum.minimum.answer", lambda question: [time.sleep(0.001) for _ in range(10_000)]
+    )
     with pytest.raises(ValuesError) as caught:
         sc.minimise("n + 1/n", "n")
     assert str(caught.value) == (

@@ -7,10 +7,10 @@ from fractions import Fraction as F  # noqa: N817
 import pytest
 import sympy as sp
 
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import ValuesError
-from symcomm.form import (
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import (
     Ceiling,
     Floor,
     Form,
@@ -29,11 +29,11 @@ from symcomm.form import (
     rational,
     total,
 )
-from symcomm.optimum.candidates import real
-from symcomm.optimum.crossover import crossover
-from symcomm.optimum.minimum import maximise, minimise
-from symcomm.optimum.sensitivity import break_even, sensitivity
-from symcomm.units import BYTE, Unit
+from symcomm.core.optimum.candidates import real
+from symcomm.core.optimum.crossover import crossover
+from symcomm.core.optimum.minimum import maximise, minimise
+from symcomm.core.optimum.sensitivity import break_even, sensitivity
+from symcomm.core.units import BYTE, Unit
 
 n, a, b, c = (Sym(name, False) for name in "nabc")
 SECOND = Unit.parse("second")

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 import symcomm as sc
-from symcomm.errors import FormulaError
-from symcomm.optimum.sign_changes import points
+from symcomm.core.errors import FormulaError
+from symcomm.core.optimum.sign_changes import points
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,20 @@ from fractions import Fraction as F  # noqa: N817
 import pytest
 import sympy as sp
 
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import AccountingError, ValuesError
-from symcomm.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, Sym, Total, num, product, total
-from symcomm.irrational import Irrational
-from symcomm.notation import amount, symbol
-from symcomm.optimum import candidates
-from symcomm.optimum.bracket import sign_at
-from symcomm.optimum.cost import written
-from symcomm.optimum.minimum import maximise, minimise
-from symcomm.optimum.powers import course, neat, terms
-from symcomm.optimum.sensitivity import break_even, elasticities, sensitivity
-from symcomm.units import ONE, Unit
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.errors import AccountingError, ValuesError
+from symcomm.core.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, Sym, Total, num, product, total
+from symcomm.core.irrational import Irrational
+from symcomm.core.notation import amount, symbol
+from symcomm.core.optimum import candidates
+from symcomm.core.optimum.bracket import sign_at
+from symcomm.core.optimum.cost import written
+from symcomm.core.optimum.minimum import maximise, minimise
+from symcomm.core.optimum.powers import course, neat, terms
+from symcomm.core.optimum.sensitivity import break_even, elasticities, sensitivity
+from symcomm.core.units import ONE, Unit
 
 SECOND = Unit.parse("second")
 n, s, w, o, x = (Sym(name, False) for name in "nswox")

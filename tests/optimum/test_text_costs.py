@@ -3,7 +3,7 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import SymcommError
+from symcomm.core.errors import SymcommError
 
 
 @pytest.mark.parametrize(

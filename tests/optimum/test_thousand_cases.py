@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from symcomm import form as forms
-from symcomm.derivation import Derivation
-from symcomm.form import Largest, Power, Ratio, Sym, num, product, total
-from symcomm.graph.graph import Graph
-from symcomm.notation import amount
-from symcomm.optimum import candidates
-from symcomm.optimum.minimum import maximise, minimise
-from symcomm.quantities.communication import buckets
-from symcomm.quantities.time import pipeline_time
-from symcomm.setting import Setting
-from symcomm.worksheets import built_in
+from symcomm.core import form as forms
+from symcomm.core.derivation import Derivation
+from symcomm.core.form import Largest, Power, Ratio, Sym, num, product, total
+from symcomm.core.graph.graph import Graph
+from symcomm.core.notation import amount
+from symcomm.core.optimum import candidates
+from symcomm.core.optimum.minimum import maximise, minimise
+from symcomm.core.quantities.communication import buckets
+from symcomm.core.quantities.time import pipeline_time
+from symcomm.core.setting import Setting
+from symcomm.core.worksheets import built_in
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brute_force import least, least_of_a_valley

@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import FormulaError, ValuesError
-from symcomm.form import Num, Power, Ratio, Root, Sym, num, product, total
-from symcomm.optimum.minimum import minimise
-from symcomm.problems.deriving import no_model
-from symcomm.units import BYTE, Unit
+from symcomm.core.errors import FormulaError, ValuesError
+from symcomm.core.form import Num, Power, Ratio, Root, Sym, num, product, total
+from symcomm.core.optimum.minimum import minimise
+from symcomm.core.units import BYTE, Unit
+from symcomm.exams.problems.deriving import no_model
 
 SECOND = Unit.parse("second")
 n = Sym("n", False)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from symcomm import load
-from symcomm.accounting import CONVENTIONS, Accounting
-from symcomm.derivation import Derivation
-from symcomm.errors import SymcommError
-from symcomm.form import num
-from symcomm.problems.deriving import no_model
-from symcomm.quantities import QUANTITIES
+from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import num
+from symcomm.core.quantities import QUANTITIES
+from symcomm.exams.problems.deriving import no_model
 
 ROWS = r"""Computation	Input	Output
 n = layernorm(x)	x [B, L, D]	n [B, L, D]

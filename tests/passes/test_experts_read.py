@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ValuesError
-from symcomm.form import evaluate
-from symcomm.graph.experts import ExpectedExperts
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities.counting.load import load
-from symcomm.setting import Setting
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import evaluate
+from symcomm.core.graph.experts import ExpectedExperts
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities.counting.load import load
+from symcomm.core.setting import Setting
 
 MIXTRAL = {
     "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,

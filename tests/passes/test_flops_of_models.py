@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import symcomm as sc
-from symcomm.verification.expected import derived_flops, make_case
+from symcomm.verify.expected import derived_flops, make_case
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "vocab_size": 64,

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-import symcomm.model as sc
+import symcomm.core.model as sc
 from symcomm import load
-from symcomm.errors import SymcommError
-from symcomm.problems.deriving import no_model
+from symcomm.core.errors import SymcommError
+from symcomm.exams.problems.deriving import no_model
 
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,

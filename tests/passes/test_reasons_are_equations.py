@@ -5,7 +5,7 @@ import re
 import pytest
 
 import symcomm as sc
-from symcomm.graph.gradient import training
+from symcomm.core.graph.gradient import training
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256,

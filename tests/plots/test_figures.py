@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from symcomm.cli import main
-from symcomm.errors import SymcommError
-from symcomm.problems.figures import FIGURES
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
-from symcomm.render import contents, render, source
-from symcomm.render.document import Picture
+from symcomm.core.errors import SymcommError
+from symcomm.documents.render import contents, render, source
+from symcomm.documents.render.document import Picture
+from symcomm.exams.problems.figures import FIGURES
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
@@ -206,7 +206,7 @@ def test_a_figure_is_set_by_tex() -> None:
     ("collective", "k"), [("all-reduce", 3), ("all-reduce", 8), ("reduce-scatter", 4), ("all-gather", 5)]
 )
 def test_a_ring_that_is_drawn_ends_as_its_collective_says(collective: str, k: int) -> None:
-    from symcomm.plots.ring import _run
+    from symcomm.documents.plots.ring import _run
 
     *_, (title, held, _) = _run(collective, k)
     everyone = frozenset(range(k))

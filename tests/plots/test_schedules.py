@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from symcomm.accounting import Accounting
-from symcomm.problems.deriving import derive, no_model
-from symcomm.program.events import Times
-from symcomm.program.schedules import run
+from symcomm.core.accounting import Accounting
+from symcomm.core.program.events import Times
+from symcomm.core.program.schedules import run
+from symcomm.exams.problems.deriving import derive, no_model
 
 
 @pytest.mark.parametrize("stages", ["6, 2, 2, 2", "1, 5, 2, 3", "1/2, 1/3, 3/4, 2"])

@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from symcomm.errors import DocumentError
-from symcomm.problems import blocks
-from symcomm.problems.drawing_values import read_draws
-from symcomm.problems.problem import parse_template
-from symcomm.problems.randomness import Stream
-from symcomm.problems.solve import solve
+from symcomm.core.errors import DocumentError
+from symcomm.exams.problems import blocks
+from symcomm.exams.problems.drawing_values import read_draws
+from symcomm.exams.problems.problem import parse_template
+from symcomm.exams.problems.randomness import Stream
+from symcomm.exams.problems.solve import solve
 
 
 def draws(text):

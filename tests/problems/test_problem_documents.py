@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.problems.pieces import pieces
-from symcomm.problems.problem import parse_problem, read_problem
-from symcomm.problems.solve import load_model, solve
-from symcomm.render.document import Heading, LayerTable, Prose
+from symcomm.documents.render.document import Heading, LayerTable, Prose
+from symcomm.exams.problems.pieces import pieces
+from symcomm.exams.problems.problem import parse_problem, read_problem
+from symcomm.exams.problems.solve import load_model, solve
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRODUCT = r"$Y = XW$ ; $X \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times K}$ ; $Y \in \mathbb{R}^{B \times K}$"
@@ -16,9 +16,9 @@ HEADER = ("Computation", "Input", "Output")
 
 
 def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
-    from symcomm.errors import DocumentError
-    from symcomm.problems.problem import parse_problem
-    from symcomm.problems.solve import solve
+    from symcomm.core.errors import DocumentError
+    from symcomm.exams.problems.problem import parse_problem
+    from symcomm.exams.problems.solve import solve
 
     text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, F]\ty [B, F]\n"
     with pytest.raises(DocumentError) as caught:

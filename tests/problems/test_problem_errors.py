@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from symcomm.errors import SymcommError
-from symcomm.problems.problem import parse_problem, read_problem
-from symcomm.problems.solve import solve
+from symcomm.core.errors import SymcommError
+from symcomm.exams.problems.problem import parse_problem, read_problem
+from symcomm.exams.problems.solve import solve
 
 TABLE = r"""| Computation | Input | Output |
 |---|---|---|

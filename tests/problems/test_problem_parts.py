@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from symcomm.errors import SymcommError
-from symcomm.model import Model
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import load_model, solve
-from symcomm.render import source
+from symcomm.core.errors import SymcommError
+from symcomm.core.model import Model
+from symcomm.documents.render import source
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import load_model, solve
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 FILE = (

@@ -2,12 +2,12 @@
 
 import pytest
 
-from symcomm.errors import DocumentError
-from symcomm.problems.problem import parse_problem, parse_template
-from symcomm.problems.references import Told
-from symcomm.problems.solve import solve
-from symcomm.render.document import Prose
-from symcomm.units import Quantity
+from symcomm.core.errors import DocumentError
+from symcomm.core.units import Quantity
+from symcomm.documents.render.document import Prose
+from symcomm.exams.problems.problem import parse_problem, parse_template
+from symcomm.exams.problems.references import Told
+from symcomm.exams.problems.solve import solve
 
 LAYER = """| Computation | Input | Output |
 |---|---|---|

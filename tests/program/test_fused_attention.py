@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.form import evaluate
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities.counting.load import ONE_DEVICE, load
-from symcomm.readers.architectures import class_names
-from symcomm.readers.blueprint import ReaderError
-from symcomm.setting import Setting
+from symcomm.core.form import evaluate
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities.counting.load import ONE_DEVICE, load
+from symcomm.core.readers.architectures import class_names
+from symcomm.core.readers.blueprint import ReaderError
+from symcomm.core.setting import Setting
 
 LLAMA_70B = {
     "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,

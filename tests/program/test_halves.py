@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import symcomm as sc
-from symcomm.parallel.placement import Compute
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.program import program
+from symcomm.core.parallel.placement import Compute
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.program import program
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16,

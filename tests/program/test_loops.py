@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm import form as forms
-from symcomm.form import num
-from symcomm.program.loops import Loop, repeats
+from symcomm.core import form as forms
+from symcomm.core.form import num
+from symcomm.core.program.loops import Loop, repeats
 
 TABLE = """Computation\tInput\tOutput
 H = relu(X W_1)\tX [B, L, D], W_1 [D, F]\tH [B, L, F]

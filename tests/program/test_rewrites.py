@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ValuesError
+from symcomm.core.errors import ValuesError
 
 T, D, N, K = 8, 256, 6, 4
 WEIGHTS, BYTES = 2 * D * D + D, 4

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 import symcomm as sc
-from symcomm.program.autograd import saved
-from symcomm.program.instructions import HOST, Program, Rewrite, Send, Turn
-from symcomm.program.program import _program
-from symcomm.program.rewrites import rewrites
+from symcomm.core.program.autograd import saved
+from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
+from symcomm.core.program.program import _program
+from symcomm.core.program.rewrites import rewrites
 from symcomm.searching.run import search
 
 T, D, N = 4096, 16, 6
@@ -44,7 +44,7 @@ def activations_on_host(program: Program) -> Program:
 def on_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     known = rewrites()
     added = Rewrite("activations on the host", 8, activations_on_host)
-    monkeypatch.setattr("symcomm.program.program.rewrites", lambda: (*known, added))
+    monkeypatch.setattr("symcomm.core.program.program.rewrites", lambda: (*known, added))
     _program.cache_clear()
     yield
     _program.cache_clear()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.errors import SymcommError
-from symcomm.plots.schedule import timetable
-from symcomm.program.events import Times
-from symcomm.program.order_file import parse_order
-from symcomm.program.schedules import find, run, schedules
+from symcomm.core.errors import SymcommError
+from symcomm.core.program.events import Times
+from symcomm.core.program.order_file import parse_order
+from symcomm.core.program.schedules import find, run, schedules
+from symcomm.documents.plots.schedule import timetable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
 PICTURES = re.findall(

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_slots import any_order, held, ticks
 
-from symcomm.errors import SymcommError
-from symcomm.program.events import OrderError, Times, simulate
-from symcomm.program.order_file import parse_order, read_order
-from symcomm.program.orders import in_flight, written
-from symcomm.program.schedules import find, register, run, schedules
+from symcomm.core.errors import SymcommError
+from symcomm.core.program.events import OrderError, Times, simulate
+from symcomm.core.program.order_file import parse_order, read_order
+from symcomm.core.program.orders import in_flight, written
+from symcomm.core.program.schedules import find, register, run, schedules
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_schedules.json").read_text(encoding="utf-8"))
 NAMES = {"interleaved-1f1b": "interleaved", "dualpipe-v": "dualpipev"}

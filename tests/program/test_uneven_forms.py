@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from pipeline_slots import ticks
 
-from symcomm.errors import SymcommError
-from symcomm.form import Applied, Largest, Sym, evaluate, from_expr, num, unit_of, value, walk
-from symcomm.printing import plain
-from symcomm.program.closed_forms import SECOND
-from symcomm.program.orders import written
-from symcomm.program.schedules import find
-from symcomm.program.uneven import APART, WHOLE, Makespan, makespan, sums
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import Applied, Largest, Sym, evaluate, from_expr, num, unit_of, value, walk
+from symcomm.core.printing import plain
+from symcomm.core.program.closed_forms import SECOND
+from symcomm.core.program.orders import written
+from symcomm.core.program.schedules import find
+from symcomm.core.program.uneven import APART, WHOLE, Makespan, makespan, sums
 
 SIZES = {"p": Sym("p"), "m": Sym("m"), "v": num(1)}
 

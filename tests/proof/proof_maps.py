@@ -1,7 +1,7 @@
 """Maps that reduce along an axis, written out by hand: the statistics of their rows, and the rest, point by point.
 
-Nothing here comes from the records of ``symcomm.graph.ops``. A statistic of a part of a row is a part of the sum (a
-mean is a sum over the length of the whole row) or the largest of the part.
+Nothing here comes from the records of ``symcomm.core.graph.ops``. A statistic of a part of a row is a part of the sum
+(a mean is a sum over the length of the whole row) or the largest of the part.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
-from symcomm.accounting import Accounting
-from symcomm.parallel.layouts import placings
-from symcomm.parallel.placement import PARTIAL, Compute, Plan, with_slots
-from symcomm.parallel.strategy import resolve
+from symcomm.core.accounting import Accounting
+from symcomm.core.parallel.layouts import placings
+from symcomm.core.parallel.placement import PARTIAL, Compute, Plan, with_slots
+from symcomm.core.parallel.strategy import resolve
 
 WHOLE = -2
 RANKS = 4

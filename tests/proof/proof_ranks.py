@@ -15,8 +15,8 @@ import numpy as np
 from proof_maps import compute_part, parts
 from proof_reference import Array, ShapeMismatchError, Sizes, compute
 
-from symcomm.accounting import Accounting
-from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
+from symcomm.core.accounting import Accounting
+from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 
 Coordinates = tuple[int, ...]
 Block = tuple[tuple[int, int], ...]  # for each axis of a tensor, where a rank's part begins and ends

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from symcomm.form import value
-from symcomm.graph.graph import Graph, Op
-from symcomm.graph.ops import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Rotate
+from symcomm.core.form import value
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.graph.ops import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Rotate
 
 Array = np.ndarray
 EPSILON_VALUE = 1e-3  # large, so that a forgotten epsilon shows

@@ -1,7 +1,7 @@
 r"""The layers the proof runs, as tables a person would write, and the sizes they run at.
 
-``LAYERS`` are whole layers. ``minimal`` makes one small table for each op kind of ``symcomm.graph.ops``, so that a new
-record is proved without a new test; a function whose shape rule is its own needs one row in ``SHAPES``.
+``LAYERS`` are whole layers. ``minimal`` makes one small table for each op kind of ``symcomm.core.graph.ops``, so that a
+new record is proved without a new test; a function whose shape rule is its own needs one row in ``SHAPES``.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from math import prod
 
 from proof_homework import HOMEWORK
 
-from symcomm.accounting import Accounting
-from symcomm.graph.build import build
-from symcomm.graph.functions import FUNCTIONS
-from symcomm.graph.gradient import training
-from symcomm.graph.graph import Graph
-from symcomm.graph.ops import MAP, MAPS
-from symcomm.parallel.placement import Plan, plan
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.program import program
-from symcomm.text.finder import layer_tables
-from symcomm.text.formula import parse_layer
+from symcomm.core.accounting import Accounting
+from symcomm.core.graph.build import build
+from symcomm.core.graph.functions import FUNCTIONS
+from symcomm.core.graph.gradient import training
+from symcomm.core.graph.graph import Graph
+from symcomm.core.graph.ops import MAP, MAPS
+from symcomm.core.parallel.placement import Plan, plan
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.program import program
+from symcomm.core.text.finder import layer_tables
+from symcomm.core.text.formula import parse_layer
 
 
 @dataclass(frozen=True)

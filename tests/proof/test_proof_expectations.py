@@ -10,12 +10,12 @@ import pytest
 import sympy as sp
 from proof_tables import LAYERS, graph, planned
 
-from symcomm.accounting import Accounting
-from symcomm.errors import StrategyError
-from symcomm.form import value
-from symcomm.parallel.placement import Collective, Plan
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.pipeline import check_divisible
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import value
+from symcomm.core.parallel.placement import Collective, Plan
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.pipeline import check_divisible
 
 
 def calls(made: Plan, phase: str = "") -> list[tuple[str, str]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from proof_reference import EPSILON_VALUE, Array, Sizes, compute
 
-from symcomm.graph.graph import Graph, Op
-from symcomm.graph.ops import MAP, MAPS, operations
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.graph.ops import MAP, MAPS, operations
 
 Row = Callable[..., Array]
 

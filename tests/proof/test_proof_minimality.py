@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from proof_optimum import PARTIAL, WHOLE, Question, State, paid, price
 from proof_tables import ALL, STRATEGIES, applies, graph
 
-from symcomm.accounting import Accounting
-from symcomm.parallel.cheapest import way
-from symcomm.parallel.elimination import PriceTable, cheapest
-from symcomm.parallel.placement import plan
-from symcomm.parallel.reference import reference
-from symcomm.parallel.strategy import parse_strategy
+from symcomm.core.accounting import Accounting
+from symcomm.core.parallel.cheapest import way
+from symcomm.core.parallel.elimination import PriceTable, cheapest
+from symcomm.core.parallel.placement import plan
+from symcomm.core.parallel.reference import reference
+from symcomm.core.parallel.strategy import parse_strategy
 
 # Compositions of several axes of the mesh that no list of strategies names yet.
 COMPOSED = (
@@ -90,7 +90,7 @@ def test_axes_that_are_chosen_two_at_a_time_send_no_more(
     """This is how it is done where all axes of a mesh together have too many answers."""
     both = graph(layer), parse_strategy(strategy)
     together = plan(*both)
-    monkeypatch.setattr("symcomm.parallel.cheapest._VALUES", 0)
+    monkeypatch.setattr("symcomm.core.parallel.cheapest._VALUES", 0)
     made = plan(*both)
     assert made.choice is not together.choice
     assert paid(made, reference(made.graph)) == paid(together, reference(made.graph))

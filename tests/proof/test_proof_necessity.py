@@ -9,7 +9,7 @@ import pytest
 from proof_cases import case, superfluous
 from proof_tables import ALL, LAYERS, STRATEGIES, applies
 
-from symcomm.accounting import Accounting
+from symcomm.core.accounting import Accounting
 
 CASES = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
 _EVERY = set(STRATEGIES)

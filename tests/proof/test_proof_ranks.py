@@ -16,15 +16,15 @@ from proof_reference import Sizes, outside, run
 from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph, parts
 
 import symcomm as sc
-from symcomm.accounting import Accounting
-from symcomm.collectives.algorithms import share
-from symcomm.errors import StrategyError
-from symcomm.form import evaluate, num, value
-from symcomm.graph.gradient import training
-from symcomm.graph.ops import MAPS, dy
-from symcomm.parallel.placement import plan, update_ops
-from symcomm.parallel.strategy import STRATEGIES as RECORDS
-from symcomm.parallel.strategy import parse_strategy, resolve
+from symcomm.core.accounting import Accounting
+from symcomm.core.collectives.algorithms import share
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import evaluate, num, value
+from symcomm.core.graph.gradient import training
+from symcomm.core.graph.ops import MAPS, dy
+from symcomm.core.parallel.placement import plan, update_ops
+from symcomm.core.parallel.strategy import STRATEGIES as RECORDS
+from symcomm.core.parallel.strategy import parse_strategy, resolve
 
 APPLICABLE = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
 VARIANTS = {

@@ -13,8 +13,8 @@ from proof_ranks import same
 from proof_reference import Array, Sizes, compute, outside, reach, route, run
 from proof_tables import ALL, LAYERS, graph
 
-from symcomm.graph.graph import Graph, Op
-from symcomm.graph.ops import MAP, MAPS
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.graph.ops import MAP, MAPS
 
 SMALL = (2,)  # the mesh whose sizes are used
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import symcomm as sc
-from symcomm.graph.gradient import training
-from symcomm.parallel.placement import plan
-from symcomm.parallel.strategy import parse_strategy
+from symcomm.core.graph.gradient import training
+from symcomm.core.parallel.placement import plan
+from symcomm.core.parallel.strategy import parse_strategy
 
 ROWS = r"""Computation	Input	Output
 Q = x W^Q	x [B,L,D], W^Q [D,D]	Q [B,L,D]

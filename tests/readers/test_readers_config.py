@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.errors import SymcommError, ValuesError
-from symcomm.model import Model, load_known
-from symcomm.readers.config import read_config
+from symcomm.core.errors import SymcommError, ValuesError
+from symcomm.core.model import Model, load_known
+from symcomm.core.readers.config import read_config
 
 GOLDEN = {g["id"]: g for g in json.loads((Path(__file__).parents[1] / "data" / "golden_models.json").read_text())}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm.readers.blueprint import ReaderError
+from symcomm.core.readers.blueprint import ReaderError
 
 BERT = (Path(__file__).parent.parent / "data" / "bert_printed.txt").read_text(encoding="utf-8")
 BEFORE = "# Report\n\n## Task 3\n\nThe model (BERT) prints so:\n\n```\n"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.errors import SymcommError
-from symcomm.model import Model, load_known
-from symcomm.readers.live import module_tree
+from symcomm.core.errors import SymcommError
+from symcomm.core.model import Model, load_known
+from symcomm.core.readers.live import module_tree
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from family_cases import FAMILIES, SMALL
 
-from symcomm.errors import SymcommError
-from symcomm.model import load_known
-from symcomm.readers.architectures import ARCHITECTURES, class_names
-from symcomm.readers.config import _misspelled, read_config
-from symcomm.readers.unprinted import _HEADS, _TIED
+from symcomm.core.errors import SymcommError
+from symcomm.core.model import load_known
+from symcomm.core.readers.architectures import ARCHITECTURES, class_names
+from symcomm.core.readers.config import _misspelled, read_config
+from symcomm.core.readers.unprinted import _HEADS, _TIED
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

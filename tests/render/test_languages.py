@@ -12,23 +12,23 @@ import yaml
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.accounting import CONVENTIONS
 from symcomm.cli import main
-from symcomm.derivation import Exhibit
-from symcomm.errors import RenderError
-from symcomm.exam.mistakes import MISTAKES
-from symcomm.notation import Notation
-from symcomm.plots.drawing import Sketch
-from symcomm.plots.figure import figure, said, written
-from symcomm.render import source
-from symcomm.render.catalogue import Catalogue
-from symcomm.render.document import Answer
-from symcomm.render.environment import TEMPLATES
-from symcomm.render.view import page
-from symcomm.render.words import words
-from symcomm.render.writer import Kind, PageWriter, table_view
-from symcomm.units import Quantity, Unit
-from symcomm.worksheets import built_in
+from symcomm.core.accounting import CONVENTIONS
+from symcomm.core.derivation import Exhibit
+from symcomm.core.errors import RenderError
+from symcomm.core.notation import Notation
+from symcomm.core.units import Quantity, Unit
+from symcomm.core.worksheets import built_in
+from symcomm.documents.plots.drawing import Sketch
+from symcomm.documents.plots.figure import figure, said, written
+from symcomm.documents.render import source
+from symcomm.documents.render.catalogue import Catalogue
+from symcomm.documents.render.document import Answer
+from symcomm.documents.render.environment import TEMPLATES
+from symcomm.documents.render.view import page
+from symcomm.documents.render.words import words
+from symcomm.documents.render.writer import Kind, PageWriter, table_view
+from symcomm.exams.mistakes import MISTAKES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WHOLE = ("comp4901y-homework2/homework.md", "zero-table/zero.md", "professor/quiz.md")  # read fully in every language

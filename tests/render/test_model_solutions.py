@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.errors import DocumentError, RenderError
-from symcomm.exam.common import with_mistakes
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
-from symcomm.render import contents, render, source
-from symcomm.render.document import Answer
+from symcomm.core.errors import DocumentError, RenderError
+from symcomm.documents.render import contents, render, source
+from symcomm.documents.render.document import Answer
+from symcomm.exams.common import with_mistakes
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 ROOT = Path(__file__).parents[2] / "examples"
 LONG = pytest.mark.long

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Step, writing
-from symcomm.form import Num, Power, Product, Root, Sym, num, product
-from symcomm.units import BYTE, ONE, Quantity, Unit
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, writing
+from symcomm.core.form import Num, Power, Product, Root, Sym, num, product
+from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 D2 = Power(Sym("D"), num(2))
 ALL_REDUCE = Derivation(

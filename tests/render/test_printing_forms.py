@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm import form as forms
-from symcomm import printing
-from symcomm.errors import ValuesError
-from symcomm.form import (
+from symcomm.core import form as forms
+from symcomm.core import printing
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import (
     Ceiling,
     Floor,
     Form,
@@ -30,9 +30,9 @@ from symcomm.form import (
     num,
     product,
 )
-from symcomm.notation import GREEK, Notation
-from symcomm.printing.forms import inline
-from symcomm.units import BYTE, ONE, Quantity, Unit
+from symcomm.core.notation import GREEK, Notation
+from symcomm.core.printing.forms import inline
+from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 D, K, N = Sym("D"), Sym("k"), Sym("N_layer")
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from symcomm import printing
-from symcomm.derivation import Exhibit, writing
-from symcomm.derivation.tables import to_the_right
-from symcomm.errors import RenderError
-from symcomm.files import write_files as write
-from symcomm.form import Num, Product, Ratio, Sym, Total, num, product
-from symcomm.notation import Notation
-from symcomm.printing.quantities import quantity_tex
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
-from symcomm.render import render
-from symcomm.render.pdf import typst_pdf
-from symcomm.units import BYTE, Quantity, Unit
+from symcomm.core import printing
+from symcomm.core.derivation import Exhibit, writing
+from symcomm.core.derivation.tables import to_the_right
+from symcomm.core.errors import RenderError
+from symcomm.core.files import write_files as write
+from symcomm.core.form import Num, Product, Ratio, Sym, Total, num, product
+from symcomm.core.notation import Notation
+from symcomm.core.printing.quantities import quantity_tex
+from symcomm.core.units import BYTE, Quantity, Unit
+from symcomm.documents.render import render
+from symcomm.documents.render.pdf import typst_pdf
+from symcomm.exams.problems.problem import parse_problem
+from symcomm.exams.problems.solve import solve
 
 SECOND = Unit.parse("second")
 TIMES = Exhibit(

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from symcomm.errors import Span
-from symcomm.render import prose
-from symcomm.render.prose import InlinePiece, with_numbers, without_numbers
+from symcomm.core.errors import Span
+from symcomm.documents.render import prose
+from symcomm.documents.render.prose import InlinePiece, with_numbers, without_numbers
 
 # A and B stand for numbers; in most of these texts a number says more than itself.
 TEXTS = (

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.errors import RenderError, Span
-from symcomm.files import write_files as write
-from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.notation import Notation
-from symcomm.render import contents, render, safe_name, source
-from symcomm.render import pdf as pdf_module
-from symcomm.render import prose as prose_module
-from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
-from symcomm.text.table import Cell, Table
-from symcomm.units import BYTE, ONE, Quantity, Unit
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.core.errors import RenderError, Span
+from symcomm.core.files import write_files as write
+from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.core.notation import Notation
+from symcomm.core.text.table import Cell, Table
+from symcomm.core.units import BYTE, ONE, Quantity, Unit
+from symcomm.documents.render import contents, render, safe_name, source
+from symcomm.documents.render import pdf as pdf_module
+from symcomm.documents.render import prose as prose_module
+from symcomm.documents.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
 
 KINDS = ("md", "tex", "html", "typ")
 FORMATS = ("md", "tex", "html", "pdf")
@@ -565,8 +565,8 @@ def test_prose_that_was_converted_before_is_there_when_what_is_kept_is_emptied(m
 
 
 def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() -> None:
-    from symcomm.problems.problem import parse_problem
-    from symcomm.problems.solve import solve
+    from symcomm.exams.problems.problem import parse_problem
+    from symcomm.exams.problems.solve import solve
 
     text = """# Pipeline
 

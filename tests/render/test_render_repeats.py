@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import symcomm as sc
-from symcomm.render import contents
+from symcomm.documents.render import contents
 
 TABLE = r"""
 | Computation | Input | Output |

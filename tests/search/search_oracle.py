@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-import symcomm.model as models
-from symcomm.model import Model
+import symcomm.core.model as models
+from symcomm.core.model import Model
 
 BLOCK = (
     "Computation\tInput\tOutput\n"

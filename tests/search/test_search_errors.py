@@ -6,7 +6,7 @@ import pytest
 from search_oracle import BLOCK, RATES, block
 
 import symcomm as sc
-from symcomm.errors import SymcommError
+from symcomm.core.errors import SymcommError
 from symcomm.searching import evaluate, options, space
 
 LIMIT = {"capacity": "1 GB", "capacity_is": "nominal_GB"}

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from search_oracle import RATES, attention, block
 
-from symcomm.errors import SymcommError
+from symcomm.core.errors import SymcommError
 from symcomm.searching.run import search
 
 LINKS = {"tensor": "200 GB/s", "data": "5 GB/s @ 20 us", "pipe": "1 GB/s"}

@@ -14,7 +14,7 @@ from search_oracle import BLOCK, RATES, attention, block
 
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.errors import AccountingError, ValuesError
+from symcomm.core.errors import AccountingError, ValuesError
 from symcomm.searching import evaluate
 from symcomm.searching.ranges import divisors, whole_numbers
 
@@ -195,8 +195,8 @@ def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, ti
 
 
 def test_what_has_no_value_is_refused_and_not_ranked():
-    from symcomm.collected import collect
-    from symcomm.form import Ratio, Sym, Total, num
+    from symcomm.core.collected import collect
+    from symcomm.core.form import Ratio, Sym, Total, num
     from symcomm.searching.space import Grid
     from symcomm.searching.structure import Core
 
@@ -211,8 +211,8 @@ def test_what_has_no_value_is_refused_and_not_ranked():
 
 
 def test_the_arrays_of_a_block_are_let_go_of_without_a_look_for_garbage():
-    from symcomm.collected import collect
-    from symcomm.form import Ceiling, Largest, Ratio, Sym, Total, num
+    from symcomm.core.collected import collect
+    from symcomm.core.form import Ceiling, Largest, Ratio, Sym, Total, num
     from symcomm.searching.space import Grid
     from symcomm.searching.structure import Core
 

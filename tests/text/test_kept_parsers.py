@@ -6,7 +6,7 @@ from pathlib import Path
 import lark
 import pytest
 
-from symcomm.text.grammars import FORMULA, KEPT, MODULE, Grammar
+from symcomm.core.text.grammars import FORMULA, KEPT, MODULE, Grammar
 
 NET = "Net(\n  (0-1): 2 x Linear(in_features=8, out_features=8)\n  (n): Norm((8, 4), eps=1e-05)\n)"
 
@@ -17,7 +17,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for one in (FORMULA, MODULE):
         (tmp_path / one.folder).mkdir()
         (tmp_path / one.folder / one.file).write_text(one.source)
-    monkeypatch.setattr("symcomm.text.grammars.files", lambda name: tmp_path)
+    monkeypatch.setattr("symcomm.core.text.grammars.files", lambda name: tmp_path)
     return tmp_path
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.errors import FormulaError, Span, SymcommError
-from symcomm.text.formula import parse_answer, parse_declarations, parse_equation, parse_size
-from symcomm.text.tree import (
+from symcomm.core.errors import FormulaError, Span, SymcommError
+from symcomm.core.text.formula import parse_answer, parse_declarations, parse_equation, parse_size
+from symcomm.core.text.tree import (
     Exponentiation,
     Family,
     FunctionCall,

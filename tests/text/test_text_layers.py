@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.errors import FormulaError, SymcommError
-from symcomm.text.finder import layer_tables
-from symcomm.text.formula import LayerRow, parse_layer
-from symcomm.text.tree import Family, Identifier, Node, bare, children
+from symcomm.core.errors import FormulaError, SymcommError
+from symcomm.core.text.finder import layer_tables
+from symcomm.core.text.formula import LayerRow, parse_layer
+from symcomm.core.text.tree import Family, Identifier, Node, bare, children
 
 DATA = Path(__file__).parent.parent / "data"
 COURSE = (DATA / "homework2_table.tsv").read_text()

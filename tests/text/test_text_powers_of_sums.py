@@ -3,7 +3,7 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import FormulaError
+from symcomm.core.errors import FormulaError
 
 TABLE = "Computation\tInput\tOutput\ny = x W\tx [B, {0}], W [{0}, D]\ty [B, D]\n"
 

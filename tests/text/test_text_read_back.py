@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from symcomm.form import (
+from symcomm.core.form import (
     Ceiling,
     Floor,
     Form,
@@ -26,10 +26,10 @@ from symcomm.form import (
     Total,
     walk,
 )
-from symcomm.graph.drafts import size_form
-from symcomm.printing import plain, tex
-from symcomm.printing.forms import inline
-from symcomm.text.formula import parse_answer
+from symcomm.core.graph.drafts import size_form
+from symcomm.core.printing import plain, tex
+from symcomm.core.printing.forms import inline
+from symcomm.core.text.formula import parse_answer
 
 # Values that are far from one another and from whole numbers, so that two different readings differ.
 NAMES = {

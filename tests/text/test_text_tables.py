@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.errors import SymcommError, TableError
-from symcomm.text.finder import layer_tables, read_tables
-from symcomm.text.table import CELL_LIMIT, ROW_LIMIT, TEXT_LIMIT, Table, as_layer_table
+from symcomm.core.errors import SymcommError, TableError
+from symcomm.core.text.finder import layer_tables, read_tables
+from symcomm.core.text.table import CELL_LIMIT, ROW_LIMIT, TEXT_LIMIT, Table, as_layer_table
 
 DATA = Path(__file__).parent.parent / "data"
 HEADER = ("Computation", "Input", "Output")

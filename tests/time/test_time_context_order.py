@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.accounting import Accounting
-from symcomm.errors import StrategyError
-from symcomm.form import evaluate, num
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities.counting.flops import matrix_flops, shared_pairs
-from symcomm.quantities.counting.load import load
-from symcomm.setting import Setting
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import evaluate, num
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities.counting.flops import matrix_flops, shared_pairs
+from symcomm.core.quantities.counting.load import load
+from symcomm.core.setting import Setting
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.derivation import Condition
-from symcomm.errors import ValuesError
-from symcomm.form import Sym
+from symcomm.core.derivation import Condition
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Sym
 
 CACHED = r"""| Computation | Input | Output |
 |---|---|---|

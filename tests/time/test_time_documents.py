@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from time_models import published
 
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import solve
-from symcomm.render.document import Answer
+from symcomm.documents.render.document import Answer
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import solve
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "linear-layer-roofline" / "linear-layer.md"
 

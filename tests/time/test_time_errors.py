@@ -7,8 +7,8 @@ import sys
 import pytest
 from time_models import PLACED, PRINTED, RATES, block, linear
 
-from symcomm.accounting import Accounting
-from symcomm.errors import AccountingError, RenderError, SymcommError, ValuesError
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import AccountingError, RenderError, SymcommError, ValuesError
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_times_under_different_conventions_are_not_combined() -> None:
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symcomm.plots.roofline import roofline_plot
+    from symcomm.documents.plots.roofline import roofline_plot
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RenderError, match="needs Matplotlib"):

@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 from time_models import ATTENTION, CALL, GOLDEN, PLACED, PRINTED, RATES, homework, linear, product, published
 
-import symcomm.model as sc
-from symcomm.derivation import Derivation
-from symcomm.form import evaluate, from_expr
-from symcomm.quantities.time.bound import judge
+import symcomm.core.model as sc
+from symcomm.core.derivation import Derivation
+from symcomm.core.form import evaluate, from_expr
+from symcomm.core.quantities.time.bound import judge
 
 
 def worth(derivation: Derivation, name: str) -> Fraction:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from time_models import linear, product
 
-from symcomm.errors import ValuesError
-from symcomm.plots.roofline import roofline_plot
+from symcomm.core.errors import ValuesError
+from symcomm.documents.plots.roofline import roofline_plot
 
 pytest.importorskip("matplotlib")
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from time_models import HEAD
 
-import symcomm.model as sc
+import symcomm.core.model as sc
 
 TABLE = HEAD + (
     r"| $Q = xW$ | $x \in \mathbb{R}^{B \times L \times D}, W \in \mathbb{R}^{D \times D}$ "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from symcomm.model import Model, load, load_known
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import load_model
+from symcomm.core.model import Model, load, load_known
+from symcomm.exams.problems.problem import read_problem
+from symcomm.exams.problems.solve import load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOMEWORK = EXAMPLES / "comp4901y-homework2" / "homework.md"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.errors import DocumentError
-from symcomm.problems.problem import parse_problem, read_problem
-from symcomm.problems.solve import load_model, solve
-from symcomm.problems.verified import cache_path, run_key
+from symcomm.core.errors import DocumentError
+from symcomm.exams.problems.problem import parse_problem, read_problem
+from symcomm.exams.problems.solve import load_model, solve
+from symcomm.exams.problems.verified import cache_path, run_key
 
 DOCUMENT = r"""# A layer
 

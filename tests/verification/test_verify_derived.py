@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from examples import HOMEWORK, LAYERS, configured, layer, model, shared_keys, whole
 from symcomm.cli import main
-from symcomm.errors import RenderError, StrategyError, ValuesError
-from symcomm.graph.ops import MAPS
-from symcomm.model import load
-from symcomm.verification import launch
-from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
-from symcomm.verification.emitters import EMITTERS
-from symcomm.verification.expected import (
+from symcomm.core.errors import RenderError, StrategyError, ValuesError
+from symcomm.core.graph.ops import MAPS
+from symcomm.core.model import load
+from symcomm.verify import launch
+from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verify.emitters import EMITTERS
+from symcomm.verify.expected import (
     RunCase,
     batch_first,
     context_of,
@@ -36,13 +36,13 @@ from symcomm.verification.expected import (
     make_case,
     needed_memory,
 )
-from symcomm.verification.grid import FOUR, TWO, GridCell, markdown
-from symcomm.verification.launch import VerificationError
-from symcomm.verification.methods import METHODS, method
-from symcomm.verification.module import identifier, torch_module
-from symcomm.verification.practice import EXERCISES, practice, write_practice
-from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import ComparedRow, Verification, _notes, _version_notes, prepare
+from symcomm.verify.grid import FOUR, TWO, GridCell, markdown
+from symcomm.verify.launch import VerificationError
+from symcomm.verify.methods import METHODS, method
+from symcomm.verify.module import identifier, torch_module
+from symcomm.verify.practice import EXERCISES, practice, write_practice
+from symcomm.verify.sizes import small_sizes
+from symcomm.verify.verify import ComparedRow, Verification, _notes, _version_notes, prepare
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -243,7 +243,7 @@ def test_what_pytorch_cannot_do_is_refused_with_its_reason(name: str, strategy: 
      ("pipeline(2) + hybrid-sharded(2, 2) + context(2)", "pipelining+fsdp2+dtensor")],
 )  # fmt: skip
 def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
-    from symcomm.parallel.strategy import parse_strategy
+    from symcomm.core.parallel.strategy import parse_strategy
 
     assert method(parse_strategy(strategy)).name == name
     assert name.removeprefix("pipelining+") in {one.name for one in METHODS} | {"pipelining"}

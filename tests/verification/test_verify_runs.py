@@ -23,14 +23,14 @@ from torch_source import loaded
 from examples import HOMEWORK, LAYERS, LLAMA, configured, layer, model, shared_keys, whole
 from symcomm import load
 from symcomm.cli import main
-from symcomm.model import Model, load_known
-from symcomm.verification import expected
-from symcomm.verification.grid import TWO, grid
-from symcomm.verification.launch import Launcher, VerificationError
-from symcomm.verification.module import torch_module
-from symcomm.verification.practice import practice, write_practice
-from symcomm.verification.timing import measure
-from symcomm.verification.verify import Verification, prepare, verify
+from symcomm.core.model import Model, load_known
+from symcomm.verify import expected
+from symcomm.verify.grid import TWO, grid
+from symcomm.verify.launch import Launcher, VerificationError
+from symcomm.verify.module import torch_module
+from symcomm.verify.practice import practice, write_practice
+from symcomm.verify.timing import measure
+from symcomm.verify.verify import Verification, prepare, verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -288,7 +288,7 @@ def test_what_starts_the_ranks_may_be_ended_itself(place: Path):
 
 
 def test_no_process_outlives_one_that_was_killed_itself(place: Path):
-    text = "from examples import *; from symcomm.verification.verify import verify as v; v(model(HOMEWORK), 'data(2)', "
+    text = "from examples import *; from symcomm.verify.verify import verify as v; v(model(HOMEWORK), 'data(2)', "
     text += "limit=100, fault={'rank': 1, 'what': 'hang'})"
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     run = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "TMPDIR": str(place), "PYTHONPATH": path})

@@ -11,7 +11,7 @@ from proof_reference import EPSILON_VALUE, Sizes, outside, run
 from proof_tables import ALL, graph
 from torch_source import filled, loaded
 
-from symcomm.verification.module import torch_module
+from symcomm.verify.module import torch_module
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

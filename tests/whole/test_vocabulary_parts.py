@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError
-from symcomm.parallel.placement import check_cuts
+from symcomm.core.errors import StrategyError
+from symcomm.core.parallel.placement import check_cuts
 
 LLAMA_70B = {
     "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import symcomm as sc
-from symcomm import form as forms
-from symcomm.accounting import Accounting
-from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities.communication.call import calls
-from symcomm.setting import Setting
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.quantities.communication.call import calls
+from symcomm.core.setting import Setting
 
 RECORDS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "golden_whole_models.json").read_text(encoding="utf-8")

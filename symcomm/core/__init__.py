@@ -1,0 +1,1 @@
+"""The engine: text to graph, graph to program, program to quantities. It imports none of the other packages."""

@@ -1,0 +1,122 @@
+"""The parts of a derivation: steps with reasons and witnesses, conditions, and tables beside them."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from fractions import Fraction
+from textwrap import shorten
+from typing import TYPE_CHECKING, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.derivation.numbers import Numbers
+from symcomm.core.errors import Span
+from symcomm.core.form import Form
+from symcomm.core.printing.forms import plain
+from symcomm.core.records import dataclass
+from symcomm.core.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.core.text.table import Table
+
+Relation = Literal[":=", "=", "≈"]
+# What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
+Witness = Callable[[Numbers], Fraction | int | bool]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any.
+
+    The ``witness`` of a rule knows what the step is worth without its formula; ``check(deep=True)`` asks it.
+    """
+
+    rule: str
+    text: str
+    source: Span | None = None
+    witness: Witness | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Reason, (self.rule, self.text, self.source)  # what a witness runs stays where it was made
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line: ``name relation form`` in a unit, with its reason.
+
+    ``:=`` a rule says so and defines the name; ``=`` algebra, checked; ``≈`` holds under ``condition`` only and
+    never enters an exact answer.
+    """
+
+    name: str
+    form: Form
+    unit: Unit
+    reason: Reason
+    relation: Relation = ":="
+    condition: str = ""
+
+    def __repr__(self) -> str:
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        said = shorten(f"{self.name} {self.relation} {plain(self.form)}{unit}", 200, placeholder=" ...")
+        return f"<Step {said} ({self.reason.rule})>"
+
+
+Comparison = Literal["<=", ">=", "=", ">"]
+RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+_COMPARED = {"<=": operator.le, ">=": operator.ge, "=": operator.eq, ">": operator.gt}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What has to hold of the symbols for a closed form to be right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
+
+    >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
+    m >= 2·p
+    """
+
+    left: Form
+    relation: Comparison
+    right: Form
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols in it."""
+        return forms.names(forms.Total((self.left, self.right)))
+
+    def holds(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether it holds for numbers; all names in it need one."""
+        return bool(_COMPARED[self.relation](*(forms.evaluate(side, values) for side in (self.left, self.right))))
+
+    @property
+    def told(self) -> str:
+        """The condition in a sentence, its names as maths.
+
+        >>> Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))).told
+        '`m` ≥ 2·`p`'
+        """
+        names = sorted(self.names, key=len, reverse=True)
+        text = f"{plain(self.left)} {self.relation.replace('<=', '≤').replace('>=', '≥')} {plain(self.right)}"
+        return re.sub("|".join(rf"(?<![\w^]){re.escape(name)}(?![\w^])" for name in names) or "$^", r"`\g<0>`", text)
+
+    def __str__(self) -> str:
+        return f"{plain(self.left)} {self.relation} {plain(self.right)}"
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A small table beside the steps, such as the list of collectives; cells are text or forms.
+
+    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
+    everything is shown (``full``). ``beside``
+    sets a table that a source prints beside it, where that can be done.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    place: Literal["before", "after", "full"] = "after"
+    laid_out: bool = False
+    beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)

@@ -1,0 +1,83 @@
+"""Cells of exhibits: fractions on one line, numbers by their reading, columns of numbers to the right."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from symcomm.core.derivation.steps import Exhibit
+from symcomm.core.form import Form
+from symcomm.core.irrational import Irrational
+from symcomm.core.notation import Notation
+from symcomm.core.printing.dialects import DialectName
+from symcomm.core.printing.forms import inline
+from symcomm.core.printing.quantities import amounts, said, short
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity
+
+NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
+_LONG = re.compile(r"\d{5,40}")
+
+
+@dataclass(frozen=True)
+class Short(Quantity):
+    """A quantity that a cell says in one way: with a prefix, exact where it can be."""
+
+    @staticmethod
+    def of(quantity: Quantity) -> Short:
+        """The same amount, said in one way."""
+        return Short(quantity.value, quantity.unit)
+
+
+def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = None) -> str | None:
+    """A cell as maths in a dialect; None for text.
+
+    An exact fraction that has a reading is left out: a column of times is compared, and the steps have shown it.
+
+    >>> from symcomm.core.units import Unit
+    >>> cell_maths("text", Quantity(Fraction(4096, 3), Unit.parse("FLOP/byte"))), cell_maths("text", "25302")
+    ('≈ 1365.33 FLOP/B', '25 302')
+    >>> cell_maths("text", "tensor") is None
+    True
+    """
+    if isinstance(cell, Form):
+        return inline(dialect, cell, notation)
+    if isinstance(cell, str) and _LONG.fullmatch(cell):
+        cell = Quantity(Fraction(cell))
+    if not isinstance(cell, Quantity):
+        return None
+    if isinstance(cell, Short):
+        lines, best = cell.lines(), short(cell)
+        at = next((i for i, (_, text) in enumerate(lines) if text == best.removeprefix("≈ ")), 0)
+        relation, text = amounts(dialect, Quantity(cell.value, cell.unit))[at]
+        gap = "" if dialect == "mathml" else " "
+        return f"{relation}{gap}{text}" if best.startswith("≈") else text
+    joint = "" if dialect == "mathml" else " "
+    return joint.join(part for pair in _ways(dialect, cell) for part in pair if part)
+
+
+def _ways(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ...]:
+    ways = amounts(dialect, quantity)
+    exact = said(quantity)[0]
+    if len(ways) < 2 or not exact.below or isinstance(quantity, Irrational):
+        return ways
+    relation = ways[1][0] if said(quantity)[1].relation == "≈" else ""
+    return ((relation, ways[1][1]), *ways[2:])
+
+
+def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
+    """Which columns hold numbers alone, each said in one way: they are set to the right.
+
+    >>> to_the_right(Exhibit("Times", ("op", "ms"), (("y", "1 728.0"), ("h", "0.5"))))
+    (False, True)
+    """
+
+    def number(cell: object) -> bool:
+        if isinstance(cell, Short):
+            return True
+        if isinstance(cell, Quantity):
+            return len(_ways("text", cell)) == 1
+        return isinstance(cell, str) and (not cell or NUMBER.fullmatch(cell) is not None)
+
+    columns = list(zip(*exhibit.rows, strict=True)) or [()] * len(exhibit.columns)
+    return tuple(bool(any(column)) and all(number(cell) for cell in column) for column in columns)

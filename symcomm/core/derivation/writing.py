@@ -1,0 +1,311 @@
+"""Derivations as a person would write them down: steps, reasons, exhibits and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Literal, Protocol
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Convention
+from symcomm.core.derivation.steps import Exhibit, Step
+from symcomm.core.derivation.tables import cell_maths, to_the_right
+from symcomm.core.errors import IrrationalError, ValuesError
+from symcomm.core.form import Form
+from symcomm.core.notation import Notation
+from symcomm.core.printing.dialects import DialectName
+from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
+from symcomm.core.printing.forms import PRINTERS, name_in, plain
+from symcomm.core.printing.quantities import RELATIONS, quantity_in, quantity_plain
+from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity, Unit
+
+DerivationDialect = Literal["latex", "markdown", "text", "html"]
+
+
+class Printable(Protocol):
+    """What of a derivation is written down."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def answer(self) -> Step: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def conventions(self) -> tuple[Convention, ...]: ...
+    @property
+    def worth(self) -> Mapping[str, object]: ...
+    @property
+    def is_laid_out(self) -> bool: ...
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def notation(self) -> Notation: ...
+    def whole(self, value: Fraction, /) -> Fraction: ...
+    def values(self, several: Mapping[str, object] | None = None, /, **values: object) -> dict[str, Fraction]: ...
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity: ...
+
+
+@dataclass(frozen=True)
+class PrintedLine:
+    """One line of a derivation: ``name`` is empty where the line above has the same left side.
+
+    ``number`` counts the steps from 1; ``names`` is what is substituted in the form, if anything.
+    """
+
+    number: int
+    name: str
+    relation: str
+    form: Form
+    reason: str
+    rule: str
+    condition: str
+    step: Step
+
+
+def lines(derivation: Printable) -> tuple[PrintedLine, ...]:
+    """The steps as numbered lines, continuations without their left side; only the answer where a table says them."""
+    out: list[PrintedLine] = []
+    last = ""
+    for i, step in enumerate((derivation.answer,) if derivation.is_laid_out else derivation.steps, 1):
+        name = "" if step.name == last else step.name
+        last = step.name
+        reason = step.reason
+        out.append(PrintedLine(i, name, step.relation, step.form, reason.text, reason.rule, step.condition, step))
+    return tuple(out)
+
+
+def numbers(derivation: Printable, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
+    """All numbers known at the given values: the values, what relations imply, and the steps that follow.
+
+    A step whose number is unknown or irrational is left out.
+    """
+    known = derivation.values(values)
+    for step in derivation.steps:
+        if step.relation == ":=":
+            try:
+                known[step.name] = forms.evaluate(step.form, known)
+            except ValuesError:
+                continue
+    return known
+
+
+def result(
+    derivation: Printable, values: Mapping[str, Fraction] | None = None
+) -> tuple[dict[str, Fraction], Quantity] | None:
+    """The numbers and the exact quantity of the answer, or None where a value is missing."""
+    known = numbers(derivation, values)
+    form = derivation.answer.form
+    if any(name not in known and name not in derivation.worth for name in forms.names(form)):
+        return None
+    try:
+        if any(name not in known for name in forms.names(form)):  # an irrational step
+            return known, derivation.at(values)
+        return known, Quantity(derivation.whole(forms.evaluate(form, known)), derivation.unit)
+    except IrrationalError:
+        return known, derivation.at(values)
+    except ValuesError:
+        return None
+
+
+def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
+    """The names of the answer with their numbers; None where the answer's form has no names (nothing to show)."""
+    if derivation.is_laid_out and isinstance(derivation.answer.form, forms.Sym):
+        return None  # a table says its number
+    used = {name: known[name] for name in forms.names(derivation.answer.form) if name in known}
+    return used or None
+
+
+def written(d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None) -> str:
+    """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
+
+    The number needs all values, given in the derivation or in ``values``.
+    """
+    return {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "html": _as_html}[dialect](d, values)
+
+
+def _cell(dialect: DialectName, cell: object, notation: Notation) -> str:
+    found = cell_maths(dialect, cell, notation)
+    return _plain_sentence(str(cell)) if found is None else found
+
+
+def _reason(line: PrintedLine) -> str:
+    return line.reason + (f" (if {line.condition})" if line.condition else "")
+
+
+def _plain_sentence(text: str) -> str:
+    return sentence("text", text, printable, lambda _, name: printable(name))
+
+
+def _tex_sentence(text: str, notation: Notation) -> str:
+    return sentence("latex", text, tex_text, lambda printed, _: f"${printed}$", notation)
+
+
+def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+    out = [_plain_sentence(d.title)]
+    out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
+    out.append("")
+    shown = [
+        (name_in("text", line.name) if line.name else "", line.relation.lstrip(":"), plain(line.form), _reason(line))
+        for line in lines(d)
+    ]
+    left = max(len(n) for n, *_ in shown)
+    right = min(48, max(len(f) for _, _, f, _ in shown))
+    for name, relation, formula, reason in shown:
+        body = f"  {name:>{left}} {relation} {formula}"
+        gap = right - len(formula)
+        beside = " " * gap + "   " if gap >= 0 else "\n" + " " * (left + 7)
+        out.append(body + beside + _plain_sentence(reason))
+    found = result(d, values)
+    if found:
+        known, quantity = found
+        used = substituted(d, known)
+        pad = f"  {'':>{left}} "
+        out.append("")
+        head = f"  {name_in('text', d.answer.name):>{left}} "
+        if used:
+            out.append(f"{head}= {plain(d.answer.form, used)}")
+            head = pad
+        out.append(f"{head}{quantity.relation} {quantity_plain(quantity)}")
+    elif str(d.unit) != "1":
+        out.append(f"  {'':>{left}}   in {d.unit}")
+    for exhibit in d.exhibits:
+        out += ["", *_text_table(exhibit, d.notation)]
+    out += ["", *(_plain_sentence(n) for n in d.notes)] if d.notes else []
+    return "\n".join(line.rstrip() for line in out)
+
+
+def _text_table(e: Exhibit, notation: Notation) -> list[str]:
+    rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
+    set_ = [str.rjust if right else str.ljust for right in to_the_right(e)]
+    lined = ["  " + "  ".join(put(c, w) for put, c, w in zip(set_, r, widths, strict=True)) for r in rows]
+    return [f"  {_plain_sentence(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
+
+
+def _equations(
+    d: Printable, dialect: DialectName, values: Mapping[str, Fraction] | None
+) -> list[tuple[str, str, str, str]]:
+    """Rows of (left, relation, right, reason) with the substituted line and the quantity at the end."""
+    rel = RELATIONS[dialect]
+    rows = [
+        (
+            name_in(dialect, line.name, d.notation) if line.name else "",
+            rel[line.relation],
+            PRINTERS[dialect](line.form, None, d.notation),
+            _reason(line),
+        )
+        for line in lines(d)
+    ]
+    found = result(d, values)
+    if found:
+        known, quantity = found
+        used = substituted(d, known)
+        approximate = d.steps[-1].relation == "≈"
+        left = name_in(dialect, d.answer.name, d.notation) if approximate else ""
+        if used:
+            rows.append((left, rel["="], PRINTERS[dialect](d.answer.form, used, d.notation), "with the given numbers"))
+            left = ""
+        rows.append((left, rel[quantity.relation], quantity_in(dialect, quantity), ""))
+    return rows
+
+
+def _as_latex(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+    rows = [
+        f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
+        for left, relation, right, reason in _equations(d, "latex", values)
+    ]
+    steps = "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+    return "\n".join([steps, *(_latex_table(e, d.notation) for e in d.exhibits if e.laid_out)])
+
+
+def _latex_table(e: Exhibit, notation: Notation) -> str:
+    """A table that stands in the place of the steps, as an array, which notebooks show as well."""
+
+    def cell(c: object) -> str:
+        found = cell_maths("latex", c, notation)
+        return rf"\text{{{_tex_sentence(str(c), notation)}}}" if found is None else found
+
+    lines = [[rf"\text{{{tex_text(c)}}}" for c in e.columns], *([cell(c) for c in row] for row in e.rows)]
+    sides = "".join("r" if right else "l" for right in to_the_right(e))
+    body = " \\\\\n".join(" & ".join(line) for line in lines)
+    return f"\\[\n\\begin{{array}}{{{sides}}}\n{body}\n\\end{{array}}\n\\]"
+
+
+def _as_markdown(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+    out = [f"**{markdown_sentence(d.title, d.notation)}**", ""]
+    if d.conventions:
+        for c in d.conventions:
+            out.append(f"- *{markdown_text(f'{c.field}: {c.name}.')}* {markdown_text(c.statement)}")
+        out.append("")
+    out += ["| | | reason |", "|---:|:---|:---|"]
+    for left, relation, right, reason in _equations(d, "latex", values):
+        lhs = markdown_maths(left) if left else ""
+        out.append(f"| {lhs} | {markdown_maths(relation + ' ' + right)} | {markdown_sentence(reason, d.notation)} |")
+    for e in d.exhibits:
+        out += ["", *markdown_table(e, d.notation)]
+    out += [""] + [markdown_sentence(n, d.notation) for n in d.notes] if d.notes else []
+    return "\n".join(out)
+
+
+def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
+    """An exhibit as the lines of a Markdown pipe table under its title."""
+
+    def maths(cell: object) -> str:
+        found = cell_maths("latex", cell, notation)
+        return markdown_sentence(str(cell), notation) if found is None else markdown_maths(found)
+
+    out = [f"*{markdown_sentence(e.title, notation)}*", ""] if e.title else []
+    out += [
+        "| " + " | ".join(markdown_text(c) for c in e.columns) + " |",
+        "|" + "".join(" ---: |" if right else " --- |" for right in to_the_right(e)),
+    ]
+    return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
+
+
+def _as_html(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+    rows: list[str] = []
+    mathml_rows = _equations(d, "mathml", values)
+    plain_rows = _equations(d, "text", values)
+    for (left, relation, right, reason), said_row in zip(mathml_rows, plain_rows, strict=True):
+        said_name, said_relation, said_form, _ = said_row
+        name = math_element(left, said_name) if left else ""
+        formula = math_element(relation + right, f"{said_relation} {said_form}")
+        rows.append(
+            f'<tr><td style="text-align:right">{name}</td><td style="text-align:left">{formula}</td>'
+            f'<td style="text-align:left">{html_sentence(reason, d.notation)}</td></tr>'
+        )
+    conventions = "".join(
+        f"<li><em>{html_text(c.field)}: {html_text(c.name)}.</em> {html_text(c.statement)}</li>" for c in d.conventions
+    )
+    head = f"<p><strong>{html_sentence(d.title, d.notation)}</strong></p>" + (
+        f"<ul>{conventions}</ul>" if conventions else ""
+    )
+    tables = "".join(html_table(e, d.notation) for e in d.exhibits)
+    notes = "".join(f"<p>{html_sentence(n, d.notation)}</p>" for n in d.notes)
+    steps = '<table class="symcomm-steps"><thead><tr><th></th><th>step</th><th>reason</th></tr></thead>'
+    return f'<div class="symcomm">{head}{steps}<tbody>{"".join(rows)}</tbody></table>{tables}{notes}</div>'
+
+
+def html_table(e: Exhibit, notation: Notation) -> str:
+    """An exhibit as an HTML table with a caption and column headers."""
+
+    def cell(c: object) -> str:
+        found = cell_maths("mathml", c, notation)
+        return html_sentence(str(c), notation) if found is None else math_element(found, cell_maths("text", c) or "")
+
+    styles = [' style="text-align:right"' if right else "" for right in to_the_right(e)]
+    head = "".join(f'<th scope="col"{s}>{html_text(c)}</th>' for s, c in zip(styles, e.columns, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{s}>{cell(c)}</td>" for s, c in zip(styles, row, strict=True)) + "</tr>" for row in e.rows
+    )
+    return (
+        f'<table class="exhibit"><caption>{html_sentence(e.title, notation)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

@@ -1,0 +1,688 @@
+r"""How a formula is written, kept apart from what it is worth.
+
+SymPy turns ``2(k-1)/k`` into ``(2k-2)/k`` and sorts factors; a reader needs the form that shows where each factor
+comes from. A form is a small tree; ``value`` gives its SymPy expression and ``evaluate`` its exact number, so a form
+and its value cannot disagree. ``from_expr`` writes a SymPy expression as a form, so every printer knows forms only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from symcomm.core import notation
+from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, where_given
+from symcomm.core.records import dataclass
+from symcomm.core.units import ONE, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Form:
+    """A piece of a written formula."""
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        """The forms it is made of, in the order they are written."""
+        found: list[Form] = []
+        for field in self.__dict__.values():
+            if isinstance(field, Form):
+                found.append(field)
+            elif isinstance(field, tuple):
+                found += field
+        return tuple(found)
+
+    def mapped(self, change: Callable[[Form], Form]) -> Form:
+        """The same piece with each of its parts changed.
+
+        >>> Ratio(Sym("a"), num(2)).mapped(lambda part: num(1)) == Ratio(num(1), num(1))
+        True
+        """
+        fields = self.__dict__.values()
+        changed = (
+            change(f) if isinstance(f, Form) else tuple(map(change, f)) if isinstance(f, tuple) else f for f in fields
+        )
+        return type(self)(*changed)
+
+
+@dataclass(frozen=True)
+class Num(Form):
+    """An exact number, with a unit where it carries one (2 bytes an element)."""
+
+    number: Fraction
+    unit: Unit = ONE
+
+
+@dataclass(frozen=True)
+class Sym(Form):
+    """A symbol of the model or of the question, or the name of an earlier step.
+
+    ``whole`` is false for a measured amount (a clock rate, a bandwidth), which need not be an integer, and has a unit.
+    """
+
+    name: str
+    whole: bool = True
+    unit: Unit = ONE
+
+
+@dataclass(frozen=True)
+class Total(Form):
+    """A sum, in the order it is written."""
+
+    terms: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Product(Form):
+    """A product, in the order it is written."""
+
+    factors: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Ratio(Form):
+    """A fraction."""
+
+    top: Form
+    bottom: Form
+
+
+@dataclass(frozen=True)
+class Power(Form):
+    """A power."""
+
+    base: Form
+    exponent: Form
+
+
+@dataclass(frozen=True)
+class Root(Form):
+    """A square root."""
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Ceiling(Form):
+    """The least whole number that is not smaller."""
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Floor(Form):
+    """The greatest whole number that is not larger."""
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class BinaryOnes(Form):
+    """The ones in the binary digits of 0, 1, ..., n - 1 together: n/2 log2 n where n is a power of two.
+
+    There is no closed form for other n. Source: Delange, Sur la fonction sommatoire de la fonction somme des chiffres,
+    1975.
+    """
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Largest(Form):
+    """The largest of several; kept as a form because SymPy's ``Max`` of many is quadratic."""
+
+    choices: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Smallest(Form):
+    """The smallest of several."""
+
+    choices: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Logarithm(Form):
+    """The natural logarithm, or the logarithm to a whole base."""
+
+    inside: Form
+    base: int = 0
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What works out the number of a function that has no formula; two that are equal are the same function."""
+
+    name: str
+    unit: Unit
+
+    def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
+        """The exact number of the function."""
+        raise NotImplementedError
+
+    def numbers(self, arguments: Sequence[Any]) -> Any:
+        """Its numbers for arrays of floating-point arguments, all of one length."""
+        import numpy as np
+
+        return np.array([float(self.number(tuple(map(Fraction, row)))) for row in zip(*arguments, strict=True)])
+
+    def written(self, arguments: tuple[Form, ...]) -> Form | None:
+        """How people write it; None where there is nothing but its name."""
+        return None
+
+
+@dataclass(frozen=True)
+class Applied(Form):
+    """A function without a formula, of some arguments: its numbers are exact all the same."""
+
+    rule: Worked
+    arguments: tuple[Form, ...]
+
+
+# What a function of real numbers is worth, by its name; ``pi`` and ``e`` are functions of nothing.
+FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    **{name: lambda u, name=name: getattr(_sympy(), name)(u) for name in ("sin", "cos", "tan", "exp", "tanh")},
+    "abs": lambda u: _sympy().Abs(u),
+    "sigmoid": lambda u: 1 / (1 + _sympy().exp(-u)),
+    "sign": lambda u: _sympy().sign(u),
+    "greater": lambda a, b: _sympy().Heaviside(a - b, 0),
+    "pi": lambda: _sympy().pi,
+    "e": lambda: _sympy().E,
+}
+
+
+@dataclass(frozen=True)
+class Called(Form):
+    """A function by its name: one of ``FUNCTIONS``, ``[a > b]`` (``greater``), or one of tensors (``softmax``).
+
+    >>> value(Called("abs", (num(-2),)))
+    2
+    """
+
+    function: str
+    arguments: tuple[Form, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transposed(Form):
+    """A matrix whose last two axes have changed places; it is worth something to tensors only."""
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Elementwise(Form):
+    """A product of tensors element by element; it is worth something to tensors only."""
+
+    factors: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Summed(Form):
+    """A sum over indices of what stands behind them, as a cell of a table; it is not worth a number."""
+
+    indices: tuple[Form, ...]
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Related(Form):
+    """Two forms with a relation between them, as a cell of a table; it is not worth a number."""
+
+    left: Form
+    right: Form
+    relation: str = "="
+
+
+def _sympy() -> Any:
+    import sympy
+
+    return sympy
+
+
+def num(value: int | Fraction, unit: Unit = ONE) -> Num:
+    """A number as a form."""
+    return Num(Fraction(value), unit)
+
+
+def product(*factors: Form) -> Form:
+    """A product without needless ones and nesting; one factor stays itself.
+
+    >>> product(num(1), Sym("D"))
+    Sym(name='D', whole=True, unit=Unit(powers=()))
+    """
+    flat = [f for factor in factors for f in (factor.factors if isinstance(factor, Product) else (factor,))]
+    kept = tuple(f for f in flat if f != Num(Fraction(1)))
+    return kept[0] if len(kept) == 1 else Product(kept) if kept else num(1)
+
+
+def total(*terms: Form) -> Form:
+    """A sum; equal neighbours are gathered (``D^2 + D^2`` stays apart only where a caller builds ``Total``)."""
+    flat = [t for term in terms for t in (term.terms if isinstance(term, Total) else (term,))]
+    return flat[0] if len(flat) == 1 else Total(tuple(flat)) if flat else num(0)
+
+
+def negative(form: Form) -> Form:
+    """The same with the opposite sign."""
+    return Num(-form.number, form.unit) if isinstance(form, Num) else Product((num(-1), form))
+
+
+def walk(form: Form) -> Iterator[Form]:
+    """The form and all its pieces."""
+    stack = [form]
+    while stack:
+        piece = stack.pop()
+        yield piece
+        stack.extend(reversed(piece.parts))
+
+
+def names(form: Form) -> tuple[str, ...]:
+    """The names it uses, in the order they appear.
+
+    >>> names(product(Sym("N"), Sym("D"), Sym("N")))
+    ('N', 'D')
+    """
+    found: dict[str, None] = {}
+    stack: list[Any] = [form]
+    while stack:  # asked more often than anything else
+        piece = stack.pop()
+        if isinstance(piece, Sym):
+            found[piece.name] = None
+        elif isinstance(piece, tuple):
+            stack.extend(reversed(piece))
+        elif isinstance(piece, Form) and type(piece) is not Num:
+            stack.extend(reversed(piece.__dict__.values()))
+    return tuple(found)
+
+
+def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
+    """The SymPy expression a form is worth; ``known`` gives the worth of step names.
+
+    >>> value(Ratio(product(num(2), Sym("k")), Sym("k")))
+    2
+    """
+    import sympy as sp
+
+    known = known or {}
+
+    def go(f: Form) -> Expr:
+        match f:
+            case Num(number):
+                return sp.Rational(number.numerator, number.denominator)
+            case Sym(name, whole):
+                return known[name] if name in known else notation.symbol(name) if whole else notation.amount(name)
+            case Total(terms):
+                return sp.Add(*(go(t) for t in terms))
+            case Product(factors):
+                return sp.Mul(*(go(t) for t in factors))
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                return go(base) ** go(exponent)
+            case Root(inside):
+                return sp.sqrt(go(inside))
+            case Ceiling(inside):
+                return sp.ceiling(go(inside))
+            case Floor(inside):
+                return sp.floor(go(inside))
+            case BinaryOnes(inside):
+                return sp.Function(_ONES, integer=True, nonnegative=True)(go(inside))
+            case Largest(choices):
+                return _extreme(sp.Max, [go(c) for c in choices])
+            case Smallest(choices):
+                return _extreme(sp.Min, [go(c) for c in choices])
+            case Logarithm(inside, base):
+                return sp.log(go(inside), base) if base else sp.log(go(inside))
+            case Applied(rule, arguments):
+                return _function(rule)(*(go(one) for one in arguments))
+            case Called(function, arguments) if function in FUNCTIONS:
+                return FUNCTIONS[function](*(go(one) for one in arguments))
+        raise TypeError(f"no value for {type(f).__name__}")
+
+    return cast("Expr", go(form))
+
+
+@cache
+def _function(rule: Worked) -> Callable[..., Expr]:
+    """What SymPy calls a function that it knows nothing of; it carries its rule."""
+    from sympy.core.function import AppliedUndef, UndefinedFunction
+
+    made = UndefinedFunction(rule.name, (AppliedUndef,), {"rule": rule}, nonnegative=True)
+    return cast("Callable[..., Expr]", made)
+
+
+def _extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
+    """The largest (or smallest) of several, without those that another exceeds term by term.
+
+    SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.
+    """
+    import sympy as sp
+
+    if all(c.is_Number for c in choices):
+        return kind(*choices)
+    flat = dict.fromkeys(inner for c in choices for inner in (c.args if isinstance(c, kind) else (c,)))
+    kept: list[Expr] = []
+    for c in flat:
+        signs = [(other, _sign(c, other)) for other in kept]
+        better = 1 if kind is sp.Max else -1
+        if all(sign != -better for _, sign in signs):
+            kept = [other for other, sign in signs if sign != better] + [c]
+    return kept[0] if len(kept) == 1 else kind(*kept, evaluate=False)
+
+
+def _sign(left: Expr, right: Expr) -> int | None:
+    """The sign of a difference whose terms all have the same one; None where that does not tell."""
+    terms = dict(left.as_coefficients_dict())
+    for rest, coefficient in right.as_coefficients_dict().items():
+        terms[rest] = terms.get(rest, 0) - coefficient
+    signs = {coefficient > 0 for coefficient in terms.values() if coefficient}
+    if len(signs) != 1 or not all(rest.is_nonnegative for rest, coefficient in terms.items() if coefficient):
+        return None
+    return 1 if signs.pop() else -1
+
+
+def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
+    """The exact number of a form where every name has a value.
+
+    Raises ``ValuesError`` for a name without a value, a division by zero, or a number that is not rational.
+
+    >>> evaluate(Ratio(num(1), Sym("k")), {"k": Fraction(8)})
+    Fraction(1, 8)
+    """
+
+    def go(f: Form) -> Fraction:
+        match f:
+            case Num(number):
+                return number
+            case Sym(name):
+                if name not in values:
+                    raise ValuesError(f"no value is given for {name}", hint=where_given(name))
+                found = values[name]
+                return found if type(found) is Fraction else Fraction(found)
+            case Total(terms):
+                return sum((go(t) for t in terms), Fraction(0))
+            case Product(factors):
+                out = Fraction(1)
+                for t in factors:
+                    out *= go(t)
+                return out
+            case Ratio(top, bottom):
+                below = go(bottom)
+                if not below:
+                    raise ValuesError("a division by zero")
+                return go(top) / below
+            case Power(base, exponent):
+                return _power(go(base), go(exponent))
+            case Root(inside):
+                return _power(go(inside), Fraction(1, 2))
+            # The logarithm of 6 is not rational, but its floor and ceiling are exact whole numbers.
+            case Ceiling(Logarithm(argument, base)) if base > 1:
+                return Fraction(-_floor_logarithm(1 / _positive(go(argument)), base))
+            case Floor(Logarithm(argument, base)) if base > 1:
+                return Fraction(_floor_logarithm(_positive(go(argument)), base))
+            case Ceiling(inside):
+                return Fraction(-((-go(inside)).__floor__()))
+            case Floor(inside):
+                return Fraction(go(inside).__floor__())
+            case BinaryOnes(inside):
+                return Fraction(_binary_ones(go(inside)))
+            case Largest(choices):
+                return max(go(c) for c in choices)
+            case Smallest(choices):
+                return min(go(c) for c in choices)
+            case Logarithm(inside, base):
+                return _whole_logarithm(go(inside), base)
+            case Applied(rule, arguments):
+                return rule.number(tuple(map(go, arguments)))
+            case Called(function, arguments) if function in FUNCTIONS:
+                return _rational(function, FUNCTIONS[function](*(_exact(go(one)) for one in arguments)))
+        raise TypeError(f"no value for {type(f).__name__}")
+
+    return go(form)
+
+
+def _exact(number: Fraction) -> Expr:
+    return _sympy().Rational(number.numerator, number.denominator)
+
+
+def _rational(function: str, number: Expr) -> Fraction:
+    if not number.is_Rational:
+        raise IrrationalError(f"{function} gives {number}, which is not a rational number")
+    return Fraction(int(number.p), int(number.q))
+
+
+_ONES = "ones"
+
+
+def settled(expr: Expr) -> Expr:
+    """An expression in which the ones of the binary digits of known numbers are counted.
+
+    >>> n = value(BinaryOnes(Sym("n")))
+    >>> n.subs(next(iter(n.free_symbols)), 12), settled(n.subs(next(iter(n.free_symbols)), 12))
+    (ones(12), 20)
+    """
+    counted = {
+        e: _sympy().Integer(_binary_ones(Fraction(int(e.args[0]))))
+        for e in expr.atoms(_sympy().core.function.AppliedUndef) if str(e.func) == _ONES and e.args[0].is_Integer
+    }  # fmt: skip
+    return expr.xreplace(counted)
+
+
+def _binary_ones(number: Fraction) -> int:
+    if number.denominator != 1 or number < 0:
+        raise ValuesError(f"{number} is no whole number, whose binary digits could be counted")
+    n, found, bit = int(number), 0, 1
+    while bit < n:  # the digit is one in every other run of so many numbers
+        found += n // (2 * bit) * bit + max(0, n % (2 * bit) - bit)
+        bit *= 2
+    return found
+
+
+_LARGEST_EXPONENT = 100_000  # 2^100000 takes 12 kB; more is a mistake or an attack
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator == 1:
+        if abs(exponent) * max(1, base.numerator.bit_length(), base.denominator.bit_length()) > 64 * _LARGEST_EXPONENT:
+            raise ValuesError(f"a power with the exponent {exponent} is too large")
+        if not base and exponent < 0:
+            raise ValuesError("a division by zero")
+        return base ** int(exponent)
+    from math import isqrt
+
+    if exponent.denominator == 2 and base >= 0:
+        top, bottom = isqrt(base.numerator), isqrt(base.denominator)
+        if top * top == base.numerator and bottom * bottom == base.denominator:
+            return Fraction(top, bottom) ** int(exponent.numerator)
+    if abs(exponent) > 1000:
+        raise ValuesError(f"a power with the exponent {exponent} is too large")
+    raise IrrationalError(f"{base} to the power {exponent} is not a rational number")
+
+
+def _positive(argument: Fraction) -> Fraction:
+    if argument <= 0:
+        raise ValuesError(f"the logarithm of {argument} is not a number")
+    return argument
+
+
+def _floor_logarithm(argument: Fraction, base: int) -> int:
+    """The greatest whole ``x`` with ``base**x <= argument``, by exact comparison."""
+    bits = argument.numerator.bit_length() - argument.denominator.bit_length()
+    x = bits // base.bit_length() - 1 if bits > 0 else bits - 1
+    while Fraction(base) ** (x + 1) <= argument:
+        x += 1
+    return x
+
+
+def _whole_logarithm(argument: Fraction, base: int) -> Fraction:
+    if base > 1 and argument.denominator == 1 and argument > 0:
+        n, power = int(argument), 0
+        while n % base == 0:
+            n, power = n // base, power + 1
+        if n == 1:
+            return Fraction(power)
+    raise IrrationalError(f"the logarithm of {argument} is not a rational number")
+
+
+def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
+    """The unit of a form, from the units of the names and numbers in it.
+
+    Raises ``DerivationError`` where terms of different units are added or compared.
+
+    >>> str(unit_of(product(Sym("n"), Num(Fraction(2), Unit.parse("byte/element"))), {"n": Unit.parse("element")}))
+    'B'
+    """
+
+    def same(parts: tuple[Form, ...]) -> Unit:
+        found = [go(p) for p in parts if not (isinstance(p, Num) and p.unit == ONE and not p.number)]
+        for other in found[1:]:
+            if other != found[0]:
+                raise DerivationError(f"terms of different units are added: {found[0]} and {other}")
+        return found[0] if found else ONE
+
+    def go(f: Form) -> Unit:
+        match f:
+            case Num(_, unit):
+                return unit
+            case Sym(name, _, unit):
+                return units.get(name, unit)
+            case Product(factors):
+                out = ONE
+                for part in factors:
+                    out = out * go(part)
+                return out
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                unit = go(base)
+                if unit == ONE:
+                    return ONE
+                power = None if names(exponent) else evaluate(exponent, {})
+                if power is None or any((p * power).denominator != 1 for _, p in unit.powers):
+                    raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+                return Unit(tuple((b, int(p * power)) for b, p in unit.powers if power))
+            case Root(inside):
+                unit = go(inside)
+                if any(p % 2 for _, p in unit.powers):
+                    raise DerivationError(f"a square root of {unit}")
+                return Unit(tuple((b, p // 2) for b, p in unit.powers))
+            case Ceiling(inside) | Floor(inside):
+                return go(inside)
+            case Logarithm() | BinaryOnes() | Called():
+                return ONE
+            case Applied(rule):
+                return rule.unit
+            case Total() | Largest() | Smallest():
+                return same(f.parts)
+        raise TypeError(f"no unit for {type(f).__name__}")
+
+    return go(form)
+
+
+def substitute(form: Form, replace: Callable[[Sym], Form]) -> Form:
+    """The same form with every name replaced.
+
+    >>> evaluate(substitute(product(num(2), Sym("D")), lambda s: num(3)), {})
+    Fraction(6, 1)
+    """
+
+    def go(f: Form) -> Form:
+        return replace(f) if isinstance(f, Sym) else f.mapped(go)
+
+    return go(form)
+
+
+# Counts and degrees come before sizes, as courses write them: 24 N_layer B L D^2.
+_ORDER = {
+    name: i for i, name in enumerate(["N_layer", "B", "n_h", "n_H", "n_kv", "L", "D", "H", "F", "d_ff", "V", "E"])
+}
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (_ORDER.get(name, len(_ORDER) if name[0].isupper() else -1), name)
+
+
+def from_expr(expr: Expr) -> Form:
+    """A SymPy expression as a form, in the field's usual order of symbols.
+
+    Raises ``TypeError`` for a function that no form knows, ``ValuesError`` for a division by zero.
+
+    >>> value(from_expr(value(product(Sym("D"), num(24), Sym("N_layer"), Sym("D")))))
+    24*D**2*N_layer
+    """
+    import sympy as sp
+
+    def go(e: Expr) -> Form:
+        if e.is_Rational:
+            return rational(Fraction(int(e.p), int(e.q)))
+        if e.is_Symbol:
+            return Sym(e.name, bool(e.is_integer))
+        if e.is_Add:
+            return Total(tuple(go(t) for t in sorted(e.args, key=_term_key)))
+        if e.is_Mul:
+            top, bottom = sp.fraction(e)
+            # SymPy writes a logarithm to base 2 as log(k)/log(2).
+            above = [f for f in sp.Mul.make_args(top) if isinstance(f, sp.log)]
+            below = [f for f in sp.Mul.make_args(bottom) if isinstance(f, sp.log) and f.args[0].is_Integer]
+            if above and below:
+                logarithm = Logarithm(go(above[0].args[0]), int(below[0].args[0]))
+                return product(go(e * below[0] / above[0]), logarithm)
+            if bottom != 1:
+                return Ratio(go(top), go(bottom))
+            return product(*(go(f) for f in sorted(e.args, key=_factor_key)))
+        if e.is_Pow:
+            base, exponent = e.as_base_exp()
+            if exponent == sp.Rational(1, 2):
+                return Root(go(base))
+            if exponent.could_extract_minus_sign():
+                return Ratio(num(1), go(base**-exponent))
+            return Power(go(base), go(exponent))
+        if isinstance(e, sp.Max):
+            return Largest(tuple(go(a) for a in e.args))
+        if isinstance(e, sp.Min):
+            return Smallest(tuple(go(a) for a in e.args))
+        if isinstance(e, sp.ceiling):
+            return Ceiling(go(e.args[0]))
+        if isinstance(e, sp.floor):
+            return Floor(go(e.args[0]))
+        if isinstance(e, sp.log):
+            return Logarithm(go(e.args[0]))
+        if e in (sp.pi, sp.E):
+            return Called("pi" if e == sp.pi else "e")
+        if isinstance(e, (sp.sin, sp.cos, sp.tan, sp.exp, sp.tanh, sp.Abs, sp.sign)):
+            return Called(type(e).__name__.lower(), tuple(go(a) for a in e.args))
+        if (rule := getattr(e.func, "rule", None)) is not None:
+            return Applied(rule, tuple(go(a) for a in e.args))
+        if e.is_Function and str(e.func) == _ONES:
+            return BinaryOnes(go(e.args[0]))
+        if e.has(sp.zoo, sp.nan, sp.oo):
+            raise ValuesError("a division by zero")
+        if e.has(sp.I):
+            raise ValuesError("the square root of a negative number")
+        raise TypeError(f"no form for {type(e).__name__}")
+
+    return go(expr)
+
+
+def rational(number: Fraction) -> Form:
+    """An exact number: a fraction is written as one."""
+    return num(number) if number.denominator == 1 else Ratio(num(number.numerator), num(number.denominator))
+
+
+def _factor_key(e: Expr) -> tuple[int, tuple[int, str]]:
+    if e.is_Number:
+        return (0, (0, ""))
+    base = e.as_base_exp()[0]
+    return (1, _rank(base.name)) if base.is_Symbol else (2, (0, str(e)))
+
+
+def _term_key(e: Expr) -> tuple[int, tuple[tuple[str, int], ...]]:
+    rest = e.as_coeff_Mul()[1]
+    powers = [(b, p) for b, p in rest.as_powers_dict().items() if not b.is_Number]
+    degree = sum(int(p) if p.is_Integer else 0 for _, p in powers)
+    names = sorted((b.name if b.is_Symbol else str(b), int(p) if p.is_Integer else 0) for b, p in powers)
+    return (-degree, tuple(names))

@@ -1,0 +1,169 @@
+"""The backward pass, derived: the gradient of a contraction is a contraction, of a map the map's own derivative.
+
+Nothing here knows a layer. Every op's gradients follow from its indices or from the record of its map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm.core.graph import ops as kinds
+from symcomm.core.graph.graph import Graph, Op
+
+
+def gradient_name(tensor: str) -> str:
+    """The name of a tensor's gradient."""
+    return f"d({tensor})"
+
+
+def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
+    """The inputs whose gradient is computed: all where that is ``needed``, else those that a repeated region reads.
+
+    The gradient of what a layer reads is what the layer before it learns from; only the first one's is not needed.
+    """
+    repeated = {region.name for region in graph.regions if region.times}
+    return frozenset(
+        t.name for t in graph.inputs if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
+    )
+
+
+def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozenset[str]:
+    """The tensors that need a gradient: weights, ``inputs`` (all, where not said), and all that depends on them."""
+    inputs = inputs_to_train(graph) if inputs is None else inputs
+    needed = {t.name for t in graph.tensors.values() if t.role == "weight"} | inputs
+    for op in graph.ops:
+        if any(name in needed for name in op.inputs) and op.kind not in ("onehot", "route"):
+            needed.add(op.output)
+    return frozenset(needed)
+
+
+def training(
+    graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset(), inputs: frozenset[str] | None = None
+) -> Graph:
+    """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none.
+
+    ``inputs`` are those that get a gradient, where that is said.
+    """
+    held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
+    both = backward(replace(graph, tensors={**graph.tensors, **held}),
+                    inputs_to_train(graph, needed) if inputs is None else inputs)  # fmt: skip
+    return replace(both, tensors={n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()})
+
+
+def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
+    """The graph with its backward ops behind its forward ops.
+
+    The gradient of a tensor is named ``d(tensor)``; the gradients of the outputs come from outside. A tensor that
+    several ops read gets the sum of their contributions. ``inputs`` are those that get one, all where not said.
+
+    Source: reverse-mode differentiation, e.g. Baydin et al., arXiv 1502.05767, section 3.2.
+    """
+    needed = differentiable(graph, inputs)
+    tensors = dict(graph.tensors)
+    ops: list[Op] = []
+    parts: dict[str, list[str]] = {}  # contributions to the gradient of a tensor
+    made: dict[str, int] = {}  # where the op stands that makes a contribution
+
+    def like(name: str, of: str) -> str:
+        tensors[name] = replace(
+            graph.tensors[of], name=name, role="gradient", latex="", of=of, dtype=None, virtual=False
+        )
+        return name
+
+    def emit(op: Op, position: int, kind: str, inputs: tuple[str, ...], indices: tuple[tuple[int, ...], ...],
+             out: tuple[int, ...], attributes: dict[str, object]) -> None:  # fmt: skip
+        of = op.inputs[position]
+        known = parts.setdefault(of, [])
+        name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
+        known.append(name)
+        made[name] = len(ops)
+        ops.append(
+            Op(
+                name,
+                kind,
+                inputs,
+                name,
+                indices,
+                out,
+                tuple(attributes.items()),
+                "backward",
+                op.row,
+                op.source,
+                op.region,
+            )
+        )
+
+    def settle(name: str) -> str:
+        """The finished gradient of a tensor: its only contribution, or the sum of all."""
+        known = parts.pop(name)
+        final = gradient_name(name)
+        indices = tuple(range(len(graph.tensors[name].axes)))
+        producer = made.get(known[0])
+        source = graph.tensors[name].source
+        own = known[0].startswith(f"{final}·")
+        if len(known) == 1 and own and producer is not None:
+            del tensors[known[0]]
+            like(final, name)
+            ops[producer] = replace(ops[producer], name=final, output=final)
+            return final
+        if len(known) == 1 and graph.tensors[name].role == "activation":
+            return known[0]  # a sum hands its gradient on unchanged
+        like(final, name)
+        attributes = (("view", True),) if len(known) == 1 else (("signs", (1,) * len(known)),)
+        kind = "contraction" if len(known) == 1 else "add"
+        homes = {ops[made[one]].region for one in known if one in made}
+        maker = graph.producers.get(name) or graph.consumers[name][0]
+        region = homes.pop() if len(homes) == 1 else maker.region
+        ops.append(Op(final, kind, tuple(known), final, (indices,) * len(known), indices, attributes, "backward",
+                      0, source, region))  # fmt: skip
+        return final
+
+    for out in graph.outputs:
+        if out.name in needed:
+            parts[out.name] = [like(gradient_name(out.name), out.name)]
+
+    for op in reversed(graph.ops):
+        if op.output not in parts or op.output not in needed:
+            continue
+        dy = settle(op.output) if parts[op.output] != [gradient_name(op.output)] else parts.pop(op.output)[0]
+        for j, name in enumerate(op.inputs):
+            if name not in needed:
+                continue
+            mine = op.indices[j]
+            if op.kind == "contraction":
+                others = [k for k in range(len(op.inputs)) if k != j]
+                given = {*op.output_indices, *(i for k in others for i in op.indices[k])}
+                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast", "elementwise")}
+                if op.attribute("view") and set(op.output_indices) == set(mine):
+                    keep["view"] = True
+                if not given >= set(mine):
+                    keep["broadcast"] = True
+                emit(op, j, "contraction", (dy, *(op.inputs[k] for k in others)),
+                     (op.output_indices, *(op.indices[k] for k in others)), mine, keep)  # fmt: skip
+            elif op.kind == "add":
+                signs = op.attribute("signs")
+                assert isinstance(signs, tuple)
+                if signs[j] > 0 and mine == op.output_indices:
+                    parts.setdefault(name, []).append(dy)
+                else:
+                    emit(op, j, "contraction", (dy,), (op.output_indices,), mine, {"scale": signs[j]})
+            elif op.kind == "convolution":
+                keep = dict(op.attributes) | {"part": "input" if j == 0 else "weight"}
+                emit(op, j, "convolution", (dy, op.inputs[1 - j]), (op.output_indices, op.indices[1 - j]), mine, keep)
+            else:
+                record = kinds.MAP[op.kind]
+                if j > 0:
+                    continue  # further operands of a map are constants
+                if record.derivative == kinds.dy:
+                    parts.setdefault(name, []).append(dy)
+                    continue
+                read, at = [dy], [op.output_indices]
+                for what in record.gradient_reads:
+                    place = record.operands.index(what) + 1 if what in record.operands else 0
+                    read.append(op.output if what == "y" else op.inputs[place])
+                    at.append(op.output_indices if what == "y" else op.indices[place])
+                emit(op, 0, f"{op.kind}_gradient", tuple(read), tuple(at), mine, dict(op.attributes))
+    for tensor in list(graph.tensors.values()):
+        if tensor.name in parts and tensor.role in ("weight", "input"):
+            settle(tensor.name)
+    return replace(graph, tensors=tensors, ops=(*graph.ops, *ops))

@@ -1,0 +1,569 @@
+"""A model: its graph with number format, names and known values; the entry to every derivation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
+from symcomm.core.derivation import Derivation, exact
+from symcomm.core.doors import door
+from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
+from symcomm.core.errors import AccountingError, StrategyError, TableError, ValuesError
+from symcomm.core.files import read_text
+from symcomm.core.form import Sym, evaluate, names
+from symcomm.core.graph.axis_roles import meanings
+from symcomm.core.graph.build import build
+from symcomm.core.graph.graph import Graph
+from symcomm.core.notation import Notation
+from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.program.pipeline import unlike
+from symcomm.core.program.program import Same
+from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
+from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.kept import derived
+from symcomm.core.quantities.methods import DerivedQuantities
+from symcomm.core.readers.blueprint import Blueprint, PartGraph
+from symcomm.core.readers.reading import Leaves, read
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+from symcomm.core.text.finder import layer_tables
+from symcomm.core.text.formula import parse_layer
+from symcomm.core.text.table import Table, as_text
+from symcomm.core.units import ONE, Number
+
+if TYPE_CHECKING:
+    from symcomm.core.quantities.declared import DeclaredQuantity
+
+
+def _whole_ranks(setting: Setting, strategy: object) -> None:
+    """Raises ``StrategyError`` where the number of ranks of a mesh axis is given as a fraction."""
+    if isinstance(strategy, str) and strategy:
+        strategy = parse_strategy(strategy)
+    for axis, size in strategy.mesh if isinstance(strategy, Strategy) else ():
+        if size is not None and {*names(size)} <= setting.values.keys():
+            ranks = evaluate(size, setting.values)
+            if ranks.denominator != 1:
+                raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: object) -> None:
+    """Raises ``AccountingError`` for what a quantity would leave out: ways to the host, parts that are filled up."""
+    if accounting.offloading != "on_device" and quantity.group == "time" and quantity.name not in OF_HOST:
+        raise AccountingError(f"{quantity.name} does not time what goes to the host and comes back",
+                              hint=f"offloading: on_device; {', '.join(OF_HOST)} do, and memory knows it")  # fmt: skip
+    _check_padding(quantity.name, accounting, strategy)
+
+
+def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> None:
+    """Raises ``AccountingError`` where parts of weights are filled up, and a quantity would count their mean."""
+    if accounting.shards != "padded_shards" or quantity in OF_PADDED:
+        return
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if isinstance(strategy, Strategy) and any(rule.axis == "first" for _, rule in strategy.rules):
+        raise AccountingError(f"{quantity} counts the mean of the parts of a weight, not parts that are filled up",
+                              hint="state_memory and capacity know padded_shards")  # fmt: skip
+
+
+def _telling(
+    derive: Callable[..., Derivation], asked: tuple[str, ...],
+    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None,
+    setting: Setting, **options: Any,
+) -> Derivation:  # fmt: skip
+    """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank.
+
+    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do.
+    """
+    made = derive(setting, **options)
+    used = {s.name for s in made.expr.free_symbols} or {name for step in made.steps for name in names(step.form)}
+    if words is not None and (not words or words & used):
+        made = replace(made, touched=(*made.touched, *({"vocabulary"} - {*made.touched})))
+    meant = setting.accounting  # an option may come before it: another algorithm
+    changed = clashes(made.accounting, made.touched, meant, made.touched)
+    kept = [name for name in made.touched if name not in changed]
+    notes = meant.unused(asked, kept)
+    return replace(made, notes=(*made.notes, *notes), otherwise=again) if notes or again else made
+
+
+def _named(options: Mapping[str, object]) -> set[str]:
+    """The names in options: degrees, and symbols that stand for numbers."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if name == "strategy" and value:
+            strategy = parse_strategy(value) if isinstance(value, str) else value
+            cut = strategy.pipeline if isinstance(strategy, Strategy) else None
+            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+            stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+            found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
+        elif isinstance(value, str):
+            found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
+    return found
+
+
+@lru_cache(maxsize=256)
+def _meanings(held: Same[Graph]) -> dict[str, str]:
+    return meanings(held.it)
+
+
+def _degrees(options: Mapping[str, object]) -> dict[str, str]:
+    """What the symbols of a strategy stand for."""
+    strategy = options.get("strategy")
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
+    if not isinstance(strategy, Strategy):
+        return {}
+    found = {size.name: "number of ranks in the collective" for _, size in strategy.mesh if isinstance(size, Sym)}
+    cut = strategy.pipeline
+    named = ((cut.stages, "number of pipeline stages"), (cut.microbatches, "number of microbatches")) if cut else ()
+    return found | {size.name: meaning for size, meaning in named if isinstance(size, Sym)}
+
+
+def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative, and for a slip in the name of a size.
+
+    Names that no size is near to may be those of a rate or a degree that a question names later.
+    """
+    found = {name: exact(value, name) for name, value in values.items()}
+    sizes = Setting(graph).symbols
+    alike: dict[str, set[str]] = {}
+    for size in sizes if found.keys() - sizes else ():
+        for spelled in _spelled(size):
+            alike.setdefault(spelled, set()).add(size)
+    for name, value in found.items():
+        if value < 0 or (value == 0 and name in sizes):
+            raise ValuesError(f"{name} is {value}, but it {'cannot be negative' if value else 'must be positive'}")
+        close = {size for spelled in _spelled(name) for size in alike.get(spelled, ())} if name not in sizes else ()
+        slip = next((size for size in sorted(close) if _slip(name, size)), "")
+        if slip:
+            raise ValuesError(f"{graph.name} has no size '{name[:60]}'", hint=f"did you mean '{slip}'?")
+    return found
+
+
+def _spelled(name: str) -> list[str]:
+    """A name without what slips are made in; then with each of its letters left out: slips have one of these in common.
+
+    >>> _spelled("N_H")
+    ['nh', 'h', 'n']
+    """
+    word = name.casefold().replace("_", "")
+    return [word, *(word[:place] + word[place + 1 :] for place in range(len(word)))]
+
+
+def _slip(name: str, size: str) -> bool:
+    """Whether a name is that of a size, but for upper case, lines below, or one letter of many.
+
+    >>> _slip("N_Layer", "N_layer"), _slip("n_layers", "N_layer"), _slip("n_b", "n_H"), _slip("h", "H")
+    (True, True, False, False)
+    """
+    from difflib import SequenceMatcher
+
+    a, b = _spelled(name)[0], _spelled(size)[0]
+    return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
+
+
+# What knows parts of weights that are filled up, or has no part of a weight in it.
+OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
+# What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory")
+# What times the copies to the host and back.
+OF_HOST = ("time", "step_time", "throughput", "scaling")
+# What the weights alone tell, where a module tree does not say what feeds what.
+OF_WEIGHTS = ("parameters", "state_memory", "communication")
+
+
+def _shards_only(strategy: object) -> bool:
+    """Whether a strategy cuts nothing but the batch and the states of weights."""
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(strategy, Strategy):
+        return True
+    return strategy.pipeline is None and all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
+
+
+@dataclass(frozen=True)
+class Model(DerivedQuantities):
+    r"""A graph and what its numbers depend on besides; it has a method for each quantity that can be derived.
+
+    >>> model = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")
+    >>> model.flops().expr, str(model.parameters().at(D=3, F=5))
+    (2*B*D*F, '15 parameter')
+    """
+
+    graph: Graph
+    name: str = "model"
+    dtype: str = USUAL_DTYPE
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+    notation: Notation = field(default_factory=Notation)
+    tables: tuple[str, ...] = field(default=(), compare=False)
+    literal: Model | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        from symcomm.core.notebook import summary
+
+        return f"<Model {self.name}: {summary(self)}>"
+
+    def _repr_markdown_(self) -> str:
+        from symcomm.core.notebook import markdown
+
+        return markdown(self)
+
+    def _repr_html_(self) -> str:
+        from symcomm.core.notebook import html
+
+        return html(self)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader repaired, supposed or left out."""
+        return self.graph.notes
+
+    @door
+    def part(self, name: str) -> Model:
+        """One region of the model (an embedding, a layer, a head) as a model of its own.
+
+        Raises ``ValuesError`` for an unknown name.
+        """
+        return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
+
+    @door
+    def derive(self, quantity: str, *, accounting: AccountingLike = None,
+               asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
+        """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
+
+        ``asked`` are the conventions of which a note is wanted where they change nothing; all that are not at their
+        default unless told.
+
+        Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
+        option left out.
+        """
+        if quantity not in QUANTITIES:
+            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
+        chosen = Accounting.given(accounting)
+        known = self.graph.relations.complete(self.values)
+        setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
+        if autocast_of(self.dtype) is not None:
+            setting = setting.in_format(self.dtype)
+        said = {k: v for k, v in options.items() if v is not None}
+        declared = QUANTITIES[quantity]
+        declared.check(said)
+        roles = {**_meanings(Same(self.graph)), **_degrees(said)}
+        notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
+        setting = replace(setting, named=frozenset(_named(said)), notation=notation)
+        again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
+        shared: CutVocabulary | None = None
+        if declared.needs_model and said.get("strategy"):
+            whole = said["strategy"]
+            whole = parse_strategy(whole) if isinstance(whole, str) else whole
+            cut, staged = whole.pipeline, False
+            sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
+            degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
+            said["strategy"] = placed = whole.at(known)
+            shared = cut_vocabulary(Same(setting.graph), placed)
+            even = setting.graph
+            setting = replace(setting, graph=in_parts(even, placed, chosen, known))
+            same = {"accounting": accounting, "asked": asked, **options}
+            if quantity in OF_STAGES and cut is not None and "stage" not in said:
+                most = self._most(setting, placed, quantity, same)
+                if isinstance(most, Derivation):
+                    return most
+                staged = most
+            if degrees or staged or (shared is not None and setting.graph is even):
+                words_shared = shared if setting.graph is even else None
+                again = partial(self._anew, {}, degrees, words_shared, staged, quantity, same)
+            if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
+                from symcomm.core.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
+
+                kept = {*placed.sizes, *HIERARCHY, PIPE, TO_HOST}  # an axis of one rank has no links
+                said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
+        if declared.needs_model:
+            _whole_ranks(setting, said.get("strategy"))
+            _check_known(declared, chosen, said.get("strategy"))
+            if quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy")):
+                self.graph.check_flow(f"{quantity} cannot be derived")
+        asked = chosen.asked if asked is None else asked
+        words = None if shared is None else shared.names(even)
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words))
+        made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
+        return made
+
+    def _most(
+        self, setting: Setting, strategy: Strategy, quantity: str, said: Mapping[str, Any]
+    ) -> Derivation | bool:  # fmt: skip
+        """The derivation of the stage that has the most; whether numbers decide it where they are missing."""
+        assert strategy.pipeline is not None
+        try:
+            stages, last = unlike(setting.graph, strategy.pipeline, setting.values)
+        except StrategyError:  # the quantity says what is wrong
+            return False
+        found: list[Derivation] = []
+        for stage in stages:
+            found.append(self.derive(quantity, **{**said, "stage": stage}))
+            if found[-1].needs:
+                return True
+        if not found:
+            return last < 0
+        amounts = [one.at().value for one in found]
+        stage = stages[amounts.index(max(amounts))]
+        which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
+        made = found[stages.index(stage)]
+        return replace(made, notes=(*made.notes, f"No stage has more than {which}."))
+
+    def _anew(
+        self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
+        shared: CutVocabulary | None, staged: bool, quantity: str, said: Mapping[str, Any],
+        known: Mapping[str, Fraction],
+    ) -> Derivation | None:  # fmt: skip
+        """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
+
+        Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words. ``staged`` says that
+        numbers decide which stage of a pipeline has the most.
+        """
+        at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
+        if shared is not None and shared.uneven(self.graph, known):
+            at |= {name: known[name] for name in (*shared.names(self.graph), *names(shared.ranks))}
+        if staged:
+            at |= {name: value for name, value in known.items() if name not in self.values}
+        key = frozenset(at.items())
+        if at and key not in made:
+            made[key] = replace(self, values={**self.values, **at}).derive(quantity, **said)
+        return made.get(key)
+
+    def at(self, /, **values: object) -> Model:
+        """The same model with more values known."""
+        known = {**self.values, **_numbers(values, self.graph)}
+        self.graph.check_sizes(self.graph.relations.complete(known))
+        return replace(self, values=known)
+
+
+@door
+def load(
+    source: str | Path | Table,
+    *,
+    file: str | None = None,
+    table: int | None = None,
+    repeat: str = "",
+    batch: str = "",
+    dtype: str = "",
+    values: Mapping[str, object] | None = None,
+    inputs: Iterable[str] = (),
+    weights: Iterable[str] = (),
+    axes: Mapping[str, str] = MappingProxyType({}),
+    notation: Notation | None = None,
+    name: str = "",
+) -> Model:
+    """The model of a layer table: from a path, a text that holds the table, or a ``Table``.
+
+    A text or file with several layer tables needs ``table`` (1 is the first). Numbers are in fp16 where ``dtype`` does
+    not say it. Raises ``TableError`` where there is no table with the columns Computation, Input and Output, and the
+    errors of ``symcomm.core.graph.build.build``.
+    """
+    every, named = formats(dtype or USUAL_DTYPE)
+    if not isinstance(source, Table):
+        if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
+            path = Path(source)
+            file = file or str(source)
+            text = read_text(path, "the path of a problem file or a table")
+        else:
+            text, file = source.removeprefix("\ufeff"), file or "<text>"
+        found = layer_tables(text, file)
+        if not found:
+            raise TableError(
+                f"{file}: there is no layer table", hint="a layer table has the columns Computation, Input and Output"
+            )
+        if table is None and len(found) > 1:
+            lines = ", ".join(str(t.line) for t in found)
+            raise TableError(f"{file}: there are {len(found)} layer tables (lines {lines})", hint="say which: table=1")
+        if table is not None and not 1 <= table <= len(found):
+            raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
+        source = found[(table or 1) - 1]
+    known = {*(notation.meanings if notation else ()), *(values or ())}
+    weights = tuple(weights)
+    rows = parse_layer(source, scalars=weights)
+    graph = build(
+        rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
+        notation=notation,
+    ).in_formats(named)  # fmt: skip
+    given = _numbers(values or {}, graph)
+    made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
+    graph.check_sizes(graph.relations.complete(given))  # refuses values that contradict one another
+    return made
+
+
+def from_blueprint(
+    blueprint: Blueprint, *, dtype: str = "", values: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+) -> Model:  # fmt: skip
+    """The model of a blueprint; ``values`` are known numbers besides those the reader found.
+
+    Numbers are in ``dtype``, or as the blueprint says; where the two differ, a note tells so.
+    """
+    every, named = formats(dtype) if dtype else ("", {})
+    if blueprint.dtype not in ("", every):
+        said = f"asked for; the configuration says {blueprint.dtype}" if every else "the configuration says"
+        said = f"numbers are in {every or blueprint.dtype}, as {said}"
+        blueprint = replace(blueprint, notes=(*blueprint.notes, said))
+    every = every or blueprint.dtype or USUAL_DTYPE
+    base = notation or Notation()
+    notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
+    known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
+    known |= _numbers(values or {}, blueprint.graph)
+    blueprint.graph.check_sizes(blueprint.graph.relations.complete(known))  # refuses values that do not fit
+    literal = None
+    if blueprint.literal is not None:
+        literal = from_blueprint(blueprint.literal, dtype=every, notation=notation)
+    tables = tuple(part.text for part in blueprint.parts)
+    return Model(blueprint.graph.in_formats(named), blueprint.name, every, known, notation, tables, literal)
+
+
+def model_of_parts(
+    models: Sequence[tuple[Model, str]],
+    *,
+    name: str = "model",
+    values: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+) -> Model:
+    """The model whose parts are models; each with the tensor that stands for the result of the layers, or nothing.
+
+    Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.
+    """
+    known: dict[str, Fraction] = {}
+    if not models:
+        raise ValuesError("a model needs a part", hint='model_of_parts([(embedding, "x"), (layer, "y")])')
+    for model, _ in models:
+        if model.dtype != models[0][0].dtype:
+            raise ValuesError(f"{models[0][0].name} is in {models[0][0].dtype}, but {model.name} in {model.dtype}",
+                              hint="give the parts of a model one dtype")  # fmt: skip
+        for size, value in model.values.items():
+            if known.setdefault(size, value) != value:
+                raise ValuesError(f"{size} is {known[size]} in one part and {value} in another one")
+    made = tuple(PartGraph(model.name, model.graph, "\n".join(model.tables), at) for model, at in models)
+    dtype = models[0][0].dtype
+    return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
+
+
+@door
+def load_known(source: object, *, name: str = "", dtype: str = "", values: Mapping[str, object] | None = None,
+               notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
+               loss: bool | None = None, **other: Any) -> Model | None:  # fmt: skip
+    """The model of a configuration or a module; None where the source is something else, such as a layer table.
+
+    Raises ``ValuesError`` for options that the source cannot take.
+    """
+    blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
+    for option, said in (("loss", loss), ("architecture", architecture or None), ("leaves", leaves or None)):
+        if blueprint is None and said is not None:
+            raise ValuesError(
+                f"{option} does not belong to layer tables; this is no configuration and no module",
+                hint=r"a layer table has its loss as a row, such as \ell = CrossEntropy(o, r)" if loss else "",
+            )
+    if blueprint is None:
+        return None
+    unknown = [key for key, value in other.items() if value]
+    if unknown:
+        raise ValuesError(f"{unknown[0]} belongs to layer tables; {blueprint.name} was not read from one")
+    made = from_blueprint(blueprint, dtype=dtype, values=values, notation=notation)
+    return replace(made, name=name) if name else made
+
+
+def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str] = ()) -> Derivation:
+    """The quotient of two derivations, with the steps of both.
+
+    ``compared`` names conventions in which the two may differ; the notes say both. Raises ``AccountingError`` naming
+    both conventions where they differ in another one.
+
+    >>> from symcomm.exams.problems.load import load
+    >>> m = load("Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]\\n")
+    >>> payload, sent = (m.communication("data(k)", "all-reduce", accounting=a) for a in ("payload", "sent_per_rank"))
+    >>> print(ratio(sent, payload, compared=["communication"]).notes[0])
+    Compared: communication sent_per_rank with payload.
+    """
+    from symcomm.core import form as forms
+    from symcomm.core.derivation import Reason, Relations, Step
+    from symcomm.core.identity import frozen
+    from symcomm.core.optimum.pair import comparable, differences
+    from symcomm.core.quantities.witnesses import over
+
+    accounting = comparable(a, b, tuple(compared))
+    said = differences(a, b)
+    given = dict(a.given)
+    for name, value in b.given:
+        if given.setdefault(name, value) != value:
+            raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'",
+                              hint=f"leave {name} open, and put it in with at({name}=...)")  # fmt: skip
+    relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
+    taken = {s.name for made in (a, b) for s in made.expr.free_symbols}
+
+    def free(name: str) -> str:
+        return name if name not in taken else free(f"{name}'")
+
+    top, bottom, quotient = (forms.Sym(free(name)) for name in "abr")
+    if b.expr == 0:
+        raise ValuesError(f"'{b.title}' is 0: nothing is divided by it")
+    whole, pieces = frozen(relations.expand(a.expr) / relations.expand(b.expr))
+    neat = whole.cancel().xreplace(pieces)
+    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
+    steps = (
+        Step(top.name, forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.", witness=a.again)),
+        Step(bottom.name, forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.",
+                                                               witness=b.again)),
+        Step(quotient.name, forms.Ratio(top, bottom), ONE, Reason("divide", "One over the other.",
+                                                                  witness=over(top, bottom))),
+        Step(quotient.name, forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="),
+    )  # fmt: skip
+    return Derivation(
+        title or f"{a.title} over {b.title}", accounting, steps,
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if field_of(f) not in said), relations, (),
+        tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
+        (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),
+    )  # fmt: skip
+
+
+@door
+def derive(quantity: str, *, accounting: AccountingLike = None, **given: Any) -> Derivation:
+    """The derivation of a quantity that needs no model, by its name.
+
+    ``given`` are its options, and the numbers of its symbols; symbols that are not given stay open. Raises
+    ``ValuesError`` for an unknown name, for a quantity that needs a model, and as ``Model.derive`` does.
+
+    >>> str(derive("buckets", s="33 GB", w="100 GB/s", o="2 ms", n_b=5).at())
+    '0.076 s = 76 ms'
+    """
+    if quantity in QUANTITIES and QUANTITIES[quantity].needs_model:
+        raise ValuesError(f"{quantity} needs a model", hint=f"sc.load('config.json').{quantity}()")
+    options = {o.name for o in QUANTITIES[quantity].options} if quantity in QUANTITIES else {*given}
+    numbers = {name: value for name, value in given.items() if name not in options}
+    empty = Model(Graph("no model", {}, {}, ()), values={name: exact(value, name) for name, value in numbers.items()})
+    made = empty.derive(quantity, accounting=accounting, **{n: v for n, v in given.items() if n in options})
+    made.check_names(numbers)
+    for name, value in numbers.items():
+        made.number(name, value)  # its unit
+    return made
+
+
+def peak_rate(
+    clock: Number | None = None, units: Number | None = None, fma: Number | None = None,
+    accounting: AccountingLike = None,
+) -> Derivation:  # fmt: skip
+    """The peak rate of a processor.
+
+    >>> str(peak_rate(clock="1.41 GHz", units=108, fma=512).at())
+    '155 934 720 000 000 FLOP/s ≈ 155.9 TFLOP/s'
+    """
+    empty = Model(Graph("no model", {}, {}, ()))
+    return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
+
+
+def broadcast(plan: str, accounting: AccountingLike = None, **options: Any) -> Derivation:
+    """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
+
+    ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.
+
+    >>> str(broadcast("serial", size="4 GB", bandwidth="50 GB/s", latency=0, receivers=3).at())
+    '0.32 s = 320 ms'
+    """
+    empty = Model(Graph("no model", {}, {}, ()))
+    return empty.derive("broadcast", plan=plan, accounting=accounting, **options)

@@ -1,0 +1,115 @@
+"""How a model shows itself in a notebook: a line, and as Markdown or HTML its layer tables and its drawing."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from symcomm.core import drawing
+from symcomm.core import form as forms
+from symcomm.core.errors import RenderError, SymcommError
+from symcomm.core.printing import html_text, markdown_text, plain
+from symcomm.core.text.table import LAYER_COLUMNS
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation import Derivation
+    from symcomm.core.graph.graph import Graph, Region
+
+_CALL = re.compile(r"(?<![\\A-Za-z{])([A-Za-z]{2,})(?=_|\()")
+_BETWEEN = re.compile(r"(?<=\]),\s+")  # from one tensor's shape to the next tensor
+
+
+class Shown(Protocol):
+    """What of a model is shown."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def tables(self) -> Sequence[str]: ...
+    @property
+    def values(self) -> Mapping[str, object]: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    def parameters(self) -> Derivation: ...
+
+
+def summary(model: Shown) -> str:
+    """What a model is, in a line: its regions with how often each stands, its ops and its parameters.
+
+    >>> from symcomm.core.model import load
+    >>> summary(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, D]\\ty [B, D]\\n", repeat="N"))
+    'N × layer; 1 op, D²·N parameters'
+    """
+    ops = sum(op.phase == "forward" for op in model.graph.ops)
+    counted = f"{ops} op{'s' if ops != 1 else ''}"
+    try:
+        made = model.parameters()
+        known = made.relations.complete(dict(made.given))
+        missing = [name for name in made.needs if name not in known]
+        number = forms.from_expr(made.expr) if missing else forms.num(made.at().value)
+    except SymcommError:  # a line about a model is never an error
+        return f"{_regions(model, model.graph.regions)}; {counted}"
+    return f"{_regions(model, model.graph.regions)}; {counted}, {plain(number)} parameters"
+
+
+def _regions(model: Shown, regions: tuple[Region, ...]) -> str:
+    return ", ".join(f"{model.values.get(r.times, r.times)} × {r.name}" if r.times else r.name for r in regions)
+
+
+def _tables(model: Shown) -> list[tuple[str, list[list[str]]]]:
+    """Each layer table under the regions that its rows are in, its cells as maths between dollar signs."""
+    graph, found = model.graph, []
+    for text in model.tables:
+        _, *lines = text.splitlines()
+        inside = {op.region for op in graph.ops if op.source is not None and op.source.text in lines}
+        regions = tuple(r for r in graph.regions if r.name in inside or len(graph.regions) == 1)
+        rows = [
+            [_maths(cell) for cell in line.split("\t")] for line in lines if line and line != "\t".join(LAYER_COLUMNS)
+        ]
+        found.append((_regions(model, regions), rows))
+    return found
+
+
+def _maths(cell: str) -> str:
+    """A cell of a layer table as it is typeset: what is LaTeX already stays, shapes and calls become it."""
+    if "$" in cell or not cell:
+        return cell
+    pieces = (_CALL.sub(r"\\operatorname{\1}", piece) for piece in _BETWEEN.split(cell))
+    return ", ".join(f"${piece}$" for piece in pieces)
+
+
+def markdown(model: Shown) -> str:
+    """The model as Markdown: its layer tables with LaTeX, its notes, and its graph as text."""
+    out = [f"**{markdown_text(model.name)}**: {summary(model)}", ""]
+    for title, rows in _tables(model):
+        cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+        out += [f"*{markdown_text(title)}*", ""] if title else []
+        out += [f"| {' | '.join(row)} |" for row in (LAYER_COLUMNS, ("---",) * len(LAYER_COLUMNS), *cells)]
+        out.append("")
+    out += [f"- {markdown_text(note)}" for note in model.notes]
+    return "\n".join([*out, "", "```text", drawing.text(model.graph), "```", ""])
+
+
+def html(model: Shown) -> str:
+    """The model as HTML: its layer tables, its notes, and its graph as a picture, or as text where it is too large."""
+    out = [f"<p><strong>{html_text(model.name)}</strong>: {html_text(summary(model))}</p>"]
+    head = "".join(f'<th scope="col">{column}</th>' for column in LAYER_COLUMNS)
+    for title, rows in _tables(model):
+        style = ' style="text-align:left"'
+        body = "".join(f"<tr>{''.join(f'<td{style}>{html_text(c)}</td>' for c in row)}</tr>" for row in rows)
+        out.append(
+            f"<table><caption>{html_text(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+    if model.notes:
+        out.append(f"<ul>{''.join(f'<li>{html_text(note)}</li>' for note in model.notes)}</ul>")
+    try:
+        # As a picture of its own: the styles of an SVG inside of a page would hold for the whole page.
+        data = b64encode(drawing.svg(model.graph).encode()).decode()
+        drawn = f'<img alt="{html_text("Op graph of " + model.name)}" src="data:image/svg+xml;base64,{data}"/>'
+    except RenderError:
+        drawn = f"<pre>{html_text(drawing.text(model.graph))}</pre>"
+    return "".join(["<div>", *out, f'<div style="max-height:600px;overflow:auto">{drawn}</div></div>'])

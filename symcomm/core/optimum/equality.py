@@ -1,0 +1,151 @@
+"""Where two costs are equal in closed form: the positive root of their difference, and the condition for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Condition, put
+from symcomm.core.errors import ValuesError
+from symcomm.core.optimum.sign_changes import RANGE, Crossing, changes
+
+if TYPE_CHECKING:
+    from sympy import Expr, Symbol
+
+
+def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
+    """The coefficients of a difference's numerator, highest power first; None where it is no polynomial.
+
+    >>> from symcomm.core.notation import amount
+    >>> x, a = amount("x"), amount("a")
+    >>> coefficients(a - 3 / x, x)
+    [a, -3]
+    """
+    import sympy as sp
+
+    if not gap.is_rational_function(x):
+        return None
+    top = sp.expand(sp.fraction(sp.together(gap))[0])
+    top = sp.factor_terms(top).as_independent(x, as_Add=False)[1] if top.is_polynomial(x) else top
+    if not top.is_polynomial(x):
+        return None
+    found: list[Expr] = sp.Poly(top, x).all_coeffs()
+    while len(found) > 1 and found[-1] == 0:  # a factor x has no positive root
+        found.pop()
+    return found
+
+
+@lru_cache(maxsize=1024)  # other numbers do not change where it is
+def sure_root(gap: Expr, x: Expr) -> Expr | None:
+    """The root of a line, or the positive one of a parabola whose roots have different signs; None for all others."""
+    import sympy as sp
+
+    found = coefficients(gap, x)
+    if found is not None and len(found) == 2:
+        return sp.cancel(-found[1] / found[0])
+    if found is not None and len(found) == 3:
+        p, q, r = found if found[0].is_positive else (-c for c in found)
+        if p.is_positive and r.is_negative:
+            return sp.sqrt(-r / p) if q == 0 else (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _every_root(gap: Expr, x: Expr) -> tuple[Expr, ...]:
+    import sympy as sp
+
+    sure = sure_root(gap, x)
+    return tuple(sp.solve(sp.expand(sp.numer(sp.together(gap))), x)) if sure is None else (sure,)
+
+
+def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequence[str] = ()) -> Expr:
+    """The one positive value of ``x`` at which a difference is zero; ``names`` are those of the two, for errors.
+
+    Raises ``ValuesError`` where there is none, or several.
+    """
+    found = [s for s in _every_root(gap, x) if not (s.is_negative or s.is_zero)]
+    at = put(known, x.name)
+    positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
+    if not positive:
+        always = gap.subs(at).subs(x, 1)
+        known_all = bool(names) and always.is_number
+        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if known_all else ""
+        raise ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
+    if len(positive) > 1:
+        raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
+    return positive[0]
+
+
+def only_crossing(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> tuple[Crossing, bool]:
+    """Where a difference without a closed root changes its sign, and whether it is positive above: found by numbers.
+
+    Functions that have a formula are put in. Every change of sign between 2^-60 and 2^60 is found. Raises
+    ``ValuesError`` where there is none, there are several, or numbers are missing.
+    """
+    form = forms.from_expr(gap)
+    missing = [name for name in forms.names(form) if name not in known and name != x.name]
+    if missing:
+        have = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value"
+        raise ValuesError(f"where the {names[0]} and the {names[1]} term are equal has no closed form in {x.name}, "
+                          f"and {have}", hint=f"give {missing[0]} a value")  # fmt: skip
+
+    def sign(at: Fraction) -> int:
+        worth = forms.evaluate(form, {**known, x.name: at})
+        return (worth > 0) - (worth < 0)
+
+    found = changes(sign, _spelled_out(gap).subs(put(known, x.name)), x, *RANGE, whole=False)
+    if len(found.crossings) > 1 or found.unsure:
+        many = f"{len(found.crossings)} values" if not found.unsure else "some values, not all of which can be found,"
+        raise ValuesError(f"the two terms are equal at {many} of {x.name}")
+    if not found.crossings:
+        longer = names[1 if sign(Fraction(1)) < 0 else 0]
+        raise ValuesError(f"the two terms are equal for no positive {x.name}: the {longer} term is longer at every one")
+    return found.crossings[0], sign(2 * found.crossings[0].high) > 0
+
+
+def _spelled_out(expr: Expr) -> Expr:
+    """The expression with the formulas of functions that are evaluated by a rule."""
+    from sympy.core.function import AppliedUndef
+
+    found: dict[Expr, Expr] = {}
+    for one in expr.atoms(AppliedUndef):
+        rule = getattr(one.func, "rule", None)
+        formula = rule and rule.written(tuple(map(forms.from_expr, one.args)))
+        if formula is not None:
+            found[one] = forms.value(formula)
+    return expr.xreplace(found)
+
+
+def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Condition | None:
+    """The condition under which a root is positive, as two sums of positive terms; None where it always is.
+
+    >>> from symcomm.core.notation import amount
+    >>> x, b = amount("x"), amount("b")
+    >>> print(holding(3 + x - b * x, x, 3 / (b - 1), {}))
+    b > 1
+    """
+    import sympy as sp
+
+    if len(coefficients(gap, x) or ()) == 3 and sure_root(gap, x) is not None:
+        return None
+    top, bottom = sp.fraction(sp.together(root))
+    signed = sp.Mul(*(factor for factor in sp.Mul.make_args(sp.factor_terms(top * bottom)) if not factor.is_positive))
+    numbers = signed.subs(put(known, ""))
+    if numbers.is_number or numbers.is_positive:
+        return None
+    terms = sp.Add.make_args(sp.expand(signed))
+    more, less = (sp.Add(*(t * sign for t in terms if t.could_extract_minus_sign() == (sign < 0))) for sign in (1, -1))
+    return Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))
+
+
+def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
+    """Whether a difference goes from below zero to above where it vanishes; None where that depends on numbers."""
+    import sympy as sp
+
+    at = put(known, x.name)
+    whole = sp.together(gap.subs(at))
+    sign = sp.factor(sp.diff(sp.numer(whole), x)) / sp.denom(whole)
+    return True if sign.is_positive else False if sign.is_negative else None

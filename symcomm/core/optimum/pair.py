@@ -1,0 +1,215 @@
+"""Two costs in one variable: their difference, its sign, its polynomial, and how both are written with units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting, clashes
+from symcomm.core.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
+from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
+from symcomm.core.form import Form, Sym, Total, negative
+from symcomm.core.notation import Notation, amount, symbol
+from symcomm.core.optimum.cost import closed, units_of
+from symcomm.core.optimum.dimension import counted, with_units, worth
+from symcomm.core.optimum.equality import coefficients, sure_root
+from symcomm.core.optimum.sign_changes import sign_of
+from symcomm.core.records import dataclass
+from symcomm.core.units import ONE, Unit
+
+_HAIR = Fraction(1, 10**6)  # of a crossing
+
+if TYPE_CHECKING:
+    from sympy import Expr, Symbol
+
+
+def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
+    """The accounting of two costs that may be compared; raises ``AccountingError`` where they may not."""
+    for name, (mine, theirs) in clashes(a.accounting, a.touched, b.accounting, b.touched).items():
+        if name in a.touched and name in b.touched and name not in compared:
+            raise AccountingError(
+                f"'{a.title}' is counted under {name}: {mine}, but '{b.title}' under {name}: {theirs}",
+                hint=f"derive both under one accounting, or compare them over it: compared=['{name}']",
+            )
+    if a.unit != b.unit:
+        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
+    return a.accounting
+
+
+def differences(a: Derivation, b: Derivation) -> dict[str, str]:
+    """The conventions in which two costs that are compared differ, each with a sentence that says both."""
+    found = clashes(a.accounting, a.touched, b.accounting, b.touched)
+    return {f: f"Compared: {f} {one} with {two}." for f, (one, two) in found.items()}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two costs in one variable."""
+
+    a: Derivation
+    b: Derivation
+    over: str
+    variable: Symbol
+    units: dict[str, Unit]
+    given: dict[str, Fraction]
+    relations: Relations
+    first: Expr  # the two costs, their units as symbols
+    second: Expr
+
+    @classmethod
+    def of(cls, a: Derivation, b: Derivation, over: str) -> Pair:
+        relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
+        one, two = (closed(d) for d in (a, b))
+        syms = [piece for form in (one, two) for piece in forms.walk(form) if isinstance(piece, Sym)]
+        if all(s.name != over for s in syms):
+            near = nearest(over, list(dict.fromkeys(s.name for s in syms)))
+            raise ValuesError(f"neither cost depends on '{over[:40]}'", hint=near)
+        counts = {s.name for s in syms if s.whole}  # a number of things in one is one in the other, too
+        units = {**units_of(one), **units_of(two)}
+        one, two = (forms.substitute(f, lambda s: Sym(s.name, s.name in counts, s.unit)) for f in (one, two))
+        variable = symbol(over) if over in counts else amount(over)
+        given = dict(a.given)
+        for name, value in b.given:
+            if given.setdefault(name, value) != value and name != over:
+                raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'")
+        first, second = (forms.value(counted(form)) for form in (one, two))
+        return cls(a, b, over, variable, units, given, relations, first, second)
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What the two are called; told apart where their titles are equal."""
+        one, two = (t[:1].lower() + t[1:] if t[1:2].islower() else t for t in (self.a.title, self.b.title))
+        return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
+
+    @property
+    def whole(self) -> bool:
+        """Whether the variable is a whole number."""
+        return bool(self.variable.is_integer)
+
+    @property
+    def difference(self) -> Expr:
+        """The first cost less the second."""
+        return self.first - self.second
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols of both."""
+        return tuple(dict.fromkeys(s.name for d in (self.a, self.b) for s in _ordered(d.expr)))
+
+    @property
+    def notation(self) -> Notation:
+        """The names of both."""
+        one, two = self.a.notation, self.b.notation
+        return Notation({**two.latex, **one.latex}, {**two.meanings, **one.meanings})
+
+    def free(self, name: str) -> str:
+        """A step's name that is no symbol."""
+        while name in self.names:
+            name += "'"
+        return name
+
+    def written(self, expr: Expr) -> Form:
+        """An expression as a form with its units."""
+        return with_units(forms.from_expr(expr), self.units)
+
+    def shown(self, cost: Derivation, expr: Expr) -> Form:
+        """A cost in symbols alone: as it is written, where no step is named in it; its value otherwise."""
+        form = cost.answer.form
+        if {step.name for step in cost.steps} & {*forms.names(form)}:
+            return self.written(expr)
+        return closed(cost)
+
+    def first_steps(self) -> list[Step]:
+        """Both costs, and their difference."""
+        x, y, d = (self.free(name) for name in ("X_1", "X_2", "X_diff"))
+        one, two, unit = self.shown(self.a, self.first), self.shown(self.b, self.second), self.a.unit
+        less = Total((Sym(x), negative(Sym(y))))
+        return [
+            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
+            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
+            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
+                                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))),
+        ]
+
+    def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
+        """The sign of the difference at a value of the variable, exactly."""
+        one, two = forms.from_expr(self.a.expr), forms.from_expr(self.b.expr)
+
+        def at(x: Fraction) -> int:
+            values = self.relations.complete({**given, self.over: x})
+            try:
+                gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            except IrrationalError:
+                return sign_of(worth(self.difference).xreplace(put(values, self.over)), self.variable, x)
+            return (gap > 0) - (gap < 0)
+
+        return at
+
+    def numbers(self, given: dict[str, Fraction]) -> Expr:
+        """The difference with numbers put in."""
+        return forms.settled(worth(self.difference).xreplace(put(given)))
+
+    def solution(self) -> Expr | None:
+        """The positive solution as an expression, where it has one form for all values."""
+        root = sure_root(self.difference, self.variable)
+        root = root and _readable(root)
+        return None if root is None or root.is_nonpositive else root
+
+    def solved(self, root: Expr) -> list[Step]:
+        """The steps that name the solution."""
+        left = self.difference.subs(self.variable, root)
+        import sympy as sp
+
+        if sp.cancel(sp.together(sp.expand(left))) != 0:
+            raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
+        text = "Set the difference to zero and solve for it."
+        unit, name = self.units.get(self.over, ONE), self.free(f"{self.over}_cross")
+        return [Step(name, self.written(root), unit, Reason("solve", text, witness=self.meet(name)))]
+
+    def meet(self, name: str) -> Witness:
+        """Whether the costs are equal at what a step says, or change places within a hair of it."""
+        gap = forms.from_expr(self.a.expr - self.b.expr)
+
+        def crossing(numbers: Numbers) -> bool:
+            x = numbers[name]
+            if x <= 0:
+                raise ValuesError("no crossing at these numbers")
+            beside = (x, x - 1, x) if self.whole else (x, x * (1 - _HAIR), x * (1 + _HAIR))
+            here, low, high = (worked_out(gap, numbers.moved(self.over, y)) for y in beside)
+            return here == 0 or low * high < 0
+
+        return crossing
+
+    def sides(self, root: Expr) -> str:
+        """Which cost is less on which side of a symbolic solution."""
+        slope = (coefficients(self.difference, self.variable) or [None])[0]
+        first, second = self.titles
+        if slope is not None and slope.is_positive:
+            return f"Below the crossover {first} is less, above it {second}."
+        if slope is not None and slope.is_negative:
+            return f"Below the crossover {second} is less, above it {first}."
+        return (
+            f"Where the crossover is positive, the costs change places there; where it is not, one of {first} and "
+            f"{second} is less for every {self.over}. Which one, the other numbers decide."
+        )
+
+
+def _readable(root: Expr) -> Expr:
+    """A fraction whose parts are positive where all its symbols are large: minus over minus is taken away."""
+    import sympy as sp
+
+    top, bottom = sp.fraction(root)
+    point = {s: 997 + 2 * i for i, s in enumerate(_ordered(root))}
+    if not bottom.subs(point).is_negative:
+        return root
+    # The minus goes into a sum, so that (1 - k) / -3 becomes (k - 1) / 3.
+    factors = list(sp.Mul.make_args(top))
+    i = next((i for i, f in enumerate(factors) if f.is_Add), 0)
+    factors[i] = -factors[i]
+    return sp.Mul(*factors) / sp.Add(*(-t for t in sp.Add.make_args(sp.expand(bottom))))
+
+
+def _ordered(expr: Expr) -> list[Symbol]:
+    return sorted(expr.free_symbols, key=lambda s: str(s.name))

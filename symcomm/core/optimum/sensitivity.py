@@ -1,0 +1,135 @@
+"""What an answer hangs on: elasticities, and the value of a name from which one cost is below another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, put
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form
+from symcomm.core.notation import amount, symbol
+from symcomm.core.optimum.cost import Cost, Formula, derived, read, used, written
+from symcomm.core.optimum.pair import Pair, comparable
+from symcomm.core.optimum.powers import course, neat, root, terms, told_more
+from symcomm.core.patience import patience
+from symcomm.core.units import ONE
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_LARGE = 300  # operations from which an elasticity is not cancelled
+
+
+def _elasticity(cost: Cost, name: str) -> Expr:
+    import sympy as sp
+
+    x = amount(name)
+    expr = _piece(cost.expr, put(cost.given)).xreplace({symbol(name): x})
+    if expr.has(sp.ceiling, sp.floor, sp.Max, sp.Min):
+        raise ValuesError("an answer with steps or kinks has no elasticity", hint="ask for the real optimum")
+    found = sp.powsimp(x * sp.diff(expr, x) / expr)
+    return sp.cancel(found) if found.count_ops() < _LARGE and not found.is_number else found
+
+
+def _piece(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    """The same near some numbers: of the largest and the smallest of several, the one that is so there."""
+    import sympy as sp
+
+    for kind, best in ((sp.Max, max), (sp.Min, min)):
+        for node in sorted(expr.atoms(kind), key=lambda n: n.count_ops()):
+            worth = [argument.xreplace(known) for argument in node.args]
+            if all(w.is_number for w in worth) and worth.count(best(worth)) == 1:
+                expr = expr.xreplace({node: node.args[worth.index(best(worth))]})
+    return expr
+
+
+def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[str, object] | None = None) -> Derivation:
+    """By what share an answer moves when a parameter moves by one per cent: the elasticity.
+
+    Raises ``ValuesError`` where the answer has steps (a ceiling), or does not depend on ``to``.
+
+    >>> from symcomm.core.form import Root, Sym, product
+    >>> sensitivity(Root(product(Sym("s", False), Sym("o", False))), to="s").expr
+    1/2
+    """
+    made = read(cost, to, given)
+    known = (dict(cost.given) if isinstance(cost, Derivation) else {}) | dict(made.given)
+    if given and to in given:
+        known[to] = made.number(given[to], to, to)
+    made = replace(made, given=known)
+    elasticity = _elasticity(made, to)
+    steps = [
+        Step("f", made.form, made.unit, Reason("the answer", f"{made.title}.")),
+        Step(
+            f"e_{to.replace('_', ',').replace('^', ',')}", forms.from_expr(elasticity), ONE,
+            Reason("elasticity", f"`{to}` times the slope with respect to `{to}`, over f: the share by which f moves "
+                   f"when `{to}` moves by a small share."),
+        ),
+    ]  # fmt: skip
+    return made.derivation(f"Elasticity to {to}: {made.title}", steps)
+
+
+def elasticities(cost: Derivation, given: Mapping[str, object] | None = None) -> Exhibit:
+    """The elasticities of an answer to all its parameters, as a table.
+
+    >>> from symcomm.core.accounting import Accounting
+    >>> from symcomm.core.form import Ratio, Sym
+    >>> form = Ratio(Sym("s", False), Sym("w", False))
+    >>> d = Derivation("T", Accounting(), (Step("T", form, ONE, Reason("r", "t.")),))
+    >>> [row[0] for row in elasticities(d).rows]
+    ['`s`', '`w`']
+    """
+    wanted = forms.names(forms.from_expr(cost.expr))
+    rows = tuple((f"`{name}`", sensitivity(cost, name, given).answer.form) for name in wanted)
+    return Exhibit("By what share the answer moves, for each share of the parameter", ("parameter", "elasticity"), rows)
+
+
+def break_even(
+    first: Formula | Expr, second: Formula | Expr, over: str, given: Mapping[str, object] | None = None, title: str = ""
+) -> Derivation:
+    """The one positive value of ``over`` at which two costs are equal, in closed form, and which is below before it.
+
+    The costs are derivations, forms or text. Raises ``ValuesError`` where they are not equal exactly once for sure, or
+    there is no closed form.
+
+    >>> break_even("o n", "s/n", over="n").expr
+    sqrt(s)/sqrt(o)
+    """
+    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names"):
+        return _break_even(derived(first, given, "", over), derived(second, given, "", over), over, given or {}, title)
+
+
+def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, object], title: str) -> Derivation:
+    accounting = comparable(a, b, ())
+    pair = Pair.of(a, b, over)
+    used(given, over, pair.names)
+    gap = pair.written(pair.difference)
+    known = {n: v for n, v in {**pair.given, **given}.items() if n in forms.names(gap)}
+    cost = read(gap, over, known, title or f"{a.title} and {b.title}")
+    told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
+    sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
+    cost, found, runs = sure or (cost, None, None)
+    if found is None or runs is None or runs.kind == "unknown":
+        why = runs.why if runs else "a cost is not a sum of powers"
+        raise ValuesError(f"where the costs are equal has no closed form: {why}", hint="use crossover with numbers")
+    if runs.kind not in ("valley", "hill"):
+        less = a.title if runs.kind == "falls" else b.title
+        raise ValuesError(f"the costs are never equal: '{less}' is the smaller one for all {over}")
+    solved = root(found)
+    if solved is None:
+        raise ValuesError("where the costs are equal has no closed form", hint="use crossover with numbers")
+    _, inside, degree = solved
+    base = cost.write(neat(inside))
+    form = base if degree == 1 else forms.Root(base) if degree == 2 else forms.Power(base, written(1 / degree))
+    less = a.title if runs.kind == "valley" else b.title
+    steps = (
+        Step("g", cost.form, cost.unit, Reason("difference", f"{a.title} less {b.title}.")),
+        Step(
+            f"{over}^*", form, cost.x_unit,
+            Reason("equal", f"The signs of the terms change once: there is one root; below it, '{less}' costs less."),
+        ),
+    )  # fmt: skip
+    return replace(cost, accounting=accounting).derivation(title or f"Break-even of `{over}`", steps)

@@ -1,0 +1,309 @@
+"""Where a sign changes: the roots of a polynomial, a scan, bisection. No float takes part in a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from symcomm.core.derivation import rational
+from symcomm.core.errors import ValuesError
+from symcomm.core.notation import amount
+from symcomm.core.optimum.bracket import sign_at
+from symcomm.core.optimum.candidates import pieces
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from sympy import Expr, Symbol
+
+Growing = tuple[tuple["Expr", "Expr", "Expr"], ...]
+RANGE = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
+_SCAN = 5000  # so many whole numbers are tried one by one; a wider range on a grid
+_MOST_STEPS = 6  # roundings in one expression
+_FINE = Fraction(1, 2**40)  # relative width of a bracket of a number that need not be whole
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One place where the sign of the difference changes: between ``low`` and ``high``, which are equal where exact."""
+
+    low: Fraction
+    high: Fraction
+
+    @property
+    def exact(self) -> bool:
+        """Whether both costs are equal there."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True)
+class SignChanges:
+    """The crossings in a range, and the intervals in which there may be more of them."""
+
+    crossings: tuple[Crossing, ...]
+    unsure: tuple[tuple[Fraction, Fraction], ...] = ()
+
+
+def changes(
+    sign: Callable[[Fraction], int], expr: Expr, x: Symbol, low: Fraction, high: Fraction, whole: bool
+) -> SignChanges:
+    """Where the sign of an expression changes. Every change is found, but in the intervals that are named.
+
+    ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real
+    powers changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
+    """
+    solved = roots(expr, x, low, high)
+    if solved is not None:
+        return SignChanges(solved)
+    if whole and high - low <= _SCAN:
+        return SignChanges(tuple(scan(sign, points(low, high, whole), whole)))
+    doubtful = _steps(expr, x, low, high)
+    tried: set[Fraction] = {low, high}
+    unsure: list[tuple[Fraction, Fraction]] = []
+    for start, stop in doubtful:
+        if whole:
+            start, stop = max(low, Fraction(start.__floor__())), min(high, Fraction(stop.__ceil__()))
+        interval = points(start, stop, whole)
+        tried |= {*interval}
+        if not whole or stop - start > _SCAN:
+            unsure.append((start, stop))
+    return SignChanges(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
+
+
+def roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
+    """The roots of a quotient of polynomials, or of a sum of powers and exponentials; None for anything else."""
+    exactly = exact_roots(expr, x, low, high)
+    found = growing_terms(expr, x) if exactly is None else None
+    return exactly if found is None else growing_roots(found, x, low, high)
+
+
+def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """The intervals in which rounding, or which piece of a maximum counts, may decide the sign of an expression.
+
+    A number rounded up is at least itself and less than one more, and a maximum is one of its choices. Where all the
+    expressions that are so made have one sign, that is the sign. The whole range, where they cannot be solved.
+    """
+    import sympy as sp
+
+    made: list[Expr] = [expr]
+    thetas: list[Symbol] = []
+    for _ in range(_MOST_STEPS):
+        atom = next((a for a in _inside_out(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
+        if atom is None:
+            break
+        thetas.append(amount(f"rounding*{len(thetas)}"))  # no name of a person's has it
+        more = thetas[-1] if isinstance(atom, sp.ceiling) else -thetas[-1]
+        made = [made[0].xreplace({atom: atom.args[0] + more})]
+    try:
+        made = [*pieces(made[0])]
+    except ValuesError:
+        return [(low, high)]
+    for theta in thetas:
+        if any(sp.diff(e, theta, 2) != 0 for e in made):
+            return [(low, high)]
+        made = [e.subs(theta, end) for e in made for end in (0, 1)]
+    if len(made) > 2**_MOST_STEPS:
+        return [(low, high)]
+    solved: list[Crossing] = []
+    for e in made:
+        found_here = roots(e, x, low, high)
+        if found_here is None:
+            return [(low, high)]
+        solved += found_here
+    ends = sorted({low, high, *(end for c in solved for end in (c.low, c.high))})
+    found: list[tuple[Fraction, Fraction]] = []
+    for start, stop in pairwise(ends):
+        if len({sign_of(e, x, (start + stop) / 2) for e in made}) > 1 or stop - start < start * _FINE:
+            joined = bool(found) and found[-1][1] == start
+            found = [*found[:-1], (found[-1][0], stop)] if joined else [*found, (start, stop)]
+    return found + [(c.low, c.high) for c in solved if c.exact]
+
+
+def _inside_out(expr: Expr) -> Iterator[Expr]:
+    import sympy as sp
+
+    yield from sp.postorder_traversal(expr)
+
+
+def sign_of(expr: Expr, x: Symbol, at: Fraction) -> int:
+    """The sign of an expression at a fraction, proved; raises ``ValuesError`` where it is too small to be told."""
+    way = sign_at(expr, x, at) or sign_at(expr, x, at, 640)
+    if not way and not expr.subs(x, rational(at)).equals(0):
+        raise ValuesError(f"the two costs are too near to one another at {x.name} = {float(at):.9g} to tell them apart")
+    return way
+
+
+def exact_roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
+    """The roots in a range of a quotient of polynomials: rational ones exactly, others in brackets; None for others.
+
+    >>> from symcomm.core.notation import amount
+    >>> x = amount("x")
+    >>> [str(root.low) for root in exact_roots(x - 6 / x - 1, x, Fraction(1), Fraction(9))]
+    ['3']
+    """
+    import sympy as sp
+
+    if not expr.is_rational_function(x):
+        return None
+    top, _ = sp.fraction(sp.together(expr))
+    top = sp.expand(top)
+    if not top.is_polynomial(x) or not all(c.is_Rational for c in sp.Poly(top, x).all_coeffs()):
+        return None
+    poly = sp.Poly(top, x)
+    if poly.is_zero or poly.degree() < 1:
+        return ()
+    rational_roots = _rational_roots(poly)
+    found: list[Crossing] = []
+    for (left, right), _ in poly.intervals(eps=sp.Rational(1, 2**60)):
+        lo, hi = Fraction(int(left.p), int(left.q)), Fraction(int(right.p), int(right.q))
+        exactly = [r for r in rational_roots if lo <= r <= hi]
+        root = Crossing(exactly[0], exactly[0]) if exactly else Crossing(lo, hi)
+        if low <= root.low and root.high <= high:
+            found.append(root)
+    return tuple(found)
+
+
+def _rational_roots(poly: object) -> list[Fraction]:
+    import sympy as sp
+
+    _, factors = sp.factor_list(poly)
+    roots = []
+    for factor, _ in factors:
+        if factor.degree() == 1:
+            p, q = factor.all_coeffs()
+            root = -q / p
+            roots.append(Fraction(int(root.p), int(root.q)))
+    return roots
+
+
+def growing_terms(expr: Expr, x: Symbol) -> Growing | None:
+    """An expression as a sum of terms ``c x**e exp(r x)``, each as (r, e, c) of numbers; None where it is none.
+
+    >>> from symcomm.core.notation import amount
+    >>> x = amount("x")
+    >>> growing_terms(3 * x - 2 ** (x + 1), x)
+    ((0, 1, 3), (log(2), 0, -2))
+    """
+    import sympy as sp
+
+    found: dict[tuple[Expr, Expr], Expr] = {}
+    for term in sp.Add.make_args(sp.expand(expr, log=False, power_base=False, power_exp=False)):
+        rate, power, rest = sp.Integer(0), sp.Integer(0), sp.Integer(1)
+        for factor in sp.Mul.make_args(term):
+            base, exponent = factor.as_base_exp()
+            slope = sp.diff(exponent, x)
+            if base == x and exponent.is_number:
+                power += exponent
+            elif not (base.has(x) or slope.has(x)) and (slope == 0 or base.is_positive):
+                rate += slope * sp.log(base)
+                rest *= base ** (exponent - slope * x)
+            else:
+                return None
+        if not (rest.is_number and rate.is_number):
+            return None
+        found[rate, power] = found.get((rate, power), sp.Integer(0)) + rest
+    order = sorted(found, key=lambda k: (k[0] != 0, str(k[0]), sp.N(k[1])))
+    return tuple((r, e, found[r, e]) for r, e in order if found[r, e] != 0)
+
+
+def growing_roots(found: Growing, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
+    """Where a sum of real powers and exponentials changes its sign: in brackets, the sign at each end proved.
+
+    Divided by its first term it has a slope with a term less of that rate, so that between the roots of that slope it
+    only rises or falls (the proof of Descartes' rule of signs).
+
+    >>> import sympy as sp
+    >>> from symcomm.core.notation import amount
+    >>> x = amount("x")
+    >>> [root] = growing_roots(growing_terms(sp.sqrt(x) - 2 * sp.cbrt(x), x), x, Fraction(1), Fraction(99))
+    >>> bool(root.low <= 64 <= root.high)
+    True
+    """
+    import sympy as sp
+
+    if len(found) < 2:
+        return ()
+    rate, lowest, _ = found[0]
+    expr = sp.Add(*(c * x ** (e - lowest) * sp.exp((r - rate) * x) for r, e, c in found))
+    slope = growing_terms(sp.diff(expr, x), x)
+    assert slope is not None
+    ends = sorted({low, high, *(end for c in growing_roots(slope, x, low, high) for end in (c.low, c.high))})
+    return tuple(scan(lambda at: sign_of(expr, x, at), ends, whole=False))
+
+
+def scan(sign: Callable[[Fraction], int], tried: Sequence[Fraction], whole: bool) -> list[Crossing]:
+    """Every change of sign between neighbouring points, narrowed by bisection."""
+    found: list[Crossing] = []
+    before, last = tried[0], sign(tried[0])
+    if last == 0:
+        found.append(Crossing(before, before))
+    for point in tried[1:]:
+        now = sign(point)
+        if now == 0 and last != 0:
+            found.append(Crossing(point, point))
+        elif now and last and now != last:
+            found.append(bisect(sign, before, point, last, whole))
+        before, last = point, now
+    return found
+
+
+def points(low: Fraction, high: Fraction, whole: bool) -> list[Fraction]:
+    """The points of a scan: each whole number of a short range, else eight an octave."""
+    if whole and high - low <= _SCAN:
+        return [Fraction(i) for i in range(int(low), int(high) + 1)]
+    found, x = [low], low
+    while x < high:
+        # Eight steps an octave, each a fraction with a small denominator.
+        x = x * Fraction(1116, 1024)
+        # With as many digits at every size: a fixed denominator would make 0 of a very small number.
+        x = Fraction(x.__ceil__()) if whole else x.limit_denominator(10**12 * max(1, (1 / x).__ceil__()))
+        found.append(min(x, high))
+        x = found[-1]
+    return found
+
+
+def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction, left: int, whole: bool) -> Crossing:
+    """The change of a sign between two points, narrowed; ``left`` is the sign at ``low``."""
+    while (high - low > 1) if whole else (high - low > low * _FINE):
+        middle = Fraction((low + high) // 2) if whole else _decimal_between(low, high)
+        here = sign(middle)
+        if here == 0:
+            return Crossing(middle, middle)
+        low, high = (middle, high) if here == left else (low, middle)
+    return Crossing(low, high)
+
+
+def _decimal_between(low: Fraction, high: Fraction) -> Fraction:
+    """A number near the middle of two others with few decimal digits."""
+    width = (high - low) / 4
+    step = Fraction(10) ** (len(str(width.numerator)) - len(str(width.denominator)) - 1)
+    return round((low + high) / 2 / step) * step
+
+
+def signs_between(
+    sign: Callable[[Fraction], int], crossings: Sequence[Crossing], low: Fraction, high: Fraction, whole: bool
+) -> tuple[int, ...]:
+    """The sign in each interval between crossings; the intervals at the ends may be empty."""
+    ends = [low, *(x for c in crossings for x in (c.low, c.high)), high]
+    found: list[int] = []
+    for left, right in zip(ends[::2], ends[1::2], strict=True):
+        tried = [(left + right) / 2, left, right, left + 1, right - 1]
+        inside = [Fraction(x.__floor__()) if whole else x for x in tried]
+        found.append(next((s for x in inside if left <= x <= right and (s := sign(x))), 0))
+    return tuple(found)
+
+
+def real_changes(
+    crossings: tuple[Crossing, ...], less: tuple[int, ...]
+) -> tuple[tuple[Crossing, ...], tuple[int, ...]]:
+    """Without the places where the costs touch but keep their order, or where no number lies on one side."""
+    kept: list[Crossing] = []
+    sides = [less[0]]
+    for c, side in zip(crossings, less[1:], strict=True):
+        if side and sides[-1] and side != sides[-1]:
+            kept.append(c)
+            sides.append(side)
+        elif side and not sides[-1]:
+            sides[-1] = side
+    return tuple(kept), tuple(sides)

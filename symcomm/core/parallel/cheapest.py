@@ -1,0 +1,709 @@
+"""Where each op cuts its loops and where each tensor rests, so that the least bytes are sent.
+
+Along one axis of the mesh an op has a few modes: it cuts one of its loops, it runs whole on every rank, or it lets a
+partial sum pass. A tensor has a few resting places, and copies of it in each phase. The price of a plan is a sum over
+tensors of the bytes sent from where they are made to where they rest, and from there to where they are read; the least
+is found exactly, by elimination, for all axes of the mesh together: what moves along one of them is cut along the
+others, sums over several are one call, and where two cut one axis, the parts of the later lie in those of the earlier.
+An axis along which nothing has to move, such as that of the data, is settled first.
+
+What is not free: products, and what makes a weight's gradient, stay cut where the strategy cuts them; weights,
+what comes from outside or leaves, and what a rule puts somewhere to save memory rest at their wanted places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import field, replace
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from math import inf, prod
+from typing import Any, Literal, NamedTuple
+
+from symcomm.core.graph.graph import Graph
+from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
+from symcomm.core.parallel.layouts import PARTIAL, moves
+from symcomm.core.parallel.lowering import Piece
+from symcomm.core.parallel.strategy import Placed
+from symcomm.core.records import dataclass
+
+WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
+RANKS = 4  # of each axis of the mesh, where prices are compared
+RunPhase = Literal["forward", "backward", "update"]
+PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
+_VALUES, _ENTRIES = 32, 10**7  # of a step or a tensor along all axes of the mesh, and of a table, at once
+_BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
+
+State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
+_Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a phase
+# Of a tensor: what values of some variables send, in parts of it, and what else they cost.
+_Table = tuple[str, Values, dict[Values, tuple[int, int]]]
+# The values of each variable, what they cost, and of each tensor: which one is its place, and which are its copies.
+_Tables = tuple[list[Sequence[Any]], list[_Table], list[tuple[int, dict["RunPhase", int]]]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How an op runs along one axis of the mesh: the loop that is cut, and the operands that are partial sums."""
+
+    cut: int | None = None
+    passing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer: the mode of each step by axis of the mesh, where each tensor rests, and its copies in each phase."""
+
+    modes: Mapping[str, Sequence[Mode]]
+    rests: Mapping[str, State]
+    copies: Mapping[tuple[str, RunPhase], tuple[State, ...]]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What is allowed along one axis of the mesh: the modes of each step, and where each tensor may rest.
+
+    ``needs`` and ``makes`` say of each mode what it needs of each operand, and how the result comes out.
+    """
+
+    modes: list[list[Mode]]
+    rests: list[list[int]]
+    needs: list[list[tuple[int, ...]]]
+    makes: list[list[int]]
+
+    def only(self, chosen: Sequence[int], rests: Sequence[int]) -> Allowed:
+        """One answer: the number of each step's mode, and where each tensor rests."""
+        return Allowed(
+            [[some[k]] for k, some in zip(chosen, self.modes, strict=True)], [[rest] for rest in rests],
+            [[some[k]] for k, some in zip(chosen, self.needs, strict=True)],
+            [[some[k]] for k, some in zip(chosen, self.makes, strict=True)],
+        )  # fmt: skip
+
+
+def phase_of(piece: Piece) -> RunPhase:
+    """The phase that a step runs in."""
+    return "update" if piece.op.kind == "update" else piece.op.phase
+
+
+@dataclass
+class PlacementProblem:
+    """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
+
+    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
+    ``whole`` are the axes of the mesh along which gradients of weights rest as they are wanted;
+    ``shards`` those of weights, gradients and states that are stored in parts but not computed with in parts.
+    ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
+    experts' slots that of the tokens that fill them: where tokens are cut, each rank's tokens fill its own slots.
+    """
+
+    graph: Graph
+    steps: tuple[Piece, ...]
+    rules: tuple[Placed, ...]
+    meshes: tuple[str, ...]
+    wanted: Mapping[str, Mapping[str, int]]
+    memory: frozenset[tuple[str, str]]
+    resting: frozenset[tuple[str, str]]
+    shards: frozenset[tuple[str, str]]
+    keeps: Callable[[str, str], bool]
+    sizes: Mapping[str, int]
+    slots: Mapping[str, str] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
+    made: dict[str, int] = field(init=False, default_factory=dict)
+    readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
+    tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)
+    shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
+    conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
+
+    def __post_init__(self) -> None:
+        for number, step in enumerate(self.steps):
+            self.made[step.output] = number
+            for j, name in enumerate(step.inputs):
+                self.readers.setdefault(name, []).append((number, j))
+        self.names = list(dict.fromkeys(n for s in self.steps for n in (*s.inputs, s.output)))
+
+    def at(self, sizes: Mapping[str, int]) -> PlacementProblem:
+        """The same question at other sizes; what does not depend on them is worked out once for both."""
+        other = copy(self)
+        other.sizes = sizes
+        return other
+
+    # -- the whole mesh ------------------------------------------------------------------------------------------
+
+    def solve(self) -> Choice:
+        """The cheapest modes and resting places."""
+        if len(self.meshes) < 2:
+            found = self.answer(self.settled, self.tables)
+        else:
+            many = max(prod(map(len, v)) for v in zip(*((*s.modes, *s.rests) for s in self.settled), strict=True))
+            found = self.answer(self.settled, self.tables, _ENTRIES) if many <= _VALUES else None
+        return found or self.stepwise()
+
+    def stepwise(self) -> Choice:
+        """Where all axes together have too many answers: each alone, then two by two, the others as they are."""
+        own = [replace(self, meshes=(mesh,)).solve() for mesh in self.meshes]
+        modes = {mesh: one.modes[mesh] for mesh, one in zip(self.meshes, own, strict=True)}
+        found = Choice(modes, {name: tuple([one.rests[name][0] for one in own]) for name in self.names}, {})
+        for _ in range(2):
+            for k in range(len(self.meshes) - 1):
+                shapes = [
+                    shape if n in (k, k + 1) else shape.only(
+                        [some.index(mode) for some, mode in zip(shape.modes, found.modes[mesh], strict=True)],
+                        [found.rests[name][n] for name in self.names],
+                    )
+                    for n, (mesh, shape) in enumerate(zip(self.meshes, map(self.shape, self.meshes), strict=True))
+                ]  # fmt: skip
+                better = self.answer(shapes, self.tables_of(shapes))
+                assert better is not None
+                found = better
+        return found
+
+    def answer(self, shapes: Sequence[Allowed], tables: _Tables, most: float = inf) -> Choice | None:
+        """The cheapest choice of what is allowed; None where more than ``most`` combinations are to be looked at."""
+        values, prices, variables = tables
+        chosen = _least(
+            [(at, {k: self.sizes[name] * units * _BYTES + rest for k, (units, rest) in some.items()})
+             for name, at, some in prices],
+            [len(some) for some in values], most,
+        )  # fmt: skip
+        if chosen is None:
+            return None
+        answer = [some[i] for some, i in zip(values, chosen, strict=True)]
+        rests: dict[str, State] = {}
+        copies: dict[tuple[str, RunPhase], tuple[State, ...]] = {}
+        for name, reading, (v, held) in zip(self.names, self.reading, variables, strict=True):
+            rests[name] = answer[v]
+            for phase, readers in reading.items():
+                if held[phase] >= 0:
+                    copies[name, phase] = answer[held[phase]][1]
+                else:
+                    needs = tuple([need for n, js in readers.items() for need in _wants(shapes, n, js, answer[n])])
+                    found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
+                    copies[name, phase] = found[2] if found is not None else ()
+        modes = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
+                 for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
+        return Choice(modes, rests, copies)
+
+    @cached_property
+    def reading(self) -> list[dict[RunPhase, dict[int, list[int]]]]:
+        """Of each tensor and each phase: the steps that read it, and as which of their operands."""
+        found: list[dict[RunPhase, dict[int, list[int]]]] = []
+        for name in self.names:
+            found.append({})
+            for number, j in sorted(
+                self.readers.get(name, ()), key=lambda at: PHASES.index(phase_of(self.steps[at[0]]))
+            ):
+                found[-1].setdefault(phase_of(self.steps[number]), {}).setdefault(number, []).append(j)
+        return found
+
+    # -- what is allowed along one axis of the mesh -----------------------------------------------------------------
+
+    @cached_property
+    def named(self) -> dict[str, frozenset[str]]:
+        """The axes that the rules of each mesh axis name."""
+        return {
+            mesh: frozenset(a for p in self.rules if p.rule.mesh == mesh and p.axes is not None for a in p.axes)
+            for mesh in self.meshes
+        }
+
+    @cached_property
+    def meant(self) -> dict[str, frozenset[str]]:
+        """The same of the rules that do not only say where tensors rest."""
+        rules = [p for p in self.rules if p.axes is not None and not p.rule.rests]
+        return {mesh: frozenset(a for p in rules if p.rule.mesh == mesh for a in p.axes or ()) for mesh in self.meshes}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The axes that weights have."""
+        return frozenset(axis for weight in self.graph.weights for axis in weight.axes)
+
+    @cached_property
+    def data(self) -> frozenset[str]:
+        """The mesh axes that cut axes of the data which no weight has."""
+        rules = (p for p in self.rules if p.axes is not None and not p.rule.rests)
+        return frozenset(p.rule.mesh for p in rules if not self.features & {*(p.axes or ())})
+
+    def positions(self, name: str, mesh: str) -> tuple[int, ...]:
+        """The positions of a tensor's axes that may be cut."""
+        axes = self.graph.tensors[name].axes
+        small = not self.features & {*axes} and len({*axes}) == len(axes)  # a number a token: memory has no say
+        named = self.meant[mesh] if small else self.named[mesh]
+        found = [p for p, a in enumerate(self.graph.tensors[name].axes) if a in named]
+        wish = self.wanted[name].get(mesh)
+        return tuple(found) if wish is None or wish in found else (*found, wish)
+
+    def operands(self, step: Piece) -> list[tuple[str, tuple[int, ...]]]:
+        return [*zip(step.inputs, step.indices, strict=True), (step.output, step.output_indices)]
+
+    def own(self, step: Piece, mesh: str) -> tuple[int, bool] | None:
+        """The loop that the strategy cuts: that of most operands as wanted, then of the result, then the first.
+
+        Also whether only a rule about resting places says so. A shard of a weight is a way to store it.
+        """
+        votes: dict[int, list[int]] = {}
+        meant: set[int] = set()
+        for name, indices in self.operands(step):
+            wish = self.wanted[name].get(mesh)
+            stored = step.op.kind != "update" and (name, mesh) in self.shards
+            if wish is None or stored or indices[wish] in self.uncut(step, mesh):
+                continue
+            index = self.filled(step, mesh).get(indices[wish], indices[wish])
+            votes.setdefault(index, [0, 0])[name == step.output] += 1
+            if (name, mesh) not in self.memory:
+                meant.add(index)
+        if not votes:
+            return None
+        best = max(votes, key=lambda index: votes[index])
+        return best, best not in meant
+
+    def uncut(self, step: Piece, mesh: str) -> set[int]:
+        """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
+        return {*step.whole} - ({*self.filled(step, mesh).values()} if step.op.kind == "route" else set())
+
+    def axis(self, step: Piece, index: int) -> str:
+        return self.graph.index_axes(step.op)[index]
+
+    def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
+        """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
+        op, own = step.op, self.own(step, mesh)
+        if op.kind == "onehot":
+            return [Mode()]  # never stored: every rank makes the part that is read
+        if own is not None and op.kind == "update":
+            return [Mode(own[0])]  # the states of an optimizer are updated where they are
+        summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
+        made = self.graph.tensors[step.output]
+        weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"
+        passing = [Mode(None, p) for p in self.passes(step, pending)]
+        if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
+            return [Mode(own[0]), *(passing if own[1] else [])]
+        whole = own is None and (summing or op.attribute("cast"))
+        added = op.kind == "add" and (own is None or (step.output, mesh) in self.shards)
+        if (whole or added) and weight and mesh in self.data and passing:
+            return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
+        cuts = [own[0]] if own is not None else []
+        for name, indices in self.operands(step):
+            if op.kind != "update" and (name, mesh) in self.shards:
+                continue
+            cuts += [self.filled(step, mesh).get(indices[p], indices[p]) for p in self.positions(name, mesh)]
+        found = [Mode(i) for i in dict.fromkeys(cuts) if i not in self.uncut(step, mesh)]
+        return [*found, Mode(), *passing]
+
+    def passes(self, step: Piece, pending: set[str]) -> list[tuple[int, ...]]:
+        """The operands that may be partial sums together, because the step is linear in them."""
+        kind, count = step.op.kind, len(step.inputs)
+        if step.part == "whole" and kind == "add":
+            return [tuple(range(count))] if any(n in pending for n in step.inputs) else []
+        if step.part == "whole" and kind == "contraction":
+            if not {*step.output_indices} <= {i for indices in step.indices for i in indices}:
+                return []  # a sum is smaller before it is repeated
+            return [(j,) for j, n in enumerate(step.inputs) if n in pending and step.inputs.count(n) == 1]
+        return [step.linear] if step.linear and all(step.inputs[j] in pending for j in step.linear) else []
+
+    def needs(self, step: Piece, mesh: str, mode: Mode, j: int) -> int:
+        """What a mode needs of an operand."""
+        if j in mode.passing:
+            return EITHER if step.op.kind == "add" else PARTIAL
+        found = self.position(step, mesh, step.indices[j], mode)
+        return WHOLE if found is None else found
+
+    def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode) -> int | None:
+        """Which axis of a tensor a mode cuts: that of the loop, or of the slots that go with it."""
+        if mode.cut in indices:
+            return indices.index(mode.cut)
+        tied = [slot for slot, token in self.filled(step, mesh).items() if token == mode.cut and slot in indices]
+        return indices.index(tied[0]) if tied else None
+
+    def filled(self, step: Piece, mesh: str) -> dict[int, int]:
+        """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs."""
+        at = self.made[step.output], mesh
+        if at not in self.tied:
+            axes = self.graph.index_axes(step.op) if self.slots else {}
+            loops = {axis: index for index, axis in axes.items()}
+            self.tied[at] = {
+                loops[slot]: loops[token] for slot, token in self.slots.items()
+                if slot in loops and token in loops and slot in self.named[mesh]
+            }  # fmt: skip
+        return self.tied[at]
+
+    def makes(self, number: int, mesh: str, mode: Mode) -> int:
+        """How a result comes out."""
+        step = self.steps[number]
+        if mode.passing:
+            return PARTIAL
+        if mode.cut is None:
+            return WHOLE
+        found = self.position(step, mesh, step.output_indices, mode)
+        return PARTIAL if found is None else found
+
+    def leaves(self, name: str) -> bool:
+        """Whether a result ends at its wanted place: nothing reads it, or another region does."""
+        return name not in self.readers or name in self.graph.crossing
+
+    def places(self, name: str, mesh: str, pending: bool, needed: set[int], forward: set[int]) -> list[int]:
+        """Where a tensor may rest; ``needed`` are the places that its readers may need."""
+        tensor, wish = self.graph.tensors[name], self.wanted[name].get(mesh, WHOLE)
+        step = self.steps[self.made[name]] if name in self.made else None
+        if step is None or (self.leaves(name) and tensor.axes):
+            # What the data do not cut has a gradient as a weight has it: each rank's part is summed where it is used.
+            summed = pending and wish == WHOLE and mesh in self.data and name in self.graph.crossing
+            return [PARTIAL] if summed and tensor.role == "gradient" else [wish]
+        if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
+            return [*dict.fromkeys((wish, *sorted(needed, reverse=True), WHOLE))]
+        weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        if weight and (wish != WHOLE or mesh in self.whole) and name == f"d({tensor.of})":
+            return [wish]
+        # A product that only memory would cut, and that all read whole, need not be cut to be gathered again.
+        product = step.op.kind == "contraction" and bool(step.op.summed) and len(step.inputs) > 1
+        own = self.own(step, mesh) if product and tensor.role == "activation" and forward == {WHOLE} else None
+        fixed = (name, mesh) in self.resting and not (own is not None and own[1])
+        found = [wish] if fixed else [wish, *sorted(needed | {*self.positions(name, mesh)}, reverse=True), WHOLE]
+        return [*dict.fromkeys(found), *([PARTIAL] if pending else [])]
+
+    # -- one axis of the mesh ----------------------------------------------------------------------------------------
+
+    def shape(self, mesh: str) -> Allowed:
+        """What is allowed along one axis of the mesh, whatever the sizes are and however the other axes cut."""
+        if mesh not in self.shapes:
+            self.shapes[mesh] = self._shape(mesh)
+        return self.shapes[mesh]
+
+    def _shape(self, mesh: str) -> Allowed:
+        pending: set[str] = set()
+        modes: list[list[Mode]] = []
+        needs: list[list[tuple[int, ...]]] = []
+        makes: list[list[int]] = []
+        for number, step in enumerate(self.steps):
+            modes.append(self.modes(step, mesh, pending))
+            needs.append([tuple([self.needs(step, mesh, m, j) for j in range(len(step.inputs))]) for m in modes[-1]])
+            makes.append([self.makes(number, mesh, mode) for mode in modes[-1]])
+            if PARTIAL in makes[-1]:
+                pending.add(step.output)
+        rests: list[list[int]] = []
+        pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for v, (name, reading) in enumerate(zip(self.names, self.reading, strict=True), len(modes)):
+            needed = {
+                phase: {n for number, js in readers.items() for some in needs[number] for n in (some[j] for j in js)}
+                for phase, readers in reading.items()
+            }
+            every = {WHOLE if n == EITHER else n for some in needed.values() for n in some if n != PARTIAL}
+            forward = {WHOLE if n == EITHER else n for n in needed.get("forward", ()) if n != PARTIAL}
+            if (
+                name in self.made
+                and {EITHER} == {n for some in needed.values() for n in some}
+                and {*makes[self.made[name]]} == {PARTIAL}
+            ):
+                rests.append([PARTIAL])  # what is only added to a sum that is still spread stays spread
+            else:
+                rests.append(self.places(name, mesh, name in pending, every, forward))
+            still = self.graph.tensors[name].virtual
+            for readers in reading.values():
+                for number, js in readers.items():
+                    pairs[number, v] = [
+                        (k, r) for k, some in enumerate(needs[number]) for r, place in enumerate(rests[-1])
+                        if _cheapest_copies((place,), tuple([(some[j],) for j in js]), still)
+                    ]  # fmt: skip
+            if name in self.made:
+                pairs.setdefault((self.made[name], v), [
+                    (k, r) for k, made in enumerate(makes[self.made[name]]) for r, place in enumerate(rests[-1])
+                    if _reachable((made,), (place,), still)
+                ])  # fmt: skip
+        domains = [[*range(len(some))] for some in modes] + [[*range(len(some))] for some in rests]
+        _narrow(domains, pairs)
+        kept = domains[: len(modes)]
+        return Allowed(
+            [[some[k] for k in d] for some, d in zip(modes, kept, strict=True)],
+            [[some[r] for r in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
+            [[some[k] for k in d] for some, d in zip(needs, kept, strict=True)],
+            [[some[k] for k in d] for some, d in zip(makes, kept, strict=True)],
+        )
+
+    @cached_property
+    def settled(self) -> list[Allowed]:
+        """What is left to choose along each axis of the mesh: where an axis can be settled alone, nothing.
+
+        It can where no tensor that could be made or read otherwise moves or is copied along it, each is cut if it can
+        be, and no axis that is not settled cuts the same: nothing else is cheaper then, whatever the other axes do.
+        """
+        shapes = [self.shape(mesh) for mesh in self.meshes]
+        alone: list[Allowed | None] = [self.alone(shape, []) for shape in shapes]
+        while True:
+            left = [shape for shape, found in zip(shapes, alone, strict=True) if found is None]
+            again = [found and self.alone(shape, left) for shape, found in zip(shapes, alone, strict=True)]
+            if again.count(None) == alone.count(None):
+                return [found or shape for shape, found in zip(shapes, alone, strict=True)]
+            alone = again
+
+    def alone(self, shape: Allowed, others: Sequence[Allowed]) -> Allowed | None:
+        """The one answer along an axis of the mesh that is the cheapest whatever others do; None where that is open."""
+        number = {name: t for t, name in enumerate(self.names)}
+        rests = [every[0] for every in shape.rests]
+        chosen: list[int] = []
+        for step, makes, needs in zip(self.steps, shape.makes, shape.needs, strict=True):
+            at = [rests[number[name]] for name in step.inputs]
+            fits = [k for k, some in enumerate(needs) if all(_lies(r, n) for r, n in zip(at, some, strict=True))]
+            chosen.append((*fits, 0)[0])
+            made, t = makes[chosen[-1]], number[step.output]
+            if made not in (rests[t], WHOLE) and made in shape.rests[t]:
+                rests[t] = made
+        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+            maker, every, rest = self.made.get(name), shape.rests[t], rests[t]
+            makes = every[:1] if maker is None else shape.makes[maker]
+            made = every[0] if maker is None else makes[chosen[maker]]
+            reads = [(n, j) for readers in reading.values() for n, js in readers.items() for j in js]
+            if len(every) == len({*makes}) == 1 and all(len({w[j] for w in shape.needs[n]}) == 1 for n, j in reads):
+                continue
+            read = [shape.needs[n][chosen[n]][j] for n, j in reads]
+            elsewhere = {
+                p for o in others
+                for p in (*o.rests[t], *(o.makes[maker] if maker is not None else ()),
+                          *(some[j] for n, j in reads for some in o.needs[n]))
+            }  # fmt: skip
+            if (
+                (rest < 0 and any(p >= 0 for p in (*every, *makes)))
+                or (made != rest and {*makes} != {WHOLE})
+                or not all(_lies(rest, need) for need in read)
+                or any(p >= 0 and p in elsewhere for p in (rest, *read))
+            ):
+                return None
+        return shape.only(chosen, rests)
+
+    # -- prices ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tables(self) -> _Tables:
+        """The prices of all answers, worked out once for all sizes."""
+        return self.tables_of(self.settled)
+
+    def tables_of(self, shapes: Sequence[Allowed]) -> _Tables:
+        """The values of each variable, what their choice costs, whatever the sizes are, and which are of each tensor.
+
+        The variables are the modes of each step along all axes of the mesh, where each tensor rests, and its copies
+        in a phase where several readers may share them; of a single one, its mode says what is copied.
+        """
+        modes = [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))]
+        values: list[Sequence[Any]] = [*modes]
+        tables: list[_Table] = []
+        variables: list[tuple[int, dict[RunPhase, int]]] = []
+        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+            still, keeps = self.graph.tensors[name].virtual, tuple([self.keeps(name, m) for m in self.meshes])
+            v, rests = len(values), [*product(*(s.rests[t] for s in shapes))]
+            values.append(rests)
+            held: dict[RunPhase, int] = {}
+            variables.append((v, held))
+            if name in self.made:
+                n = self.made[name]
+                wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
+                prices: dict[Values, tuple[int, int]] = {}
+                for k, mode in enumerate(modes[n]):
+                    made = tuple([s.makes[n][i] for s, i in zip(shapes, mode, strict=True)])
+                    for r, rest in enumerate(rests):
+                        if _reachable(made, rest, still):
+                            units, calls, _ = way(made, rest)
+                            unwanted = sum([(a != w) + (b != w) for a, b, w in zip(made, rest, wish, strict=True)])
+                            prices[k, r] = units, calls * _CALLS + unwanted
+                tables.append((name, (n, v), prices))
+            before = -1
+            for phase, readers in reading.items():
+                held[phase] = -1
+                wants = {n: [_wants(shapes, n, js, mode) for mode in modes[n]] for n, js in readers.items()}
+                several = [n for n, some in wants.items() if len(some) > 1]
+                if len(several) < 2 and (still or not any(keeps) or len(reading) == 1):
+                    prices, (n,) = {}, several or [*readers][:1]
+                    others = tuple([need for m, some in wants.items() if m != n for need in some[0]])
+                    for r, rest in enumerate(rests):
+                        for k, want in enumerate(wants[n]):
+                            found = _cheapest_copies(rest, (*want, *others), still)
+                            if found is not None:
+                                prices[k, r] = found[0], found[1] * _CALLS
+                    tables.append((name, (n, v), prices))
+                    continue
+                w = held[phase] = len(values)
+                linked = any(keeps) and len(reading) > 1
+                ways: list[_Held] = []
+                link: dict[Values, tuple[int, int]] = {}
+                served: dict[int, dict[Values, tuple[int, int]]] = {n: {} for n in several}
+                for r, rest in enumerate(rests):
+                    for copies, sent, able in _choices(rest, wants, still, linked):
+                        link[r, len(ways)] = (0, 0) if linked and before >= 0 else (sent[0], sent[1] * _CALLS)
+                        for n, k in able:
+                            served[n][k, len(ways)] = 0, 0
+                        ways.append((rest, copies))
+                values.append(ways)
+                tables += [(name, (v, w), link), *((name, (n, w), some) for n, some in served.items())]
+                if linked and before >= 0:
+                    kept: dict[Values, tuple[int, int]] = {}
+                    for p, earlier in enumerate(values[before]):
+                        there = _over(earlier, keeps)
+                        for q, at in enumerate(ways):
+                            if earlier[0] == at[0]:
+                                units, calls = _copying(*at, there)
+                                kept[p, q] = units, calls * _CALLS
+                    tables.append((name, (before, w), kept))
+                before = w
+        return values, tables, variables
+
+
+def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
+    """What a mode of a step needs of some of its operands."""
+    rows = [shape.needs[number][i] for shape, i in zip(shapes, mode, strict=True)]
+    return tuple([tuple([row[j] for row in rows]) for j in operands])
+
+
+def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[int], most: float) -> list[int] | None:
+    """The number of the value of each variable at the least price; only those that are open are looked for."""
+    free = {v: n for n, v in enumerate(v for v, size in enumerate(sizes) if size > 1)}
+    left: list[PriceTable] = []
+    for variables, prices in tables:
+        kept = [n for n, v in enumerate(variables) if v in free]
+        if kept and (len(prices) < prod(sizes[v] for v in variables) or any(prices.values())):
+            found = {tuple([at[n] for n in kept]): price for at, price in prices.items()}
+            left.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
+    answer = cheapest(left, [sizes[v] for v in free], most)
+    assert answer is not None or most < inf, "nothing is allowed"
+    return answer and [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
+
+
+# -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------
+
+
+class Way(NamedTuple):
+    """What a move sends, in parts of ``1/RANKS`` of a tensor for each axis of the mesh, its calls, and where it ends.
+
+    What is there at the end may be more than what was needed: to drop a part of it costs nothing.
+    """
+
+    units: int
+    calls: int
+    after: State
+
+
+@lru_cache(maxsize=1 << 14)
+def way(have: State, need: State) -> Way:
+    """The calls from one state to another; what is sent is without a factor of (k - 1)/k."""
+    units = calls = 0
+    names = [str(n) for n in range(len(have))]
+    now, wanted = ({m: p for m, p in zip(names, s, strict=True) if p != WHOLE} for s in (have, need))
+    for kind, group, after in moves(now, wanted, names):
+        local = RANKS ** (len(names) - sum(p != PARTIAL for m, p in now.items() if m not in group))
+        units += {"all-reduce": 2 * local, "all-to-all": local // RANKS}.get(kind, local)
+        calls += 1
+        now = after
+    return Way(units, calls, tuple([now.get(m, WHOLE) for m in names]))
+
+
+@lru_cache(maxsize=1 << 14)
+def resolved(rest: State, need: Sequence[int]) -> State | None:
+    """What is needed of a tensor that rests somewhere; None where a reader cannot have it: no copy of a sum is made."""
+    found = tuple([
+        r if r == PARTIAL and n == EITHER else WHOLE if n == EITHER else n
+        for r, n in zip(rest, need, strict=True)
+    ])  # fmt: skip
+    return found if all((r == PARTIAL) == (n == PARTIAL) for r, n in zip(rest, found, strict=True)) else None
+
+
+def _lies(rest: int, need: int) -> bool:
+    """Whether what is needed along one axis of the mesh lies where a tensor rests."""
+    return _served(((rest,), ()), ((need,),))
+
+
+def _reachable(made: Sequence[int], rest: Sequence[int], still: bool) -> bool:
+    """Whether a result may rest there: sums do not come back, and what is never stored is not moved."""
+    if any(r == PARTIAL != m for m, r in zip(made, rest, strict=True)):
+        return False
+    return not (still and way(tuple(made), tuple(rest)).calls)
+
+
+@lru_cache(maxsize=1 << 14)
+def _copies(rest: State, slots: tuple[frozenset[State], ...]) -> tuple[tuple[State, ...], ...]:
+    """The copies that readers may ask for; each of ``slots`` is what one operand may be needed as.
+
+    None, one that serves them all, or two.
+    """
+    ways: list[set[State]] = []
+    for slot in slots:
+        needs = {resolved(rest, need) for need in slot} - {None}
+        ways.append({found.after for found in (way(rest, need) for need in needs if need) if found.calls})
+    one, two = set().union(*ways), set()
+    for a, b in ((a, b) for some, more in combinations(ways, 2) for a in some for b in more if a != b):
+        one.add(way(rest, tuple([x if x == y else WHOLE for x, y in zip(a, b, strict=True)])).after)
+        if way(a, b).calls and way(b, a).calls:
+            two.add((min(a, b), max(a, b)))
+    return ((), *((a,) for a in sorted(one)), *sorted(two))
+
+
+@lru_cache(maxsize=1 << 16)
+def _served(held: _Held, needs: tuple[State, ...]) -> bool:
+    """Whether readers find what they need where a tensor rests, or in a copy."""
+    rest, copies = held
+    found = [resolved(rest, need) for need in needs]
+    return all(need is not None and not all(way(at, need).calls for at in (rest, *copies)) for need in found)
+
+
+@lru_cache(maxsize=1 << 16)
+def _cheapest_copies(rest: State, needs: tuple[State, ...], still: bool) -> tuple[int, int, tuple[State, ...]] | None:
+    """What the cheapest copies for some readers send, their calls, and the copies; None where there are none."""
+    ways = ((),) if still else _copies(rest, tuple([frozenset({need}) for need in needs]))
+    return min(((*_copying(rest, c), c) for c in ways if _served((rest, c), needs)), default=None)
+
+
+def _choices(
+    rest: State, wants: Mapping[int, Sequence[tuple[State, ...]]], still: bool, linked: bool
+) -> list[tuple[tuple[State, ...], tuple[int, int], set[tuple[int, int]]]]:
+    """The copies that readers may share, what they send, and the modes that they serve of readers that have several.
+
+    Those are left out that send no less and serve no more than others; ``linked`` ones may be kept for the next phase.
+    """
+    fixed = tuple([need for some in wants.values() if len(some) == 1 for need in some[0]])
+    slots = tuple([frozenset(some) for ws in wants.values() for some in zip(*ws, strict=True)])
+    found = [
+        (c, _copying(rest, c), {
+            (n, k) for n, some in wants.items() if len(some) > 1
+            for k, want in enumerate(some) if _served((rest, c), want)
+        })
+        for c in (((),) if still else _copies(rest, slots)) if _served((rest, c), fixed)
+    ]  # fmt: skip
+    found.sort(key=lambda one: one[1])
+    return [
+        one for n, one in enumerate(found)
+        if not any(one[2] <= other[2] and (not linked or {*other[0]} <= {*one[0]}) for other in found[:n])
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 14)
+def _copying(rest: State, copies: tuple[State, ...], there: tuple[State, ...] = ()) -> tuple[int, int]:
+    """What copies send, and their calls, from where a tensor rests or from other copies."""
+    if not copies:
+        return 0, 0
+    ways = []
+    for first in copies:
+        units, calls, _ = min(way(at, first) for at in (rest, *there))
+        more = _copying(rest, tuple([c for c in copies if c != first]), (*there, first))
+        ways.append((units + more[0], calls + more[1]))
+    return min(ways)
+
+
+@lru_cache(maxsize=1 << 14)
+def _over(held: _Held, keeps: tuple[bool, ...]) -> tuple[State, ...]:
+    """The copies that are kept until the next phase: those that differ along axes of the mesh where they are kept."""
+    rest, copies = held
+    return tuple([c for c in copies if all(k or a == b for a, b, k in zip(rest, c, keeps, strict=True))])
+
+
+def _narrow(domains: list[list[int]], pairs: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
+    """Takes out of the domains what no value of a neighbour allows, until all that is left is allowed by some."""
+    near: dict[int, list[tuple[int, int]]] = {}
+    for a, b in pairs:
+        near.setdefault(a, []).append((a, b))
+        near.setdefault(b, []).append((a, b))
+    queue = list(pairs)
+    while queue:
+        pair = queue.pop()
+        a, b = pair
+        mine, theirs = set(domains[a]), set(domains[b])
+        allowed = [(i, j) for i, j in pairs[pair] if i in mine and j in theirs]
+        for v, left in ((a, {i for i, _ in allowed}), (b, {j for _, j in allowed})):
+            if len(left) < len(domains[v]):
+                domains[v] = [x for x in domains[v] if x in left]
+                assert domains[v], "a step finds no operand that it can read"
+                queue += [p for p in near[v] if p != pair]
+        pairs[pair] = allowed

@@ -1,0 +1,91 @@
+"""Where tensors are on the mesh: wanted layouts, and the collectives that lead from one layout to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from symcomm.core.graph.graph import Graph, Tensor
+from symcomm.core.parallel.strategy import Placed
+
+CollectiveKind = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
+PARTIAL = -1
+
+# Where a tensor is along each axis of the mesh: the position of its axis that is cut there, or PARTIAL for a sum that
+# is still spread over the ranks. A mesh axis that is not named holds the whole tensor on every rank.
+Layout = tuple[tuple[str, int], ...]
+Positions = Mapping[str, int]
+
+
+def place(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "") -> Layout:
+    """The wanted layout of a tensor: it takes the rules in order, each mesh axis once.
+
+    ``role`` overrides the tensor's own: ``gradient`` for the gradient of a weight, ``state`` for optimizer states.
+    """
+    return tuple((placed.rule.mesh, position) for placed, position in placings(tensor, graph, rules, role))
+
+
+def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "") -> tuple[tuple[Placed, int], ...]:
+    """The rules that a tensor takes, with the positions of the axes they cut."""
+    role = role or tensor.role
+    if tensor.role == "gradient" and tensor.of:
+        role = "gradient" if graph.tensors[tensor.of].role == "weight" else "activation"
+    role = "activation" if role in ("input", "constant", "statistic") else role
+    found: list[tuple[Placed, int]] = []
+    for placed in rules:
+        rule = placed.rule
+        if role not in rule.on or any(other.rule.mesh == rule.mesh for other, _ in found):
+            continue
+        cut = {position for _, position in found}
+        for position, axis in enumerate(tensor.axes):
+            if placed.axes is None:
+                # Any axis will do: prefer one that no other mesh axis cuts, so that shards stay simple blocks.
+                free = [p for p in range(len(tensor.axes)) if p not in cut]
+                found.append((placed, free[0] if free else 0))
+                break
+            if axis in placed.axes:
+                found.append((placed, position))
+                break
+    return tuple(found)
+
+
+def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
+    tuple[CollectiveKind, tuple[str, ...], dict[str, int]]
+]:  # fmt: skip
+    """The calls from one layout to another: which kind, over which mesh axes, and the layout after it.
+
+    Sums are scattered before they are reduced; what is left to reduce over several mesh axes is one call over the
+    joint group. ``meshes`` are in order: where two cut one axis, the later cuts inside the parts of the earlier, and is
+    gathered first. What then differs only in that a rank drops a part of what it has costs nothing; a part of the
+    earlier does not lie in one of the later alone.
+    """
+    now = dict(have)
+
+    def inside(mesh: str, *axes: int) -> list[str]:
+        """The mesh axes that cut inside the parts of another one: what changes outside needs them whole."""
+        return [m for m in reversed(meshes[meshes.index(mesh) + 1 :]) if now.get(m, PARTIAL) in axes]
+
+    for mesh in meshes:
+        if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
+            for inner in inside(mesh, need[mesh]):
+                now = {m: p for m, p in now.items() if m != inner}
+                yield "all-gather", (inner,), now
+            now = now | {mesh: need[mesh]}
+            yield "reduce-scatter", (mesh,), now
+    joint = tuple(mesh for mesh in meshes if now.get(mesh) == PARTIAL and mesh not in need)
+    if joint:
+        now = {m: p for m, p in now.items() if m not in joint}
+        yield "all-reduce", joint, now
+    gathered = {m for m, p in now.items() if p != PARTIAL and m not in need}
+    gathered |= {n for m, p in need.items() if m not in now for n in inside(m, p) if need.get(n) == p}
+    gathered |= {inner for mesh in gathered for inner in inside(mesh, now[mesh])}
+    for mesh in (m for m in reversed(meshes) if m in gathered):
+        now = {m: p for m, p in now.items() if m != mesh}
+        yield "all-gather", (mesh,), now
+    for mesh in meshes:
+        if mesh in now and mesh in need and now[mesh] != need[mesh]:
+            for inner in inside(mesh, now[mesh], need[mesh]):
+                now = {m: p for m, p in now.items() if m != inner}
+                yield "all-gather", (inner,), now
+            now = now | {mesh: need[mesh]}
+            yield "all-to-all", (mesh,), now

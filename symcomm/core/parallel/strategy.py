@@ -1,0 +1,467 @@
+"""Parallel strategies: each is one record of rules that say which axis is cut along which axis of the mesh.
+
+No strategy has a communication formula. The rules place tensors; ``symcomm.core.parallel.placement`` derives from the
+placements which collectives the ops then need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from symcomm.core.errors import StrategyError, nearest
+from symcomm.core.form import Form, Num, Sym, evaluate, names, num, product
+from symcomm.core.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
+from symcomm.core.graph.graph import Graph
+from symcomm.core.records import dataclass
+
+# Which tensors a rule may cut. A gradient of an activation is placed as the activation.
+EVERYTHING = frozenset({"input", "activation", "weight", "gradient", "state"})
+SHARDS = frozenset({"weight", "gradient", "state"})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
+
+    ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
+    which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``: whichever axis comes first, or
+    ``whole``: none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper. ``on`` says
+    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper."""
+
+    axis: str
+    mesh: str
+    on: frozenset[str] = EVERYTHING
+    rests: bool = False
+
+
+@dataclass(frozen=True)
+class PipelineCut:
+    """The repeated region is cut into stages; ``microbatches`` is the number a batch is split into.
+
+    ``layers`` are those of each stage where they are not all as many.
+    """
+
+    stages: Form | None
+    layers_per_stage: Form | None
+    microbatches: Form
+    layers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Rules, the mesh axes they need with their sizes, and one sentence why.
+
+    ``precedence`` orders rules when strategies are composed: experts before tensor before context before
+    sequence before data before the sharding of weights, so that each tensor takes the most specific rule first.
+    Compose with ``|``.
+    """
+
+    name: str
+    rules: tuple[tuple[int, Rule], ...]
+    mesh: tuple[tuple[str, Form | None], ...]
+    why: str
+    pipeline: PipelineCut | None = None
+
+    def __or__(self, other: Strategy) -> Strategy:
+        sizes: dict[str, Form | None] = dict(self.mesh)
+        for axis, size in other.mesh:
+            known = sizes.get(axis)
+            if known is not None and size is not None and known != size:
+                raise StrategyError(f"the mesh axis '{axis}' has two sizes: {_said(known)} and {_said(size)}")
+            sizes[axis] = size if size is not None else known
+        if self.pipeline and other.pipeline:
+            raise StrategyError("the graph is cut into pipeline stages twice")
+        for _, rule in self.rules:
+            if rule in (one for _, one in other.rules):
+                what = f"the mesh axis '{rule.mesh}' cuts the same axes twice: {self.name} and {other.name} both do"
+                raise StrategyError(what, hint="name each strategy once, such as tensor(4); zero-1(4) is data parallel")
+        return Strategy(
+            f"{self.name} + {other.name}",
+            tuple(sorted((*self.rules, *other.rules), key=lambda pair: pair[0])),
+            tuple(sizes.items()),
+            f"{self.why} {other.why}",
+            self.pipeline or other.pipeline,
+        )
+
+    __add__ = __or__
+
+    @property
+    def sizes(self) -> dict[str, Form]:
+        """The size of each mesh axis."""
+        for axis, size in self.mesh:
+            if size is None:
+                raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
+        return {axis: size for axis, size in self.mesh if size is not None}
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The sizes of the mesh and of the pipeline: their symbols are in use, so no step may bear their names."""
+        cut = self.pipeline
+        staged = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+        return (*self.sizes.values(), *(form for form in staged if form is not None))
+
+    @property
+    def mesh_order(self) -> tuple[str, ...]:
+        """The axes of the mesh, those of neighbouring ranks first: tensor, context, experts, sharding, data.
+
+        An axis stands where the innermost of its rules does; of equal ones the first that is named is further in.
+
+        >>> (Data(4) | Tensor(8)).mesh_order, HybridSharded(8, 4).mesh_order
+        (('tensor', 'data'), ('shard', 'replicate'))
+        """
+        places = {mesh: [_INNER_FIRST.index(at) for at, r in self.rules if r.mesh == mesh] for mesh, _ in self.mesh}
+        return tuple(sorted(places, key=lambda mesh: min(places[mesh], default=0)))
+
+    def at(self, values: Mapping[str, Fraction]) -> Strategy:
+        """The strategy on the mesh that it is at some numbers: an axis of one rank cuts nothing and sends nothing.
+
+        >>> [axis for axis, _ in (Data("k") | Tensor(1)).at({"k": Fraction(8)}).mesh]
+        ['data']
+        """
+        alone = {axis for axis, size in self.mesh if size is not None and _number(size, values) == 1}
+        cut = self.pipeline
+        if cut is not None and cut.stages is not None and _number(cut.stages, values) == 1:
+            cut = replace(cut, stages=num(1))
+        if not alone and cut == self.pipeline:
+            return self
+        rules = tuple((place, rule) for place, rule in self.rules if rule.mesh not in alone)
+        mesh = tuple((axis, size) for axis, size in self.mesh if axis not in alone)
+        return replace(self, rules=rules, mesh=mesh, pipeline=cut)
+
+    def ranks(self, meshes: Iterable[str]) -> Form:
+        """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
+        return product(*(self.sizes[axis] for axis in meshes))
+
+
+def _number(size: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+    return evaluate(size, values) if {*names(size)} <= values.keys() else None
+
+
+def _said(size: Form) -> str:
+    return size.name if isinstance(size, Sym) else str(size.number) if isinstance(size, Num) else str(size)
+
+
+Size = int | str | Form
+
+
+def degree(size: Size) -> Form:
+    """The size of a mesh axis: a number or the name of a symbol."""
+    if isinstance(size, Form):
+        return size
+    text = str(size).strip()
+    if re.fullmatch(r"\d{1,12}", text):
+        if int(text) < 1:
+            raise StrategyError(f"a mesh axis of {text} ranks", hint="a degree is at least 1")
+        return num(int(text))
+    if not re.fullmatch(r"[^\W\d]\w{0,39}", text):
+        raise StrategyError(f"'{text[:60]}' is no size of a mesh axis", hint="a whole number or the name of a symbol")
+    return Sym(text)
+
+
+_EXPERT, _TENSOR, _CONTEXT, _SEQUENCE, _DATA, _SHARD = range(6)
+# What sends more often lies between nearer ranks.
+_INNER_FIRST = (_TENSOR, _SEQUENCE, _CONTEXT, _EXPERT, _SHARD, _DATA)
+
+
+def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a strategy reads like a type)
+    """Data parallelism: the batch is cut, every rank has all weights.
+
+    >>> Data("k").rules[0][1].axis
+    'batch'
+    """
+    return Strategy(
+        "Data", ((_DATA, Rule("batch", mesh)),), ((mesh, degree(size)),),
+        "Each rank works on a part of the batch with all weights.",
+    )  # fmt: skip
+
+
+def Zero1(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """ZeRO stage 1: data parallelism with the optimizer states sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
+    """
+    return _shard("ZeRO-1", size, mesh, frozenset({"state"}), "optimizer states are")
+
+
+def OptimizerSharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """Sharded optimizer states beside plain data parallelism: gradients are all-reduced, updated weights broadcast.
+
+    Each rank updates a part of the weights and sends it to all, so a ring carries 3 times the weights, where ZeRO-1,
+    which reduces a gradient only where it is used, carries 2.
+
+    Source: the assignment that wraps an optimizer (CS336, assignment 2, optimizer_state_sharding).
+    """
+    made = _shard("Optimizer sharded", size, mesh, frozenset({"state"}), "gradients are whole, optimizer states are")
+    return replace(made, rules=(*made.rules, (_SHARD, Rule("whole", mesh, frozenset({"gradient"})))))
+
+
+def Zero2(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """ZeRO stage 2: optimizer states and gradients sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.2.
+    """
+    return _shard("ZeRO-2", size, mesh, frozenset({"state", "gradient"}), "optimizer states and gradients are")
+
+
+def FullySharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """Fully sharded data parallelism (ZeRO stage 3): weights, gradients and states sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.3; Zhao et al., arXiv 2304.11277.
+    """
+    return _shard("Fully sharded", size, mesh, SHARDS, "weights, gradients and optimizer states are")
+
+
+def _shard(name: str, size: Size, mesh: str, on: frozenset[str], what: str) -> Strategy:
+    return Strategy(
+        name,
+        ((_DATA, Rule("batch", mesh)), (_SHARD, Rule("first", mesh, on))),
+        ((mesh, degree(size)),),
+        f"Each rank works on a part of the batch; {what} sharded over the same ranks.",
+    )
+
+
+def HybridSharded(shard: Size = "N_shard", replicate: Size = "N_replicate") -> Strategy:  # noqa: N802
+    """Hybrid sharding: fully sharded inside a group of ranks, replicated across groups.
+
+    Source: Zhao et al., arXiv 2304.11277, section 3.2.2.
+    """
+    return Strategy(
+        "Hybrid sharded",
+        (
+            (_DATA, Rule("batch", "replicate")),
+            (_DATA, Rule("batch", "shard")),
+            (_SHARD, Rule("first", "shard", SHARDS)),
+        ),
+        (("replicate", degree(replicate)), ("shard", degree(shard))),
+        "Weights, gradients and states are sharded inside each group of ranks and replicated across the groups.",
+    )
+
+
+def Tensor(size: Size = "N_TP", mesh: str = "tensor") -> Strategy:  # noqa: N802
+    """Tensor parallelism: the axes that one weight introduces and another sums away are cut.
+
+    Source: Shoeybi et al., arXiv 1909.08053, section 3, where these are the hidden columns and the heads.
+    """
+    return Strategy(
+        "Tensor", ((_TENSOR, Rule("paired", mesh)),), ((mesh, degree(size)),),
+        "Axes that one weight introduces and a later weight sums away are cut, so nothing moves between the two.",
+    )  # fmt: skip
+
+
+def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noqa: N802
+    """Sequence parallelism: where tensor parallelism cuts nothing, activations are cut along the sequence.
+
+    Source: Korthikanti et al., arXiv 2205.05198, section 4.2.2.
+    """
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on, rests=True)),),
+        ((mesh, None if size is None else degree(size)),),
+        "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
+    )  # fmt: skip
+
+
+def Context(size: Size = "N_CP", mesh: str = "context") -> Strategy:  # noqa: N802
+    """Context parallelism: all activations are cut along the sequence; keys and values are gathered."""
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Context", ((_CONTEXT, Rule("sequence", mesh, on)),), ((mesh, degree(size)),),
+        "Activations are cut along the sequence; a query needs the keys and values of all positions.",
+    )  # fmt: skip
+
+
+def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N802
+    """Expert parallelism: the experts are spread over the ranks of a mesh axis, by default that of the data.
+
+    Source: Lepikhin et al., arXiv 2006.16668, section 3.
+    """
+    return Strategy(
+        "Expert", ((_EXPERT, Rule("experts", mesh)),), ((mesh, None if size is None else degree(size)),),
+        "Each rank holds some of the experts; tokens travel to their experts and back.",
+    )  # fmt: skip
+
+
+def Pipeline(  # noqa: N802
+    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m",
+    layers: str | Iterable[int] | None = None,
+) -> Strategy:  # fmt: skip
+    """Pipeline parallelism: the stack of layers is cut into stages.
+
+    ``layers`` are those of each stage (``"7:8:8:7"``), where stages are uneven. Raises ``StrategyError`` where the
+    stages are given in two ways.
+
+    >>> Pipeline(layers="7:8:8:7").pipeline.layers
+    (7, 8, 8, 7)
+
+    Source: Huang et al., arXiv 1811.06965 (GPipe).
+    """
+    if (stages is not None) + (layers_per_stage is not None) + (layers is not None) > 1:
+        raise StrategyError("a pipeline is given by its stages, by its layers per stage or by its layers, not by two")
+    each: tuple[int, ...] = ()
+    if layers is not None:
+        said = layers.split(":") if isinstance(layers, str) else [str(n) for n in layers]
+        if not all(n.strip().isdecimal() and 0 < int(n) < 10**6 for n in said) or len(said) > 4096:
+            raise StrategyError(f"'{str(layers)[:60]}' are no layers of stages", hint="for instance layers=7:8:8:7")
+        each = tuple(int(n) for n in said)
+        stages = len(each)
+    elif stages is None and layers_per_stage is None:
+        stages = "N_PP"
+    return Strategy(
+        "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
+        PipelineCut(
+            None if stages is None else degree(stages),
+            None if layers_per_stage is None else degree(layers_per_stage),
+            degree(microbatches),
+            each,
+        ),
+    )  # fmt: skip
+
+
+def Cut(axis: str, size: Size, mesh: str = "") -> Strategy:  # noqa: N802
+    """A placement of one's own: the axis with this label in the table is cut over a mesh axis.
+
+    >>> Cut("D", 8).rules[0][1].mesh
+    'D'
+    """
+    mesh = mesh or axis
+    return Strategy(f"Cut {axis}", ((_TENSOR, Rule(axis, mesh)),), ((mesh, degree(size)),), f"{axis} is cut.")
+
+
+# One row a strategy: what a problem file or the command line calls it, and which record that is.
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "data": Data,
+    "fully-sharded": FullySharded,
+    "zero-1": Zero1,
+    "optimizer-sharded": OptimizerSharded,
+    "zero-2": Zero2,
+    "zero-3": FullySharded,
+    "hybrid-sharded": HybridSharded,
+    "tensor": Tensor,
+    "sequence": Sequence,
+    "context": Context,
+    "expert": Expert,
+    "pipeline": Pipeline,
+    "cut": Cut,
+}
+ALIASES = {"fsdp": "fully-sharded", "ddp": "data", "hsdp": "hybrid-sharded", "zero1": "zero-1", "zero2": "zero-2",
+         "zero3": "zero-3", "experts": "expert", "fullysharded": "fully-sharded", "zero": "zero-3", "dp": "data",
+         "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}  # fmt: skip
+
+
+def parse_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
+    """A strategy from text (``"data(k) + tensor(8)"``) or from YAML (``{pipeline: {layers_per_stage: 4}}``).
+
+    Raises ``StrategyError`` for an unknown name or argument, with near names.
+
+    >>> parse_strategy("tensor(8) + sequence").name
+    'Tensor + Sequence'
+    """
+    return _parsed(said) if isinstance(said, str) else _read_strategy(said)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(said: str) -> Strategy:
+    return _read_strategy(said)
+
+
+def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
+    parts: list[tuple[str, dict[str, Any], list[Any]]] = []
+    if isinstance(said, str):
+        if len(said) > 400:
+            raise StrategyError(f"a strategy of {len(said)} characters: at most 400")
+        for piece in re.split(r"[+|](?![^()]*\))", said):
+            match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", piece)
+            if match is None:
+                raise StrategyError(f"'{piece.strip()[:60]}' is no strategy", hint="for instance data(k) + tensor(8)")
+            named: dict[str, Any] = {}
+            placed: list[Any] = []
+            for argument in filter(None, (a.strip() for a in (match[2] or "").split(","))):
+                key, equals, value = argument.partition("=")
+                if equals:
+                    named[key.strip()] = value.strip()
+                else:
+                    placed.append(argument)
+            parts.append((match[1], named, placed))
+    else:
+        for item in said if isinstance(said, list) else [said]:
+            pairs = item.items() if isinstance(item, Mapping) else [(item, None)]
+            for name, arguments in pairs:
+                if isinstance(arguments, Mapping):
+                    parts.append((str(name), dict(arguments), []))
+                else:
+                    parts.append((str(name), {}, [] if arguments is None else [arguments]))
+    if not parts:
+        raise StrategyError("no strategy is named", hint="known: " + ", ".join(STRATEGIES))
+    made = [_make(*part) for part in parts]
+    result = made[0]
+    for other in made[1:]:
+        result = result | other
+    return result
+
+
+def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
+    from inspect import signature
+
+    key = (
+        name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
+    )
+    key = ALIASES.get(key, key)
+    if key not in STRATEGIES:
+        raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(name.strip().lower(), [*STRATEGIES]))
+    record = STRATEGIES[key]
+    known = [*signature(record).parameters]
+    for argument in named:
+        if argument not in known:
+            raise StrategyError(f"{key} has no '{argument}'", hint=nearest(argument, known))
+    try:
+        return record(*placed, **named)
+    except TypeError as error:
+        raise StrategyError(f"{key} takes {', '.join(known)}: {error}") from None
+
+
+# -- which axes the rules mean in a graph ----------------------------------------------------------------
+
+_SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
+    "batch": batch_axes,
+    "sequence": sequence_axes,
+    "experts": expert_axes,
+    "paired": paired_axes,
+    "vocabulary": vocabulary_axes,
+}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A rule whose axes have been found in a graph; ``axes`` is None where any axis will do (``first``)."""
+
+    rule: Rule
+    axes: tuple[str, ...] | None
+
+
+def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
+    """The rules of a strategy with the axes they mean in a graph."""
+    beside = [rule for _, rule in strategy.rules if rule.axis != "batch" and rule.on != frozenset({"state"})]
+    if beside and any(op.attribute("cast") for op in graph.ops):  # a library's own choice
+        what = f"{strategy.name} under autocast is not derived: a copy may be made of a shard or of the whole"
+        raise StrategyError(what, hint="data(k), zero-1(k), or one dtype")
+    found: list[Placed] = []
+    for _, rule in strategy.rules:
+        if rule.axis == "first":
+            found.append(Placed(rule, None))
+        elif rule.axis == "whole":
+            found.append(Placed(rule, ()))
+        elif rule.axis in _SELECTORS:
+            found.append(Placed(rule, _SELECTORS[rule.axis](graph)))
+        else:
+            axes = tuple(a.name for a in graph.axes.values() if rule.axis in (a.label, a.name))
+            if not axes:
+                labels = list(dict.fromkeys(a.label for a in graph.axes.values()))
+                raise StrategyError(f"{graph.name} has no axis {rule.axis}", hint=nearest(rule.axis, labels))
+            found.append(Placed(rule, axes))
+    return tuple(found)

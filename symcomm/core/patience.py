@@ -1,0 +1,75 @@
+"""A bound of time for a search or a proof: it is given up, and said to be, instead of running on."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from symcomm.core.errors import ValuesError
+
+SECONDS = 60.0  # the longest that a search for an optimum or a crossing takes
+
+
+class OverdueError(Exception):
+    """What ran in ``limited`` took longer than it may."""
+
+
+@contextmanager
+def limited(seconds: float, working: bool = False) -> Iterator[None]:
+    """Ends what runs in it after some seconds with an ``OverdueError``; works in any thread, and one in another.
+
+    ``working`` counts the processor's time for this thread only, so that a busy machine gives up no sooner.
+
+    >>> with limited(2):
+    ...     sum(range(10))
+    45
+    """
+    ours, lock, over = threading.get_ident(), threading.Lock(), False
+    clock = getattr(time, "pthread_getcpuclockid", None) if working else None
+    began = time.thread_time()
+    # No ``except Exception`` on its way catches it, nor another limit.
+    given_up: type[BaseException] = type("GivenUp", (BaseException,), {})
+    timers: list[threading.Timer] = []
+
+    def give_up() -> None:
+        with lock:
+            left = seconds - (time.clock_gettime(clock(ours)) - began) if clock and not over else 0
+            if left > 0:
+                wait(left)
+            elif not over:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ours), ctypes.py_object(given_up))
+
+    def wait(left: float) -> None:
+        timers[:] = [threading.Timer(left, give_up)]
+        timers[0].daemon = True
+        timers[0].start()
+
+    try:
+        try:
+            wait(seconds)
+            yield
+        finally:  # it may be given up even here
+            with lock:
+                over = True
+            timers[0].cancel()
+    except given_up:
+        raise OverdueError(f"given up after {seconds:g} s") from None
+
+
+@contextmanager
+def patience(what: str, hint: str) -> Iterator[None]:
+    """Ends what runs in it after ``SECONDS`` of wall time with a ``ValuesError``.
+
+    >>> with patience("a sum", "add less"):
+    ...     sum(range(10))
+    45
+    """
+    limit = SECONDS
+    try:
+        with limited(limit):
+            yield
+    except OverdueError:
+        raise ValuesError(f"{what} was given up after {limit:g} s", hint=hint) from None

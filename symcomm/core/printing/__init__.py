@@ -1,0 +1,79 @@
+r"""One printer for forms, names and quantities; a record a dialect: LaTeX, Typst, MathML, plain text.
+
+What a formula says is decided once, in ``_Printer``: where a dot stands, what is put in parentheses, what is a
+subtraction. A ``Dialect`` only spells these decisions. The symbolic line and the substituted line are one call with
+and without ``names``, so they cannot disagree.
+
+>>> from symcomm.core.form import Power, Sym, num, product
+>>> form = product(num(24), Sym("N_layer"), Power(Sym("D"), num(2)))
+>>> plain(form), plain(form, {"N_layer": 32, "D": 4096})
+('24·N_layer·D²', '24·32·4096²')
+>>> tex(form)
+'24\\,N_{\\text{layer}}\\,D^{2}'
+"""
+
+from __future__ import annotations
+
+from symcomm.core.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
+from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text, typst_string
+from symcomm.core.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
+from symcomm.core.printing.names import GREEK_LETTERS, GREEK_NAMES, Glyph, Written, written
+from symcomm.core.printing.quantities import (
+    RELATIONS,
+    Said,
+    amounts,
+    quantity_in,
+    quantity_mathml,
+    quantity_plain,
+    quantity_tex,
+    quantity_typst,
+    said,
+    short,
+    tex_text_unit,
+)
+from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
+
+__all__ = [
+    "GREEK_LETTERS",
+    "GREEK_NAMES",
+    "LATEX",
+    "MATHML",
+    "PLAIN",
+    "PRINTERS",
+    "RELATIONS",
+    "TYPST",
+    "Dialect",
+    "DialectName",
+    "Glyph",
+    "Names",
+    "Said",
+    "Written",
+    "amounts",
+    "broken",
+    "html_sentence",
+    "html_text",
+    "markdown_maths",
+    "markdown_sentence",
+    "markdown_text",
+    "math_element",
+    "mathml",
+    "name_in",
+    "plain",
+    "printable",
+    "quantity_in",
+    "quantity_mathml",
+    "quantity_plain",
+    "quantity_tex",
+    "quantity_typst",
+    "said",
+    "sentence",
+    "short",
+    "tall",
+    "tex",
+    "tex_text",
+    "tex_text_unit",
+    "typst",
+    "typst_string",
+    "width",
+    "written",
+]

@@ -1,0 +1,316 @@
+"""One record a dialect: how LaTeX, Typst, MathML and plain text spell what a formula says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from symcomm.core.printing.escape import html_text, printable, tex_text, typst_string
+from symcomm.core.printing.names import GREEK_NAMES, Glyph
+from symcomm.core.records import dataclass
+
+DialectName = Literal["latex", "typst", "mathml", "text"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one language spells the printer's decisions. ``flat`` languages write everything on one line."""
+
+    name: str
+    digits: Callable[[Sequence[str]], str]
+    glyph: Callable[[Glyph], str]
+    scripts: Callable[[str, str, str, int, str], str]
+    dot: str
+    gap: str
+    plus: str
+    minus: str
+    sign: str
+    comma: str
+    parens: Callable[[str, bool], str]
+    opening: Callable[[bool], str]
+    closing: Callable[[bool], str]
+    fraction: Callable[[str, str], str]
+    summation: Callable[[str], str]
+    slash: Callable[[str, str], str]
+    power: Callable[[str, str], str]
+    root: Callable[[str], str]
+    ceiling: Callable[[str], str]
+    floor: Callable[[str], str]
+    function: Callable[[str], str]
+    based: Callable[[str, str], str]
+    apply: str
+    odot: str
+    transposed: Callable[[str], str]
+    fenced: Callable[[str, str, str], str]
+    relations: Mapping[str, str]
+    flat: bool = False
+
+
+_FUNCTIONS = ("max", "min", "ln", "log", "sin", "cos", "tan", "exp", "tanh")  # what LaTeX and Typst have commands for
+
+
+def _tex_glyph(g: Glyph) -> str:
+    match g.style:
+        case "greek":
+            # These capitals and omicron-likes are all defined by LaTeX itself.
+            return f"\\{g.text} "
+        case "ell":
+            return "\\ell "
+        case "italic" if len(g.text) == 1:
+            return g.text
+        case "italic":
+            return f"\\mathit{{{_tex_math_words(g.text)}}}"
+        case "digits":
+            return g.text
+        case "sign":
+            return g.text if g.text in ",-" else {"+": "+", "*": "*"}[g.text]
+        case "bold":
+            return f"\\mathbf{{{_tex_math_words(g.text)}}}"
+        case "calligraphic":
+            return f"\\mathcal{{{_tex_math_words(g.text)}}}"
+        case "blackboard":
+            return f"\\mathbb{{{_tex_math_words(g.text)}}}"
+        case "sans":
+            return f"\\mathsf{{{_tex_math_words(g.text)}}}"
+        case "mono":
+            return f"\\mathtt{{{_tex_math_words(g.text)}}}"
+    return f"\\text{{{tex_text(g.text)}}}"
+
+
+def _tex_math_words(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", text)
+
+
+def _tex_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:
+    base = base.rstrip() if lower or upper or primes else base
+    if accent:
+        base = f"\\{accent}{{{base.strip()}}}"
+    out = base + (f"_{{{lower.strip()}}}" if lower else "")
+    if upper:
+        return out + f"^{{{upper.strip()}" + "\\prime" * primes + "}"
+    return out + "'" * primes
+
+
+def _typst_glyph(g: Glyph) -> str:
+    letter = g.text if len(g.text) == 1 and g.text.isascii() and g.text.isalnum() else typst_string(g.text)
+    match g.style:
+        case "greek":
+            return GREEK_NAMES[g.text]
+        case "ell":
+            return "ell"
+        case "italic":
+            return letter if len(g.text) == 1 and g.text.isascii() else f"italic({letter})"
+        case "digits":
+            return g.text
+        case "sign":
+            return {"*": "*", "-": "-", "+": "+", ",": ","}[g.text]
+        case "bold":
+            return f"bold({letter})"
+        case "calligraphic":
+            return f"cal({letter})"
+        case "blackboard":
+            return f"bb({letter})"
+        case "sans":
+            return f"sans({letter})"
+        case "mono":
+            return f"mono({letter})"
+    return typst_string(g.text)
+
+
+def _typst_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:
+    if accent:
+        base = {"hat": "hat", "bar": "macron", "tilde": "tilde", "dot": "dot"}[accent] + f"({base})"
+    upper = " ".join(p for p in (upper, " ".join(["prime"] * primes)) if p)
+    return base + (f"_({lower})" if lower else "") + (f"^({upper})" if upper else "")
+
+
+_NARROW = "\N{NARROW NO-BREAK SPACE}"
+
+
+def _styled(text: str, style: str) -> str:
+    # MathML Core knows no mathvariant but "normal"; styled letters are characters of their own.
+    starts = {"bold": (0x1D400, 0x1D41A), "calligraphic": (0x1D49C, 0x1D4B6), "blackboard": (0x1D538, 0x1D552)}
+    holes = {
+        "calligraphic": dict(zip("BEFHILMRego", "ℬℰℱℋℐℒℳℛℯℊℴ", strict=True)),
+        "blackboard": dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True)),
+        "sans": {},
+        "mono": {},
+    }
+    starts |= {"sans": (0x1D5A0, 0x1D5BA), "mono": (0x1D670, 0x1D68A)}
+    upper, lower = starts[style]
+
+    def one(c: str) -> str:
+        if c in holes.get(style, {}):
+            return holes[style][c]
+        if "A" <= c <= "Z":
+            return chr(upper + ord(c) - ord("A"))
+        return chr(lower + ord(c) - ord("a")) if "a" <= c <= "z" else c
+
+    return "".join(one(c) for c in text)
+
+
+def _mathml_glyph(g: Glyph) -> str:
+    match g.style:
+        case "greek":
+            return f"<mi>{GREEK_NAMES[g.text]}</mi>"
+        case "digits":
+            return f"<mn>{g.text}</mn>"
+        case "sign":
+            return "<mo>−</mo>" if g.text == "-" else f"<mo>{html_text(g.text)}</mo>"
+        case "italic" | "ell":
+            return f"<mi>{html_text(g.text)}</mi>"
+        case "upright":
+            # One upright letter would be set in italics without the attribute.
+            normal = ' mathvariant="normal"' if len(g.text) == 1 else ""
+            return f"<mi{normal}>{html_text(g.text)}</mi>"
+    return f"<mi>{html_text(_styled(g.text, g.style))}</mi>"
+
+
+def _mathml_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:
+    if accent:
+        mark = {"hat": "^", "bar": "¯", "tilde": "~", "dot": "˙"}[accent]
+        base = f'<mover accent="true">{_row(base)}<mo>{mark}</mo></mover>'
+    upper += f"<mo>{'′' * primes}</mo>" if primes else ""
+    if lower and upper:
+        return f"<msubsup>{_row(base)}{_row(lower)}{_row(upper)}</msubsup>"
+    if lower:
+        return f"<msub>{_row(base)}{_row(lower)}</msub>"
+    return f"<msup>{_row(base)}{_row(upper)}</msup>" if upper else base
+
+
+def _row(content: str) -> str:
+    single = re.fullmatch(r"<(mi|mn|mo)[^>]*>[^<]*</\1>", content)
+    return content if single else f"<mrow>{content}</mrow>"
+
+
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def _plain_power(base: str, exponent: str) -> str:
+    if re.fullmatch(r"-?\d{1,4}", exponent):
+        return base + exponent.translate(_SUPERSCRIPT)
+    return f"{base}^({exponent})" if not re.fullmatch(r"[A-Za-z0-9]+", exponent) else f"{base}^{exponent}"
+
+
+LATEX = Dialect(
+    name="latex",
+    digits=lambda groups: r"\,".join(groups),
+    glyph=_tex_glyph,
+    scripts=_tex_scripts,
+    dot=r" \cdot ",
+    gap=r"\,",
+    plus=" + ",
+    minus=" - ",
+    sign="-",
+    comma=r",\, ",
+    parens=lambda inside, tall: rf"\left({inside}\right)" if tall else f"({inside})",
+    opening=lambda tall: r"\Bigl(" if tall else "(",
+    closing=lambda tall: r"\Bigr)" if tall else ")",
+    summation=lambda below: rf"\sum_{{{below.strip()}}} ",
+    fraction=lambda top, bottom: rf"\frac{{{top.strip()}}}{{{bottom.strip()}}}",
+    slash=lambda top, bottom: f"{top.strip()}/{bottom.strip()}",
+    power=lambda base, exponent: f"{base.strip()}^{{{exponent.strip()}}}",
+    root=lambda inside: rf"\sqrt{{{inside.strip()}}}",
+    ceiling=lambda inside: rf"\left\lceil {inside} \right\rceil ",
+    floor=lambda inside: rf"\left\lfloor {inside} \right\rfloor ",
+    function=lambda name: f"\\{name}" if name in _FUNCTIONS else rf"\operatorname{{{name}}}",
+    based=lambda name, base: f"\\{name}_{{{base}}}",
+    apply="",
+    odot=r" \odot ",
+    transposed=lambda inside: f"{inside.strip()}^{{\\top}}",
+    fenced=lambda left, inside, right: rf"\left{left}{inside}\right{right}",
+    relations={"=": " = ", ">": " > ", "≈": r" \approx ", "∈": r" \in "},
+)
+
+TYPST = Dialect(
+    name="typst",
+    digits=lambda groups: " thin ".join(groups),
+    glyph=_typst_glyph,
+    scripts=_typst_scripts,
+    dot=" dot.c ",
+    gap=" thin ",
+    plus=" + ",
+    minus=" - ",
+    sign="-",
+    comma=", ",
+    parens=lambda inside, tall: f"({inside})",
+    # Escaped, since the two stand in different lines; given the height that their contents would give them.
+    opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
+    closing=lambda tall: " lr(size: #2.3em, \\))" if tall else "\\)",
+    summation=lambda below: f"sum_({below}) ",
+    fraction=lambda top, bottom: f"frac({top}, {bottom})",
+    slash=lambda top, bottom: f"{top} \\/ {bottom}",
+    power=lambda base, exponent: f"{base}^({exponent})",
+    root=lambda inside: f"sqrt({inside})",
+    ceiling=lambda inside: f"ceil({inside})",
+    floor=lambda inside: f"floor({inside})",
+    function=lambda name: name if name in _FUNCTIONS else f'op("{name}")',
+    based=lambda name, base: f"{name}_({base})",
+    apply=" ",
+    odot=" dot.o ",
+    transposed=lambda inside: f"{inside.strip()}^top",
+    fenced=lambda left, inside, right: f"lr({left} {inside} {right})",
+    relations={"=": " = ", ">": " > ", "≈": " approx ", "∈": " in "},
+)
+
+MATHML = Dialect(
+    name="mathml",
+    digits=lambda groups: f"<mn>{_NARROW.join(groups)}</mn>",
+    glyph=_mathml_glyph,
+    scripts=_mathml_scripts,
+    dot="<mo>·</mo>",
+    gap='<mspace width="0.167em"></mspace>',
+    plus="<mo>+</mo>",
+    minus="<mo>−</mo>",
+    sign='<mo form="prefix">−</mo>',
+    comma='<mo separator="true">,</mo>',
+    parens=lambda inside, tall: f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>",
+    opening=lambda tall: "<mo>(</mo>",
+    closing=lambda tall: "<mo>)</mo>",
+    summation=lambda below: f"<munder><mo>∑</mo>{_row(below)}</munder>",
+    fraction=lambda top, bottom: f"<mfrac>{_row(top)}{_row(bottom)}</mfrac>",
+    slash=lambda top, bottom: f"{top}<mo>/</mo>{bottom}",
+    power=lambda base, exponent: f"<msup>{_row(base)}{_row(exponent)}</msup>",
+    root=lambda inside: f"<msqrt>{inside}</msqrt>",
+    ceiling=lambda inside: f"<mrow><mo>⌈</mo>{inside}<mo>⌉</mo></mrow>",
+    floor=lambda inside: f"<mrow><mo>⌊</mo>{inside}<mo>⌋</mo></mrow>",
+    function=lambda name: f"<mi>{name}</mi>",
+    based=lambda name, base: f"<msub><mi>{name}</mi><mn>{base}</mn></msub>",
+    apply="<mo>&#x2061;</mo>",
+    odot="<mo>⊙</mo>",
+    transposed=lambda inside: f"<msup>{_row(inside)}<mo>⊤</mo></msup>",
+    fenced=lambda left, inside, right: f"<mrow><mo>{left}</mo>{inside}<mo>{right}</mo></mrow>",
+    relations={"=": "<mo>=</mo>", ">": "<mo>&gt;</mo>", "≈": "<mo>≈</mo>", "∈": "<mo>∈</mo>"},
+)
+
+PLAIN = Dialect(
+    name="text",
+    digits=lambda groups: " ".join(groups),
+    glyph=lambda g: printable(g.text),
+    scripts=lambda base, lower, upper, primes, accent: base,
+    dot="·",
+    gap="·",
+    plus=" + ",
+    minus=" - ",
+    sign="-",
+    comma=", ",
+    parens=lambda inside, tall: f"({inside})",
+    opening=lambda tall: "(",
+    closing=lambda tall: ")",
+    summation=lambda below: f"Σ_{{{below}}} ",
+    fraction=lambda top, bottom: f"{top}/{bottom}",
+    slash=lambda top, bottom: f"{top}/{bottom}",
+    power=_plain_power,
+    root=lambda inside: f"√({inside})",
+    ceiling=lambda inside: f"⌈{inside}⌉",
+    floor=lambda inside: f"⌊{inside}⌋",
+    function=lambda name: name,
+    based=lambda name, base: f"{name}_{base}",
+    apply="",
+    odot=" ⊙ ",
+    transposed=lambda inside: f"{inside}ᵀ",
+    fenced=lambda left, inside, right: f"{left}{inside}{right}",
+    relations={"=": " = ", ">": " > ", "≈": " ≈ ", "∈": " ∈ "},
+    flat=True,
+)

@@ -1,0 +1,177 @@
+"""What a program is made of: instructions in their places, in the order in which they run.
+
+A turn names its region and phase; ``loops`` puts the turns of a rank into the loops that repeat them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.graph.graph import Graph, Region, Tensor
+from symcomm.core.parallel.layouts import PARTIAL, Layout
+from symcomm.core.parallel.placement import Collective, Compute, Plan
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+BETWEEN_STAGES = ("pipe",)  # the mesh axis that a pipeline adds
+HOST = ("host",)  # what stands for a mesh axis where a rank copies to its host and back
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message over the boundary between two stages, or a ``copy`` between a rank and its host; in numbers a rank."""
+
+    tensor: str
+    elements: Expr
+    phase: str
+    why: str
+    kind: str = "send"
+    meshes: tuple[str, ...] = BETWEEN_STAGES
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An instruction in its place.
+
+    The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
+    weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
+    ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
+    The ``half`` of a backward pass is B (gradients of inputs) or W (of weights). What has one ``kernel`` runs in one
+    launch.
+    """
+
+    work: Compute | Collective | Send
+    region: Region
+    phase: str
+    finishes: bool = False
+    every: bool = True
+    once: bool = False
+    bucketed: bool = False
+    half: str = ""
+    kernel: str = ""
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether it reduces the gradient of a weight between replicas; stages that share a weight are none."""
+        return self.phase == "backward" and self.finishes and not self.between_stages
+
+    @property
+    def between_stages(self) -> bool:
+        """Whether it is between stages of a pipeline."""
+        return getattr(self.work, "meshes", ()) == BETWEEN_STAGES
+
+    @property
+    def early(self) -> bool:
+        """Whether it is done for the whole step before its first op."""
+        return self.once and not self.finishes
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is inside of a stage, in the pass of its region, and no repetition of another one."""
+        return not (self.early or self.between_stages or self.phase == "recompute")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The instructions of a training step, with the plan of the whole graph that they come from.
+
+    Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
+    as long as the pass of their region runs. What has a role in ``host`` rests on the host. What is ``inside`` of a
+    kernel is never stored.
+    """
+
+    plan: Plan
+    accounting: Accounting
+    turns: tuple[Turn, ...] = ()
+    frozen: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    units: frozenset[str] = frozenset()
+    host: frozenset[str] = frozenset()
+    inside: frozenset[str] = frozenset()
+
+    @property
+    def graph(self) -> Graph:
+        """Forward, backward and update ops of all regions."""
+        return self.plan.graph
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy that the program carries out."""
+        return self.plan.strategy
+
+    def tensor(self, work: Collective | Send) -> Tensor:
+        """What is moved: a tensor of the graph, or one that is gathered of it."""
+        return self.graph.tensors[work.tensor.split(" @ ")[0]]
+
+    def part(self, name: str, layout: Layout) -> Expr:
+        """The numbers that a rank has of a tensor in a layout."""
+        elements = self.graph.elements(name)
+        for mesh, position in layout:
+            elements = elements / forms.value(self.strategy.sizes[mesh]) if position != PARTIAL else elements
+        return elements
+
+    def of_weight(self, work: Collective | Send) -> bool:
+        """Whether the gradient of a weight is moved."""
+        tensor = self.tensor(work)
+        return tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+
+    def region(self, name: str) -> Program:
+        """What runs of one region, for each microbatch and without what runs again.
+
+        What it reads of other regions comes from outside.
+        """
+        alone = len(self.graph.regions) < 2
+        works = (t.work for t in self.turns if t.stays)
+        steps = tuple(w for w in works if not isinstance(w, Send) and (alone or home(self.graph, w) == name))
+        graph = self.graph if alone else self.graph.region(name)
+        return replace(self, plan=replace(self.plan, graph=graph, steps=steps))
+
+    def away(self, region: str) -> frozenset[tuple[str, Expr]]:
+        """The tensors of a region, with their sizes, that are on the host between its forward and backward pass."""
+        sends = (t.work for t in self.turns if t.region.name == region and t.phase == "forward")
+        return frozenset((w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST)
+
+    @property
+    def early(self) -> tuple[tuple[Turn, Collective], ...]:
+        """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""
+        return tuple((t, t.work) for t in self.turns if t.early and isinstance(t.work, Collective))
+
+    @property
+    def bucketed(self) -> tuple[tuple[Turn, Collective], ...]:
+        """The reductions of gradients that are copied to buckets."""
+        return tuple((t, t.work) for t in self.turns if t.bucketed and isinstance(t.work, Collective))
+
+
+def home(graph: Graph, step: Collective | Compute) -> str:
+    """The region that a step of a plan belongs to."""
+    return graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
+
+
+def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
+    """Whether a weight is gathered before it is read."""
+    if not isinstance(work, Collective) or work.kind != "all-gather":
+        return False
+    return graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
+
+
+def weights_gathered(turns: Iterable[Turn], graph: Graph) -> Iterator[tuple[Turn, Collective]]:
+    """The turns that gather weights before they are read."""
+    for turn in turns:
+        if isinstance(turn.work, Collective) and gathers_weight(graph, turn.work):
+            yield turn, turn.work
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A change of a program that is no placement. Rewrites do not commute: they run in the order of their ``rank``."""
+
+    name: str
+    rank: int
+    apply: Callable[[Program], Program]

@@ -1,0 +1,97 @@
+"""The loops of a program: instructions that run so often, for each microbatch, each layer of a rank, each group.
+
+A program lists its turns once. ``training_step`` puts them into the loops that repeat them on one rank, and whatever is
+a sum over the step (bytes, calls, time) is added up over these loops. Memory walks loops of what is kept and freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import groupby
+from typing import Generic, Literal, TypeVar
+
+from symcomm.core.form import Form, Total, num
+from symcomm.core.program.instructions import Program, Send, Turn
+from symcomm.core.program.pipeline import Held
+from symcomm.core.records import dataclass
+
+T = TypeVar("T")
+End = Literal["first", "last"]
+ONCE = num(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Generic[T]):
+    """Instructions that run ``count`` times: of each microbatch, of each layer, of each group.
+
+    Where ``reverse`` is set, the last one runs first. The peak of memory may be in one of the ``ends``, told in the
+    order in which they run. The first one is the repetition number ``start`` for a reader. What the ``first`` one
+    does is part of the body, where it is not all of it.
+    """
+
+    over: str
+    count: Form
+    body: tuple[T | Loop[T], ...]
+    ends: tuple[End, ...] = ("last",)
+    reverse: bool = False
+    start: int = 0
+    first: tuple[T, ...] | None = None
+
+    def index(self, end: End, count: Fraction) -> Fraction:
+        """Which repetition an end is, counted in the order in which they run."""
+        return Fraction(0) if (end == "first") != self.reverse else count - 1
+
+
+def training_step(made: Program, held: Held, microbatches: Form = ONCE) -> tuple[Turn | Loop[Turn], ...]:
+    """The step of a rank: what is done early, the passes of each microbatch, what finishes gradients and weights."""
+    weights = {weight.name for _, some in held.weights(made.graph) for weight in some}
+    mine = [turn for turn in made.turns if _takes_part(made, turn, held, weights)]
+    early, passes, late = (
+        tuple(_layers(held, [turn for turn in mine if _part(turn) == part])) for part in ("early", "pass", "late")
+    )
+    return (*early, Loop("microbatch", microbatches, passes), *late)
+
+
+def _takes_part(made: Program, turn: Turn, held: Held, weights: set[str]) -> bool:
+    """Whether a rank with some regions has a turn: stages send all the same, and add up weights that both have."""
+    if turn.between_stages:
+        return isinstance(turn.work, Send) or made.tensor(turn.work).of in weights  # type: ignore[arg-type]  # no op
+    return turn.region.name in held.regions or not made.graph.regions
+
+
+def _part(turn: Turn) -> str:
+    return "early" if turn.early else "late" if turn.once or turn.phase == "update" else "pass"
+
+
+def _layers(held: Held, turns: Iterable[Turn]) -> Iterator[Turn | Loop[Turn]]:
+    """Turns in the loops over the layers that a rank has; one layer alone does without what the first one spares."""
+    for (region, between), some in groupby(turns, lambda turn: (turn.region, turn.between_stages)):
+        body = tuple(some)
+        first = tuple(turn for turn in body if turn.every or not held.begins)
+        if between:
+            yield from body
+        elif region.times:
+            yield Loop("layer", held.times(region), body, first=first if len(first) < len(body) else None)
+        else:
+            yield from first
+
+
+Repeats = tuple[tuple[str, Form], ...]
+
+
+def repeats(body: Iterable[T | Loop[T]], around: Repeats = ()) -> Iterator[tuple[T, Repeats]]:
+    """Each instruction with the loops around it, from the outside, and how often it runs in each of them.
+
+    >>> step = Loop("microbatch", num(4), ("head", Loop("layer", num(12), ("layer",))))
+    >>> [(name, [f"{count.number} x {over}" for over, count in loops]) for name, loops in repeats([step])]
+    [('head', ['4 x microbatch']), ('layer', ['4 x microbatch', '12 x layer'])]
+    """
+    for one in body:
+        if not isinstance(one, Loop):
+            yield one, around
+            continue
+        early = None if one.first is None else {id(turn) for turn in one.first}
+        for inner, loops in repeats(one.body):
+            often = one.count if early is None or id(inner) in early else Total((one.count, num(-1)))
+            yield inner, (*around, (one.over, often), *loops)

@@ -1,0 +1,109 @@
+"""The program of a training step: what every rank computes and exchanges, in loops with symbolic counts.
+
+A program is made from the graph of the whole model, a strategy and the conventions: the placement says what every rank
+does for one microbatch, and rewrites make of that the step. Quantities are folds over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.graph.gradient import training
+from symcomm.core.graph.graph import Graph, Region
+from symcomm.core.parallel import placement
+from symcomm.core.parallel.placement import Compute
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.instructions import Program, Turn, home
+from symcomm.core.program.rewrites import rewrites
+from symcomm.core.records import dataclass
+
+Kept = TypeVar("Kept")
+ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
+
+
+def program(
+    graph: Graph,
+    strategy: Strategy | None = None,
+    accounting: Accounting | None = None,
+    frozen: Collection[str] = (),
+    input_gradient: bool | None = None,
+) -> Program:
+    """The program of a training step; ``frozen`` weights get no gradient.
+
+    ``input_gradient`` is that of the accounting where it is not said. Raises ``StrategyError`` where the strategy
+    names an axis that the graph does not have.
+    """
+    accounting = accounting or Accounting()
+    needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
+    return _program(Same(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed)
+
+
+def unstaged(strategy: Strategy) -> Strategy:
+    """What a strategy does inside a stage, by no name: two that do the same are equal."""
+    return replace(strategy, pipeline=None, name="", why="")
+
+
+@dataclass(frozen=True, eq=False)
+class Same(Generic[Kept]):
+    """A value as a key: the very same one, not one that is equal."""
+
+    it: Kept
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.it is self.it
+
+
+@lru_cache(maxsize=64)
+def batch_of(held: Same[Graph]) -> str:
+    """The axis that is the batch; raises ``StrategyError`` where none is, or it cannot be told which."""
+    (batch,) = batch_axes(held.it)
+    return batch
+
+
+@lru_cache(maxsize=64)
+def _program(
+    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+) -> Program:
+    # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
+    shared = Accounting(gathered_activations=accounting.gathered_activations)
+    same = _placed(held, unstaged(strategy), shared, frozen, needed)
+    plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
+    made = replace(same, plan=plan, accounting=accounting)
+    for rewrite in rewrites():
+        made = rewrite.apply(made)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _placed(
+    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+) -> Program:
+    """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
+    made = placement.plan(training(held.it, needed, frozen), strategy, accounting)
+    # The first repetition of a region that reads the model's input may do without the gradient of that input.
+    first = made if needed else placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
+    there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
+    found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
+    turns: list[Turn] = []
+    for step in made.steps:
+        region = regions.get(home(made.graph, step)) or Region(held.it.name)
+        if isinstance(step, Compute):
+            phase = "update" if step.op.kind == "update" else step.op.phase
+            turns.append(Turn(step, region, phase, every=step.op.output in first.computed))
+            continue
+        finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
+        turns.append(Turn(step, region, step.phase, finishes, (step.kind, step.tensor, step.phase) in there))
+    return replace(found, turns=tuple(turns))
+
+
+def _without_inputs(graph: Graph, frozen: frozenset[str]) -> Graph:
+    single = tuple(replace(region, times="") for region in graph.regions)
+    return training(replace(graph, regions=single), False, frozen)

@@ -1,0 +1,25 @@
+"""Gradient buckets: data parallelism copies gradients to flat buckets, and reduces those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm.core.parallel.placement import Collective
+from symcomm.core.program.instructions import Program, Rewrite, Turn
+
+
+def _rewritten(program: Program) -> Program:
+    """Gradients that replicas reduce, and that are not kept in shards, are reduced in a bucket that holds a copy."""
+    if program.accounting.gradient_buckets == "in_place":
+        return program
+    rules = [rule for _, rule in program.strategy.rules]
+    shards = {rule.mesh for rule in rules if rule.axis == "first" and "gradient" in rule.on}
+    replicas = {rule.mesh for rule in rules if rule.axis == "batch"} - shards
+
+    def bucketed(turn: Turn) -> bool:
+        return turn.accumulates and isinstance(turn.work, Collective) and bool(replicas.intersection(turn.work.meshes))
+
+    return replace(program, turns=tuple(replace(turn, bucketed=bucketed(turn)) for turn in program.turns))
+
+
+REWRITE = Rewrite("buckets", 5, _rewritten)

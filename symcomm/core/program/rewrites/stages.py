@@ -1,0 +1,83 @@
+"""The cut into stages: what stages send to one another, and what weights need that two of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.errors import StrategyError
+from symcomm.core.graph.gradient import gradient_name
+from symcomm.core.parallel.placement import Collective
+from symcomm.core.program import pipeline
+from symcomm.core.program.instructions import BETWEEN_STAGES, Program, Rewrite, Send, Turn
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+def _rewritten(program: Program) -> Program:
+    cut = program.strategy.pipeline
+    if cut is None or pipeline.stage_count(cut, program.graph) == forms.num(1):
+        return program  # one stage sends nothing
+    return replace(program, turns=(*program.turns, *_ties(program), *_messages(program)))
+
+
+def _ties(program: Program) -> Iterator[Turn]:
+    """What weights need that the first and the last stage of a pipeline share.
+
+    Each of the two stages gathers its own copy of them where they are sharded, and finishes its own part of the
+    gradient over the data; then the two add them.
+    """
+    graph, layers = program.graph, pipeline.stacked(program.graph)
+    at, behind = graph.regions.index(layers[0]), graph.regions.index(layers[-1]) + 1
+    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[behind:]))
+    why = "the first and the last stage use the same weight, and each has a part of its gradient"
+    for weight in graph.weights:
+        homes = {op.region for op in graph.consumers[weight.name] if op.phase == "forward"}
+        if weight.name in program.frozen or not (homes & before and homes & after):
+            continue
+        last, gradient = next(r for r in graph.regions[behind:] if r.name in homes), gradient_name(weight.name)
+        for turn in program.turns:
+            if not isinstance(turn.work, Collective):
+                continue
+            moved = program.tensor(turn.work)
+            gathers = moved.name == weight.name and turn.phase == "forward"
+            if gathers or (turn.finishes and moved.of == weight.name):
+                yield replace(turn, region=last)
+            if gathers and turn.work.stored in program.units:  # the last stage has its own already
+                again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
+                yield replace(turn, work=again, phase="backward")
+        # Cut as the weight is: the gradients of both stages are placed alike.
+        layout = program.plan.placements[gradient]
+        tie = Collective("all-reduce", gradient, program.part(gradient, layout), BETWEEN_STAGES, "backward", gradient,
+                         why, layout, layout, gradient)  # fmt: skip
+        yield Turn(tie, last, "backward", finishes=True)
+
+
+def _messages(program: Program) -> list[Turn]:
+    """What the stages of a pipeline send: what one repetition of the layers hands to the next one.
+
+    Raises ``StrategyError`` where one kind of layer hands on more than another one.
+    """
+    graph = program.graph
+    forward = replace(graph, ops=tuple(op for op in graph.ops if op.phase == "forward"))
+    same: list[tuple[str, Expr, str | None]] | None = None
+    turns: list[Turn] = []
+    for region in pipeline.stacked(graph):
+        messages = pipeline.messages(forward.region(region.name))
+        placed = program.plan.placements
+        sent = [Send(m.tensor, program.part(m.tensor, placed[m.tensor]), m.phase, m.why) for m in messages]
+        amounts = [(one.phase, graph.relations.expand(one.elements), program.tensor(one).dtype) for one in sent]
+        if same is not None and amounts != same:
+            raise StrategyError(
+                f"{' and '.join(r.name for r in pipeline.stacked(graph))} hand on different tensors, so that the "
+                "boundaries between stages differ",
+                hint="data, tensor and sharded parallelism cut both; a pipeline cuts one kind of layer: part(...)",
+            )  # fmt: skip
+        same, turns = amounts, [Turn(one, region, one.phase) for one in sent]
+    return turns
+
+
+REWRITE = Rewrite("stages", 3, _rewritten)

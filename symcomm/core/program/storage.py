@@ -1,0 +1,502 @@
+"""Storage: what the instructions of one region's pass keep and free, derived from what they read and make.
+
+A storage is known by its key: the tensor whose memory it is (views and gathered copies have that of what they view or
+copy), what stands beside that tensor (a mask, statistics of rows), and the axes of the mesh that cut it. It is born by
+the instruction that makes it and dies behind the last one that reads it; what runs again begins another life. An
+activation that is alive when the backward pass begins is saved; any other one is temporary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field, replace
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from symcomm.core.form import Form, value
+from symcomm.core.graph.autocast import copies_of_weights
+from symcomm.core.graph.gradient import gradient_name
+from symcomm.core.graph.graph import Op
+from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
+from symcomm.core.parallel.placement import Collective, Compute, Layout
+from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes, storage
+from symcomm.core.program.instructions import Program, Send, Turn, gathers_weight
+from symcomm.core.program.rewrites.recomputation import gathered_again, recomputed_ops, run_again
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
+Measure = Callable[["Expr", str], Form]  # the bytes of some numbers in a format; of a gradient that is kept in GRADIENT
+
+
+def made_by(turn: Turn) -> str:
+    """The op that an instruction belongs to, by the tensor that it makes."""
+    return turn.work.op.output if isinstance(turn.work, Compute) else getattr(turn.work, "op", "")
+
+
+@dataclass
+class Life:
+    """A storage with the first and the last step during which it is there; -1 is before the first step."""
+
+    key: Key
+    size: Form
+    kind: str
+    born: int
+    dies: int
+
+    @property
+    def root(self) -> str:
+        """The tensor whose memory it is."""
+        return self.key[0]
+
+
+@dataclass
+class Line:
+    """The storages of one region's plan, with the steps between which they are alive.
+
+    ``recomputation`` may be ``nothing`` besides what ``recomputed_ops`` knows: then not even the layer's input is kept,
+    as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
+    and rotations for itself. ``added`` names weights that have a gradient already, to which a new one is added as soon
+    as it is made. Of a tied weight the last region makes a part of the gradient that it ``hands`` to an earlier one on
+    its rank, in which it is ``tied``. ``split`` runs the half W of the backward pass after the half B. ``unreduced``
+    leaves the gradients of weights as each rank has made them; ``rests`` says which axes of the mesh cut the gradient
+    that is kept.
+    """
+
+    autograd: Autograd
+    made: Program
+    measure: Measure
+    rests: Callable[[str], tuple[str, ...]]
+    recomputation: str
+    tables: bool = False
+    added: frozenset[str] = frozenset()
+    split: bool = False
+    unreduced: bool = False
+    hands: frozenset[str] = frozenset()
+    tied: frozenset[str] = frozenset()
+    lives: list[Life] = field(default_factory=list)
+    current: dict[Key, Life] = field(default_factory=dict)
+    unborn: list[Key] = field(default_factory=list)
+    handed: dict[str, Form] = field(default_factory=dict)  # parts of gradients that are gone when they are added
+
+    def __post_init__(self) -> None:
+        self.plan, self.graph = self.made.plan, self.made.plan.graph
+        self.eager = self.autograd.eager
+        self.nothing = self.recomputation == "nothing"
+        how = "none" if self.nothing else self.recomputation
+        dropped, runs = recomputed_ops(self.autograd.forward, how), run_again(self.autograd.forward, how)
+        self.kept = () if self.nothing else self.autograd.kept(dropped, runs)
+        home = {region.name for region in self.graph.regions}
+        mine = [t for t in self.made.turns if t.stays and t.phase != "update" and (not home or t.region.name in home)]
+        mine = [t for t in mine if not (self.unreduced and getattr(t.work, "tensor", "") in self.finished)]
+        self.steps, self.again = self.turns(mine, dropped, runs)
+        self.start = next((n for n, t in enumerate(self.steps) if t.phase != "forward"), len(self.steps))
+        if self.split:
+            self.steps.sort(key=lambda t: t.half == "W")
+        self.middle = sum(not self.split or t.half != "W" for t in self.steps)
+        for at, turn in enumerate(self.steps):
+            if isinstance(turn.work, Compute):
+                self.computes(turn, turn.work, at)
+            elif isinstance(turn.work, Collective):
+                self.moves(turn.work, at)
+            else:
+                self.copies_to_host(turn, turn.work, at)
+        for life in self.lives:
+            if life.kind == PASSING and life.born < self.start <= life.dies and self.activation(life.root):
+                life.kind = SAVED
+        self.drop_units()
+        if self.autograd.accounting.weight_copies == "kept_in_context":
+            self.cache()
+        if self.eager and not self.split and (how == "full" or not self.again):
+            self.end_with_nodes()
+        if self.tables:
+            self.keep_tables()
+
+    # -- what runs again ------------------------------------------------------------------------------------------
+
+    def turns(
+        self, turns: list[Turn], dropped: frozenset[str], runs: frozenset[str]
+    ) -> tuple[list[Turn], frozenset[str]]:
+        """The instructions of both passes, with those that run again before the first gradient that reads what they
+        make; and the ops that run again.
+
+        What is computed again hangs together by the results that one op hands to another: each such region runs at
+        once, like a function under PyTorch's checkpoint.
+        """
+        forward, backward = ([t for t in turns if t.phase == phase] for phase in ("forward", "backward"))
+        copies = self.autograd.copies
+        there = {item.key for item in self.kept}
+        wanted = [] if self.nothing else [item for item in self.autograd.kept() if item.key not in there]
+        again = self.computed_again(wanted, {item.known for item in wanted} & copies.keys())
+        moved = {name: copies[name] for name in copies if name in {item.known for item in wanted}}
+        whole = self.recomputation == "full"
+        for region in self.regions(again | {*moved.values()}, whole):
+            made = again & region | {name for name, op in moved.items() if op in region}
+            mine = [replace(t, phase="recompute") for t in forward if not gathers_weight(self.graph, t.work)
+                    and (made_by(t) in again & region or getattr(t.work, "stored", "") in made)]  # fmt: skip
+            first = next((n for n, t in enumerate(backward) if whole or self.needs(t, made)), len(backward))
+            before, behind = backward[:first], backward[first:]
+            works = [t.work for t in (*forward, *backward)]
+            gathers = gathered_again(self.graph, works, [t.work for t in mine], self.made.kept)
+            known, early = {id(call) for call in gathers}, {id(t.work) for t in before}
+            more = [Turn(call, forward[0].region, "backward") for call in gathers if id(call) not in early]
+            backward = [*before, *more, *mine, *(t for t in behind if id(t.work) not in known)]
+        return [*forward, *backward], again
+
+    def computed_again(self, wanted: list[Saved], copies: set[str]) -> frozenset[str]:
+        """The ops that run again so that some storages are there: down to what is kept."""
+        roots = {item.tensor for item in self.kept if item.is_tensor}
+        queue = [item.tensor for item in wanted if item.known not in copies and not item.makers]
+        queue += [name for item in wanted for name in item.makers]
+        queue += [n for n in (c.partition(" @ ")[0] for c in copies) if self.root(n) not in roots]
+        found = set[str]()
+        while queue:
+            made = self.graph.producers.get(queue.pop())
+            if made is not None and made.output not in found and made.phase == "forward":
+                found.add(made.output)
+                queue += [n for n in made.inputs if self.root(n) not in roots]
+        return frozenset(found)
+
+    def regions(self, names: frozenset[str], whole: bool) -> list[frozenset[str]]:
+        """The results that hang together, in the order of the table."""
+        import networkx as nx
+
+        if whole or not names:
+            return [names] if names else []
+        order = {op.output: n for n, op in enumerate(self.graph.ops)}
+        found = nx.weakly_connected_components(self.graph.nx.subgraph(names))
+        return sorted(map(frozenset, found), key=lambda region: max(order[name] for name in region))
+
+    def needs(self, turn: Turn, made: frozenset[str]) -> bool:
+        """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""
+        if not isinstance(turn.work, Compute):
+            return turn.work.tensor in made
+        bases = [stored.partition(" @ ")[0] for stored in turn.work.reads]
+        drawn = {name for item in self.autograd.read_by(turn.work) for name in item.makers}
+        return bool(made & {*turn.work.reads, *bases, *drawn, *map(self.root, bases)})
+
+    # -- the walk -------------------------------------------------------------------------------------------------
+
+    def root(self, name: str) -> str:
+        return storage(self.graph, name, self.autograd.accounting)
+
+    def key(self, stored: str, layout: Layout) -> Key:
+        return self.root(stored.partition(" @ ")[0]), "", cut_meshes(layout)
+
+    def size(self, key: Key) -> Form:
+        item = self.items.get(key)
+        if item is not None:
+            return self.measure(item.elements, item.dtype)
+        tensor = self.graph.tensors[key[0]]
+        dtype = tensor.dtype or (self.graph.tensors[tensor.of].dtype if tensor.of in self.graph.tensors else None)
+        return self.measure(self.autograd.cut(self.graph.elements(key[0]), key[2]), dtype or self.autograd.dtype)
+
+    @cached_property
+    def items(self) -> dict[Key, Saved]:
+        """What gradients read, by its key."""
+        return {item.key: item for item in self.autograd.kept()}
+
+    @cached_property
+    def beside(self) -> dict[str, list[Saved]]:
+        """What an op makes besides its result, by that."""
+        found: dict[str, list[Saved]] = {}
+        for item in self.items.values():
+            for maker in item.makers if not item.is_tensor else ():
+                found.setdefault(maker, []).append(item)
+        return found
+
+    def put(self, key: Key, kind: str, born: int, dies: int, size: Form | None = None) -> Life:
+        life = Life(key, size or self.size(key), kind, born, dies)
+        self.lives.append(life)
+        self.current[key] = life
+        return life
+
+    def find(self, key: Key) -> Life | None:
+        """The storage of a key; of what a rank has more of than it reads, the smallest."""
+        if key in self.current:
+            return self.current[key]
+        larger = [k for k in self.current if k[:2] == key[:2] and {*k[2]} < {*key[2]}]
+        return self.current[max(larger, key=lambda k: len(k[2]))] if larger else None
+
+    def reads(self, key: Key, at: int) -> None:
+        life = self.find(key)
+        if life is None:  # it was there before the first step: an input, or the gradient of an output
+            tensor = self.graph.tensors.get(key[0])
+            born = self.start if tensor is not None and tensor.role == "gradient" else -1
+            life = self.put(key, PASSING, born, born)
+            self.unborn.append(key)
+        life.dies = max(life.dies, at)
+
+    def reads_tensor(self, stored: str, layout: Layout, at: int) -> None:
+        """A read of a tensor; weights and tables stay where they are, statistics and one-hot tensors are small."""
+        base, _, copy = stored.partition(" @ ")
+        tensor, key = self.graph.tensors[base], self.key(stored, layout)
+        weight = self.graph.tensors[key[0]].role == "weight" and not copy
+        small = tensor.virtual or tensor.role == "statistic" or (tensor.role == "constant" and not copy)
+        if not (weight or small or self.elsewhere(base)):
+            self.reads(key, at)
+
+    def computes(self, turn: Turn, work: Compute, at: int) -> None:
+        """A computation: in the backward pass it reads of the forward pass what autograd has kept."""
+        reads = list(zip(work.reads, work.layouts, strict=True))
+        if turn.phase == "backward":
+            reads = [(stored, layout) for _, stored, layout, _ in self.autograd.operands(work)
+                     if not self.activation(stored.partition(" @ ")[0])]  # fmt: skip
+            if work.op.kind == "add" and self.graph.tensors[work.op.output].role == "gradient":
+                reads = self.sums(reads, at)
+        for stored, layout in reads:
+            self.reads_tensor(stored, layout, at)
+        for item in () if self.nothing else self.autograd.read_by(work):
+            for source in self.autograd.sources(item):
+                if source.key not in self.given:
+                    self.reads(source.key, at)
+        if work.part == "statistics":
+            return
+        for item in self.beside.get(work.op.output, ()) if work.op.phase == "forward" else ():
+            known = self.current.get(item.key)
+            if known is None or (known.born < self.start <= at):
+                self.put(item.key, PASSING, at, at)
+        self.makes(work.op.output, work.output, at)
+
+    def activation(self, name: str) -> bool:
+        """Whether it is of the forward pass: no weight, and no gradient."""
+        tensor = self.graph.tensors.get(name)
+        return tensor is None or tensor.role not in ("weight", "gradient")
+
+    def makes(self, name: str, layout: Layout, at: int) -> None:
+        """A new storage; a view and a virtual tensor make none."""
+        tensor, key = self.graph.tensors[name], self.key(name, layout)
+        if tensor.virtual:
+            return
+        if key[0] != name and (self.find(key) is not None or self.graph.tensors[key[0]].role == "weight"):
+            return
+        if name in self.finished:
+            if not self.elsewhere(name):  # else the part is added to the gradient that is there already
+                self.finish(tensor.of, key, at)
+            return
+        weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        unread = tensor.role == "gradient" and name not in self.graph.consumers
+        if weight and unread:  # a part of the gradient of a weight that another region has, too, and adds its own to
+            whole = tensor.of in self.hands and key[2] != self.rests(tensor.of)  # until the part of the other is there
+            if tensor.of in self.added and not whole:
+                self.put(key, PASSING, at, at)
+            else:
+                self.put(key, GRADIENT, at, len(self.steps), self.gradient(tensor.of, key[2]))
+            return
+        # The gradient of an input goes on to what made the input: it is there until the pass ends.
+        end = self.middle - 1 if self.split else len(self.steps)
+        self.put(key, PASSING, at, end if unread else at)
+
+    def elsewhere(self, name: str) -> bool:
+        """Whether a tensor is a weight's gradient that is counted where another region makes a part of it."""
+        tensor, made = self.graph.tensors[name], self.graph.producers.get(name)
+        if tensor.role != "gradient" or self.graph.tensors[tensor.of].role != "weight":
+            return False
+        return made is None or (
+            name in self.finished and tensor.of in self.added | self.tied and any(map(self.elsewhere, made.inputs))
+        )
+
+    def copies_to_host(self, turn: Turn, work: Send, at: int) -> None:
+        """A copy between a rank and its host: what went there in the forward pass is there again when it comes back."""
+        key = next((one.key for one in self.kept if (one.tensor, one.elements) == (work.tensor, work.elements)), None)
+        if key is None:
+            return
+        if turn.phase == "forward":
+            self.reads(key, at)
+        else:
+            self.put(key, PASSING, at, at)
+
+    def moves(self, work: Collective, at: int) -> None:
+        """A collective works in place where each rank has as much after it as before."""
+        base = work.tensor.partition(" @ ")[0]
+        self.reads_tensor(work.tensor, work.before, at)
+        if cut_meshes(work.before) == cut_meshes(work.after) or self.graph.tensors[base].role == "statistic":
+            return
+        key = self.key(work.stored, work.after)
+        if base in self.finished:
+            self.finish(self.graph.tensors[base].of, key, at)
+        else:
+            self.put(key, PASSING, at, at)
+
+    def finish(self, name: str, key: Key, at: int) -> None:
+        """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""
+        there = name in self.added or (name in self.tied and name not in self.handed)
+        if not there and key[2] == self.rests(name):
+            self.put(key, GRADIENT, at, len(self.steps), self.gradient(name, key[2]))
+        else:
+            self.put(key, PASSING, at, at)
+
+    def gradient(self, weight: str, part: tuple[str, ...]) -> Form:
+        return self.measure(self.autograd.cut(self.graph.elements(weight), part), GRADIENT)
+
+    @cached_property
+    def finished(self) -> frozenset[str]:
+        return frozenset(gradient_name(w.name) for w in self.graph.weights)
+
+    def sums(self, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
+        """What a sum of gradients still reads when its turn comes: each was added to the first as soon as it was made.
+
+        The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
+        """
+        other = [(stored, cut_meshes(layout)) for stored, layout in reads if self.elsewhere(stored.partition(" @ ")[0])]
+        weights = [(self.graph.tensors[stored.partition(" @ ")[0]].of, part) for stored, part in other]
+        self.handed |= {name: self.gradient(name, part) for name, part in weights if part != self.rests(name)}
+        reads = [(stored, layout) for stored, layout in reads if not self.elsewhere(stored.partition(" @ ")[0])]
+        if len(reads) < 2:
+            return reads
+        for stored, layout in reads:
+            if self.find(self.key(stored, layout)) is None:
+                self.reads(self.key(stored, layout), self.start)
+        first = min(reads, key=lambda r: self.current[self.key(*r)].born)
+        kept = [(s, layout) for s, layout in reads if len(self.graph.consumers[s.partition(" @ ")[0]]) > 1]
+        if self.last_read[first[0]] > at:
+            return [first, *kept]
+        found = self.current[self.key(*first)]
+        found.dies = max(found.dies, at - 1)
+        return [read for read in kept if read != first]
+
+    @cached_property
+    def last_read(self) -> dict[str, int]:
+        """The last step that reads each tensor or its copy."""
+        steps = enumerate(turn.work for turn in self.steps)
+        return {name: at for at, step in steps
+                for name in (step.reads if isinstance(step, Compute) else [step.tensor])}  # fmt: skip
+
+    # -- the engine's habits --------------------------------------------------------------------------------------
+
+    def drop_units(self) -> None:
+        """The weights of a unit are dropped together, behind the last op of the pass that gathered them."""
+        units = {stored.partition(" @ ")[0] for stored in self.made.units}
+        for one in self.lives:
+            if one.root in units and one.kind == PASSING:
+                one.dies = (self.start if one.born < self.start else len(self.steps)) - 1
+
+    def cache(self) -> None:
+        """Autocast's copies of weights stay until its context ends: they are made once."""
+        for one in [life for life in self.lives if life.root in self.copies]:
+            if one.born < self.start:
+                one.kind, one.dies = COPY, len(self.steps)
+            else:
+                self.lives.remove(one)
+
+    @cached_property
+    def copies(self) -> frozenset[str]:
+        """The copies that autocast makes of weights."""
+        return frozenset(op.output for op in copies_of_weights(self.graph))
+
+    def end_with_nodes(self) -> None:
+        """Autograd makes all gradients of one op before it drops what any of them reads, or adds one to another."""
+        computed = [(at, t.work.op) for at, t in enumerate(self.steps)
+                    if t.phase == "backward" and isinstance(t.work, Compute)]  # fmt: skip
+        for _, node in groupby(computed, lambda pair: self.node(pair[1])):
+            first, *_, last = [at for at, _ in node] * 2
+            for one in self.lives:
+                one.dies = last if first <= one.dies < last else one.dies
+
+    def node(self, op: Op) -> tuple[str, ...]:
+        """The result whose gradient an op of the backward pass hands on; a sum of gradients stands for itself."""
+        tensors = self.graph.tensors
+        found = tuple(tensors[name].of for name in op.inputs if tensors[name].role == "gradient")
+        return (op.output,) if tensors[op.output].of in found else found
+
+    def inside(self, at: int) -> list[tuple[list[Form], list[Life]]]:
+        """What the ops of autograd behind a gradient have of their own, one after the other, and what is gone by then.
+
+        Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits. A sum
+        to which the gradient belongs takes it in as soon as the first of the ops has made its part.
+        """
+        step = self.steps[at].work
+        forward = self.autograd.forward_of(step.op) if isinstance(step, Compute) else None
+        if forward is None or not isinstance(step, Compute) or self.autograd.parts_of(forward) is None:
+            return [([], [])]
+        made = self.key(step.op.output, step.output)
+        whole = self.size(made)
+        last = [one for one in self.lives if one.dies == at and one.key != made and self.counts(one)]
+        rows = [one for one in last if one.key[:1] == (forward.output,) and one.key[1] and
+                value(one.size) != value(whole)]  # fmt: skip
+        gone = [*rows, *(one for one in last if one.kind == PASSING and one not in rows)]
+        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].gradients_inside
+        pieces = {"copy": [whole], "row": [one.size for one in rows]}
+        return [([size for name in op for size in pieces[name]], gone if n else []) for n, op in enumerate(ops)]
+
+    def keep_tables(self) -> None:
+        """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
+        for at, turn in enumerate(self.steps):
+            work = turn.work
+            if turn.phase == "backward" or not isinstance(work, Compute) or work.op.kind not in ("mask", "rope"):
+                continue
+            kept = not self.nothing and work.op.output not in self.again
+            mask = work.op.kind == "mask"
+            for name, indices in zip(work.op.inputs[1:], work.op.indices[1:], strict=True):
+                part = tuple(sorted(mesh for mesh, index in work.cuts if index in indices))
+                elements = self.autograd.cut(self.graph.elements(name), part)
+                dtype = "bool" if mask else self.graph.tensors[name].dtype or self.autograd.dtype
+                size = self.measure(elements if mask else elements / 2, dtype)
+                last = len(self.steps) if kept or turn.phase == "recompute" else at
+                self.lives.append(Life((name, "", part), size, SAVED if kept else PASSING, at, last))
+
+    # -- what is alive --------------------------------------------------------------------------------------------
+
+    def counts(self, life: Life) -> bool:
+        """Whether a storage is one of this region's pass: not of the step, and no scores inside of a kernel."""
+        root, beside, _ = life.key
+        tensor = self.graph.tensors.get(root)
+        if life.dies < 0 or (root in self.shared and not beside):
+            return False
+        if tensor is None or beside or life.kind != PASSING:
+            return True
+        return root not in self.early and (tensor.of or root) not in self.within
+
+    @cached_property
+    def early(self) -> frozenset[str]:
+        """The weights whose copies are there for the whole step."""
+        return frozenset(call.tensor.partition(" @ ")[0] for _, call in self.made.early)
+
+    @cached_property
+    def within(self) -> frozenset[str]:
+        """What is never stored: the losses of each position, where eager PyTorch's loss function adds them up itself;
+        and the scores of a fused attention, but for those that it hands on.
+        """
+        collapsing = {name for name, kind in MAP.items() if kind.collapses and kind.eager}
+        found = {op.output for op in self.graph.ops if self.eager and op.kind in collapsing and "·" in op.output}
+        return frozenset(found) | self.autograd.inner
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """What every repetition of the region reads: it is there before the first one, and after the last one."""
+        return self.graph.shared(self.graph.regions[0]) if len(self.graph.regions) == 1 else frozenset()
+
+    @property
+    def shared_gradients(self) -> list[Form]:
+        """The gradients of that, to which each repetition adds its own."""
+        names = [gradient_name(name) for name in sorted(self.shared)]
+        made = [s.work for s in self.steps if isinstance(s.work, Compute) and s.work.op.output in names]
+        return [self.size((w.op.output, "", cut_meshes(w.output))) for w in made]
+
+    @cached_property
+    def given(self) -> dict[Key, Saved]:
+        """Token ids and labels, which the program holds all the time."""
+        return {item.key: item for item in self.items.values() if item.what == "indices" and not item.makers}
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """The tensors that are kept."""
+        return frozenset(item.tensor for item in self.kept if item.is_tensor)
+
+    @property
+    def arriving(self) -> list[Form]:
+        """The gradients of the outputs, which are there when the backward pass begins."""
+        made = {t.work.op.output for t in self.steps if isinstance(t.work, Compute)}
+        found = (one for one in self.lives if one.root in self.graph.tensors and one.root not in made)
+        return [one.size for one in found if self.graph.tensors[one.root].role == "gradient"]
+
+    def alive(self, root: str, at: int) -> bool:
+        """Whether a tensor's storage is counted at a step, as kept or as passing."""
+        return any(one.root == root and one.born <= at <= one.dies for one in self.lives)
+
+    def born(self, root: str) -> int:
+        """The step that makes a tensor's storage."""
+        return min((one.born for one in self.lives if one.root == root), default=len(self.steps))

@@ -1,0 +1,124 @@
+"""The calls of a strategy as they are counted: a fold over the turns of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from symcomm.core.dtypes import row_dtype
+from symcomm.core.form import Form, num, product
+from symcomm.core.graph.graph import Region
+from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Program, Send, Turn
+from symcomm.core.program.loops import ONCE, repeats, training_step
+from symcomm.core.program.pipeline import Held, kinds
+from symcomm.core.program.program import program
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region.
+
+    It is made for so many ``layers`` (for ``every`` one, or for all but the model's first), and in each of them for so
+    many ``microbatches``: for one where those move parts of a batch, since the size is that of all parts. What
+    ``finishes`` the gradient of a weight, or the weight itself, is made for every microbatch or ``once`` in a step;
+    ``accumulates`` says that this is for a convention to choose. ``name`` is what moves: d(W) for ``tensor`` W.
+    """
+
+    kind: str
+    tensor: str
+    what: str
+    elements: Expr
+    meshes: tuple[str, ...]
+    phase: str
+    why: str
+    dtype: str
+    region: Region
+    layers: Form
+    every: bool
+    microbatches: Form
+    finishes: bool
+    once: bool
+    accumulates: bool
+    name: str
+    half: str
+    parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
+
+    @property
+    def shown(self) -> str:
+        """The tensor in a sentence."""
+        return " + ".join(f"`{part}`" for part in self.parts)
+
+    @property
+    def times(self) -> Form:
+        """How often so many bytes are moved."""
+        return self.layers if self.microbatches == ONCE else product(self.microbatches, self.layers)
+
+    def ranks(self, strategy: Strategy) -> Form:
+        """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
+        return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
+
+
+STATISTICS = "statistics "  # what moves, of rows that are cut
+SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
+
+
+def joint(meshes: tuple[str, ...]) -> str:
+    """How a group over some axes of the mesh is called."""
+    return " × ".join(meshes)
+
+
+def calls(
+    setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: Held | None = None,
+    microbatches: Form = ONCE, copies: bool = False,
+) -> tuple[Call, ...]:  # fmt: skip
+    """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest.
+
+    ``copies`` between a rank and its host are no calls between ranks; with it they are there, too.
+    """
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    held = held or kinds(setting.graph, None)["only"]
+    found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting.dtype)
+             for turn, loops in repeats(training_step(made, held, microbatches))
+             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes != HOST)]  # fmt: skip
+    return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
+
+
+def _counted(
+    made: Program, turn: Turn, work: Collective | Send, loops: Mapping[str, Form], held: Held,
+    gradient_dtype: str | None, dtype: str,
+) -> Call:  # fmt: skip
+    tensor = made.tensor(work)
+    of = made.graph.tensors.get(tensor.of, tensor)
+    what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
+    if isinstance(work, Send) and work.meshes == BETWEEN_STAGES:
+        what = "gradient of " if work.phase == "backward" else "activation "
+    elif tensor.name.startswith("new("):
+        what = "updated weight "
+    wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
+    if tensor.role == "statistic":
+        of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
+    parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
+    layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
+    microbatches = ONCE if parted else loops.get("microbatch", ONCE)
+    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
+                turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
+                turn.accumulates, tensor.name, turn.half, parts)  # fmt: skip
+
+
+def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:
+    """The tensors that are summed: of a residual sum, the branches that are incomplete."""
+    step = made.plan.computed.get(name)
+    if step is None or step.op.kind != "add":
+        return (name,)
+    pending = [n for n, layout in zip(step.inputs, step.layouts, strict=True)
+               if any((mesh, PARTIAL) in layout for mesh in meshes)]  # fmt: skip
+    if len(pending) in (0, len(step.inputs)):
+        return (name,)
+    return tuple(found for one in pending for found in summed_parts(made, one, meshes))

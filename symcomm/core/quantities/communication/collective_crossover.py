@@ -1,0 +1,54 @@
+"""Where one algorithm of a collective overtakes another: the payload, rank count, bandwidth or latency."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Unpack
+
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.optimum.crossover import crossover
+from symcomm.core.quantities.communication import collective_parts as parts
+from symcomm.core.quantities.communication import collective_time
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import (
+    AlgorithmName,
+    CallNumbers,
+    CollectiveName,
+    Directions,
+    ElementDtype,
+    NoModel,
+)
+
+OVER = ("payload", "ranks", "bandwidth", "latency")
+
+
+def derive(
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    algorithm: Annotated[AlgorithmName, Meaning("the first algorithm")] = "ring",
+    other: Annotated[AlgorithmName, Meaning("the second algorithm")] = "tree",
+    over: Annotated[
+        Literal["payload", "ranks", "bandwidth", "latency"], Meaning("the number to solve for")
+    ] = "payload",
+    dtype: ElementDtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
+) -> Derivation:
+    """Where one algorithm of a collective overtakes another.
+
+    The value of ``over`` at which two algorithms take equally long; the options are those of the time.
+
+    Raises ``ValuesError`` where ``over`` is unknown or both algorithms are the same.
+    """
+    if over not in OVER:
+        raise ValuesError(f"a crossover over '{over[:40]}' is not known", hint=nearest(over, [*OVER]))
+    if algorithm == other:
+        raise ValuesError(f"'{algorithm}' is compared with itself", hint="name another algorithm: other: tree")
+    one, two = (
+        collective_time.derive(setting, collective, name, dtype, directions, **numbers) for name in (algorithm, other)
+    )
+    symbol = parts.SYMBOLS[over].name
+    ranks = numbers.get("ranks")
+    if over == "ranks" and isinstance(ranks, str) and ranks[:1].isalpha():
+        symbol = ranks
+    return crossover(one, two, symbol)

@@ -1,0 +1,49 @@
+"""The time of a collective under an algorithm: rounds, bytes and additions, each a step of its own."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from symcomm.core.collectives.bounds import BOUNDS
+from symcomm.core.derivation import Derivation
+from symcomm.core.quantities.communication import collective_parts as parts
+from symcomm.core.quantities.options import (
+    AlgorithmName,
+    CallNumbers,
+    CollectiveName,
+    Directions,
+    ElementDtype,
+    NoModel,
+)
+
+
+def derive(
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    algorithm: AlgorithmName | None = None,
+    dtype: ElementDtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
+) -> Derivation:
+    """The time of a collective under an algorithm.
+
+    ``algorithm`` comes before that of the accounting. Numbers that are left out stay symbols. Raises
+    ``ValuesError`` for numbers that make no sense, ``AccountingError`` for an algorithm that cannot run the collective.
+
+    >>> from symcomm.core.graph.graph import Graph
+    >>> from symcomm.core.setting import Setting
+    >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
+    ...               bandwidth="100 GB/s")
+    >>> str(ring.at())
+    '0.00042 s = 420 µs'
+    """
+    call = parts.read_call(setting, collective, dtype, directions, numbers)
+    accounting, record = parts.used(setting, call.kind, algorithm)
+    writer = parts.CallWriter(call, accounting, record)
+    made, _ = writer.timed()
+    notes = [f"Algorithm: {record.source}."]
+    if collective in record.notes:
+        notes.insert(0, record.notes[collective])
+    notes.append(f"Lower bounds, for ranks that use one port: {BOUNDS[collective].source}.")
+    title = f"Time of {collective} by {record.name.replace('_', ' ')}"
+    return parts.derivation(setting, writer, title, (parts.bounds(call, made, writer),), tuple(notes))

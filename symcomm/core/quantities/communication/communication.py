@@ -1,0 +1,266 @@
+"""The bytes a parallel strategy moves: the derived collectives and messages, counted under the accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.collectives.algorithms import told
+from symcomm.core.derivation import Derivation, Exhibit, put
+from symcomm.core.derivation.chosen import LINES
+from symcomm.core.dtypes import element_bytes
+from symcomm.core.errors import AccountingError, StrategyError, ValuesError
+from symcomm.core.form import Form, Num, Total, num, product
+from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.program import Same, batch_of, program, unstaged
+from symcomm.core.quantities.communication.call import SHORT, Call, calls, joint
+from symcomm.core.quantities.communication.reasons import lead, reasons
+from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
+from symcomm.core.quantities.declared import Meaning, OneOf
+from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
+from symcomm.core.quantities.witnesses import together
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import BYTE, ELEMENT
+
+if TYPE_CHECKING:
+    pass
+_PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption,
+    collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
+    phase: Annotated[
+        Literal["forward", "recompute", "backward", "microbatch", "update"] | None,
+        Meaning("only calls of this phase; of a microbatch: all but those that finish gradients and update weights"),
+    ] = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    stage: StageNumber | None = None,
+    frozen: Frozen | None = None,
+    microbatches: Microbatches | None = None,
+) -> Derivation:
+    """The bytes that a parallel strategy moves in a training iteration.
+
+    ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
+    of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
+    first one. ``microbatches`` matter where weights are gathered or gradients reduced for each of them; a pipeline has
+    its own. ``frozen`` weights get no gradient.
+
+    Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice,
+    ``AccountingError`` where the bytes of one rank are to be those over all boundaries.
+    """
+    if strategy is None:
+        raise StrategyError("no strategy is named", hint="for instance data(k)")
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if collective is not None and collective not in SHORT:
+        raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
+    if phase is not None and phase not in (*_PHASES, "microbatch"):
+        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join((*_PHASES, "microbatch")))
+    setting = setting.in_format(dtype)
+    cut = strategy.pipeline
+    if microbatches is not None and cut is not None:
+        hint = f"pipeline(..., microbatches={microbatches})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    m = cut.microbatches if cut is not None else degree(microbatches or 1)
+    setting = setting.divided(strategy)
+    if cut is not None and m != num(1):
+        setting = _in_microbatches(setting, strategy, m)
+    setting = setting.freeze(frozen)
+    every = calls(setting, strategy, gradient_dtype, None, m)
+    if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
+        hint = "accounting: reduced_every_microbatch"
+        raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
+    per_rank = setting.accounting.communication.endswith("per_rank")
+    if stage is not None and not (per_rank and strategy.pipeline is not None):
+        hint = "accounting: sent_per_rank"
+        raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
+    held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
+    # A stage that is named sends on what it makes, and receives what it needs.
+    sent: dict[str, int] = {}
+    if cut is not None and stage is not None:
+        both = setting.accounting.communication != "sent_per_rank"
+        counts = pipeline.messages_of(setting.graph, cut, stage, setting.values)
+        sent = {way: out + both * into for way, (out, into) in counts.items()}
+    chosen = [
+        c
+        for c in (calls(setting, strategy, gradient_dtype, held, m) if per_rank and cut is not None else every)
+        if collective in (None, c.kind)
+        and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
+        and (c.kind != "send" or sent.get(c.phase, 1) > 0)
+    ]
+    counted_as, over = setting.accounting.communication, setting.accounting.pipeline
+    if per_rank and stage is None and over == "all_boundaries" and any(c.kind == "send" for c in chosen):
+        raise AccountingError(f"{counted_as} counts one rank, but {over} adds up what all stages send",
+                              hint="name a stage, such as stage=1; or count all_links")  # fmt: skip
+    work = Work(setting, *strategy.forms, m)
+    touched = _touched(setting, strategy, chosen, every, gradient_dtype, bool(sent))
+    if m != num(1) and any(c.accumulates for c in chosen):
+        touched.append("accumulation")
+    title = (
+        f"Communication of {_title(strategy)}"
+        + (f", {collective}" if collective else "")
+        + (f", {phase}" if phase else "")
+    )
+    if not chosen:
+        kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
+        text = f"The strategy needs none; it needs {kinds}."
+        work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(sizes_of, ()))
+        return replace(setting.derivation(title, work.steps, touched), where=held.where)
+    groups: dict[tuple[str, str, tuple[str, ...], str, str, Form, Form], list[Call]] = {}
+    for c in chosen:
+        key = (c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.layers, c.microbatches)
+        groups.setdefault(key, []).append(c)
+    several = {(kind, p) for kind, p, *_ in groups}
+    regions = {c.region.name for c in chosen}
+    many = len(groups) > LINES
+    payloads: list[Payload] = []
+    sends: list[Form] = []
+    for (kind, p, meshes, fmt, region, *_), members in groups.items():
+        name = SHORT[kind]
+        if len([1 for k, _ in several if k == kind]) > 1:
+            name += f",{_PHASES[p]}"
+        if len(regions) > 1 and kind != "send":
+            name += f",{region.split()[0]}"
+        while f"n_{name}" in work.known:
+            name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
+        elements = [setting.written(c.elements) for c in members]
+        n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
+                        _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
+        made = volume(work, name, n, members)
+        if kind == "send":
+            sends.append(product(num(sent.get(p, 1)), made.volume))
+        else:
+            payloads.append(made)
+    counted = shares(work, strategy, payloads)
+    if sends:
+        if sent:
+            counted.append(work.define("V_stage", Total(tuple(sends)) if len(sends) > 1 else sends[0], BYTE, "messages",
+                                       "What this stage sends, and receives where that is counted.",
+                                       witness=together(sends)))  # fmt: skip
+        else:
+            counted.append(sent_over_boundaries(work, strategy, sends, phase))
+    if len(counted) > 1:
+        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
+    notes = (*held.notes, *_cheapest(setting, strategy))
+    plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    shown = [_exhibit(setting, strategy, chosen)]
+    if any(c.kind != "send" for c in chosen):
+        shown.insert(0, reasons(setting, plan, chosen))
+    told = lead(plan, strategy, every, chosen)
+    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
+
+
+def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
+    """The same where the batch of each rank falls into whole microbatches; as it is where no axis is the batch."""
+    try:
+        batch = batch_of(Same(setting.graph))
+    except StrategyError:
+        return setting
+    ranks = dict.fromkeys(rule.mesh for _, rule in strategy.rules if rule.axis == "batch")
+    parts = product(m, *(strategy.sizes[mesh] for mesh in ranks))
+    size = setting.written(setting.graph.axes[batch].size)
+    return setting.in_parts(size, parts, "microbatches and ranks cut the batch into {} parts")
+
+
+def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
+    """Where another place would be cheaper, and whether that is so at the sizes given."""
+    names = [n for n in setting.values if n in setting.symbols]
+    known = put({n: setting.values[n] for n in names})
+    for c in program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen).plan.conditions:
+        less, more = c.less.xreplace(known), c.more.xreplace(known)
+        said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
+        if not (less.is_number and more.is_number):
+            yield f"{said}; beyond that another place would send less, and the calls stay as they are."
+        elif less < more:
+            yield f"{said}, as it is at the sizes given."
+        else:
+            yield f"{said}. That is not so at the sizes given ({less} and {more}): another place would send less."
+
+
+def _title(strategy: Strategy) -> str:
+    return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
+
+
+def _touched(
+    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None,
+    staged: bool,
+) -> list[str]:  # fmt: skip
+    found = ["communication"]
+    if setting.accounting.communication not in ("payload", "contributed"):
+        found += told(setting.accounting.algorithm, [c.kind for c in chosen])
+    if any(c.kind == "all-gather" and c.what.startswith("weight") for c in chosen):
+        found.append("gathered_weights")
+    if any(c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for c in chosen):
+        found.append("gathered_activations")
+    if any(c.kind == "send" for c in chosen) and not staged:
+        found.append("pipeline")
+    if any(rule.axis == "paired" for _, rule in strategy.rules):
+        found.append("input_gradient")
+    gathered = any(c.kind == "all-gather" and not c.what.startswith(("weight", "updated")) for c in chosen)
+    if setting.graph.windowed and gathered:
+        found.append("attention")  # which says that keys and values are gathered whole
+    accounting = setting.accounting
+    for name in ("input_gradient", "recomputation", "attention"):
+        if getattr(accounting, name) != getattr(Accounting, name):
+            # That of attention is none of a layer without attention.
+            others = (replace(setting, accounting=replace(accounting, **{name: row.name}))
+                      for row in CONVENTIONS if row.field == name and not row.name.startswith("selective"))  # fmt: skip
+            if any(calls(other, strategy, gradient_dtype) != every for other in others):
+                found.append(name)
+    return found
+
+
+def _rule(kind: str) -> str:
+    return {"send": "cut between stages"}.get(kind, kind)
+
+
+def _text(members: list[Call], many: bool) -> str:
+    """What the calls of a group move, and why they are needed; of ``many`` groups the table of reasons says which."""
+    first = members[0]
+    if many and first.kind != "send":
+        calls = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+        return f"{calls} for the {first.region.name} in the {first.phase} pass."
+    listed = ", ".join(dict.fromkeys(c.shown for c in members[:8])) + (" and more" if len(members) > 8 else "")
+    what = first.what.strip()
+    plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
+              "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
+    same = all(c.what == first.what for c in members)
+    moved = (
+        f"{plural[what] if len(members) > 1 else what} {listed}"
+        if same
+        else ", ".join(f"{c.what}{c.shown}" for c in members[:8])
+    )
+    if first.kind == "send":
+        head = f"What crosses a boundary: {moved}"
+    else:
+        head = (
+            f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
+        )
+    general = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
+    why = first.why if first.kind == "send" and len(general) == 1 else ""  # the others have a table of reasons
+    return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
+
+
+def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call]) -> Exhibit:
+    """Which tensor, which collective, when and why: calls that are alike in all but the tensor share a row."""
+    rows: dict[tuple[str, str, str, str, Form, Form], list[str]] = {}
+    for c in chosen:
+        size = forms.from_expr(forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number))))
+        rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, c.times), []).append(c.tensor)
+    return Exhibit(
+        "Which tensor, which collective, when and why",
+        ("tensors", "collective", "phase", "why", "bytes each", "times"),
+        tuple(
+            (f"{what} {', '.join(f'`{t}`' for t in tensors)}", kind, phase, why, size, count)
+            for (what, kind, phase, why, size, count), tensors in rows.items()
+        ),
+        "full",
+    )

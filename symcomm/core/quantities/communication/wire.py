@@ -1,0 +1,104 @@
+"""What a call costs on the wire, by the record of its algorithm: the share of its payload that a link carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from symcomm.core.collectives.algorithms import BETWEEN, INSIDE, algorithm
+from symcomm.core.collectives.cost import Case, minus, plus, times
+from symcomm.core.form import Form, Num, Ratio, Sym, Total, negative, num, product
+from symcomm.core.records import dataclass
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Of one call over some ranks: shares of its payload and rounds.
+
+    ``path`` are bytes that follow one another in the busier direction of a link, ``moved`` those that a rank sends and
+    receives together. ``own_links`` says that a rank uses several links at once, each for a part of that: both of a
+    ring, or those of all axes of a torus. ``how`` tells how the call goes, ``by`` names its algorithm.
+    """
+
+    path: Form
+    moved: Form
+    rounds: Form
+    own_links: bool = False
+    how: str = ""
+    by: str = ""
+
+    def through(self, link: str) -> Form:
+        """The share that a link carries: in the busier direction, or in both directions together."""
+        if link != "bidirectional":
+            return self.path
+        # Each of several links is as busy in one direction as in the other.
+        return times(num(2), self.path) if self.own_links else self.moved
+
+
+@lru_cache(maxsize=512)
+def wire(kind: str, name: str, k: Form, rings: str = "one_way", torus: str = "one_axis_at_a_time") -> Wire:
+    """The shares and rounds of a call of ``kind`` over ``k`` ranks.
+
+    ``rings`` says how many ways rings run, ``torus`` how many of its axes are used at once. A symbol for the ranks of a
+    ring that runs ``both_ways`` stands for an even number.
+
+    Raises ``AccountingError`` for a collective that the algorithm cannot run.
+
+    >>> from fractions import Fraction
+    >>> from symcomm.core.form import evaluate
+    >>> cost = wire("all-reduce", "owner_multicast", Sym("p"))
+    >>> evaluate(cost.path, {"p": Fraction(8)}), evaluate(cost.moved, {"p": Fraction(8)})
+    (Fraction(7, 4), Fraction(21, 8))
+    >>> wire("all-gather", "ring", Sym("k"), "both_ways").through("bidirectional")
+    Num(number=Fraction(1, 1), unit=Unit(powers=()))
+    """
+    record = algorithm(name)
+    even = not record.inner and not (isinstance(k, Num) and k.number % 2)
+    plain = Case(num(1), k, nodes=tuple(Sym(inner) for inner in record.inner))
+    case = replace(plain, directions=1 + (rings == "both_ways"), even=even, at_once=record.uses_at_once(torus))
+    made, alone = record.run(kind, case), record.run(kind, plain)
+    # A message has one end on each rank, but every rank of a pipeline both sends and receives.
+    moved = product(num(2), made.sent) if kind == "send" else made.moved
+    return Wire(made.path, moved, made.rounds, made.path != alone.path, made.told, name)
+
+
+def direct(kind: str, k: Form, inside: Form) -> tuple[Wire, Wire]:
+    """The shares and rounds of messages from each rank to every other one: to those of its node, and to all others.
+
+    >>> from fractions import Fraction
+    >>> from symcomm.core.form import evaluate
+    >>> [evaluate(level.path, {}) for level in direct("all-to-all", num(32), num(8))]
+    [Fraction(7, 1024), Fraction(3, 128)]
+    """
+    record = algorithm("pairwise")
+    made = record.run(kind, Case(num(1), k))
+    each = times(made.path, Ratio(num(1), minus(k, 1)))
+
+    def level(peers: Form, where: str) -> Wire:
+        path = times(peers, each)
+        return Wire(path, times(num(2), path), peers, how=f"{made.told} This many of them are {where}.", by=record.name)
+
+    return level(minus(inside, 1), "in the same node"), level(Total((k, negative(inside))), "in other nodes")
+
+
+def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tuple[Wire, Wire]:
+    """The shares and rounds of a call of ``kind`` over ``k`` ranks, ``inside`` of them a node: in nodes, between them.
+
+    >>> from fractions import Fraction
+    >>> from symcomm.core.form import evaluate
+    >>> [evaluate(level.path, {}) for level in two_levels("all-reduce", num(32), num(8))]
+    [Fraction(7, 4), Fraction(3, 16)]
+    """
+    record = algorithm("hierarchical")
+    case = Case(num(1), k, nodes=(inside,))
+    made = record.run(kind, case)
+    both = record.run(kind, replace(case, directions=2)) if rings == "both_ways" else made
+
+    def level(name: str) -> Wire:
+        there, once = ([p for p in run.phases if p.link == name] for run in (both, made))
+        moved = times(num(2), plus(*(p.path for p in once)))
+        told = " ".join(dict.fromkeys(p.what for p in there))
+        path, alone = (plus(*(p.path for p in phases)) for phases in (there, once))
+        return Wire(path, moved, plus(*(p.rounds for p in there)), path != alone, told, record.name)
+
+    return level(INSIDE), level(BETWEEN)

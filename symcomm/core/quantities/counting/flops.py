@@ -1,0 +1,401 @@
+"""Floating-point operations of the forward and backward pass, from the loop indices of each op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.errors import AccountingError, StrategyError
+from symcomm.core.form import Form, Ratio, Total, negative, num, product
+from symcomm.core.graph.gradient import inputs_to_train, training
+from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.graph.ops import MAP, operations
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import Frozen, OpName
+from symcomm.core.quantities.witnesses import loops, number, often, passes, size
+from symcomm.core.setting import Setting, Work, mark, slug, times
+from symcomm.core.units import FLOP
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+def is_matrix_product(op: Op) -> bool:
+    """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own.
+
+    An outer product is one as well, whose inner size is 1: both have an index of their own. So the gradient of a matrix
+    costs the same whether its input is written ``x [D]``, ``x [1, D]``, or ``x [B, D]`` with a batch of one; and so
+    does a product of two vectors, with its gradients.
+    """
+    if op.kind == "convolution":
+        return True
+    if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
+        return False
+    if op.attribute("elementwise"):
+        return False  # a number times a tensor
+    a, b = set(op.indices[0]), set(op.indices[1])
+    if min(len(a), len(b)) == 0 or (a == b == {*op.summed} and len(a) == 1):
+        return bool(a or b) and len(op.inputs) == 2
+    own = [bool(side & set(op.output_indices)) for side in (a - b, b - a)]
+    return any(own) if a & b & set(op.summed) else all(own)
+
+
+def _loops(op: Op) -> tuple[list[int], list[int]]:
+    """The indices an op loops over: those of its result, and those it sums."""
+    window = op.attribute("window", ())
+    assert isinstance(window, tuple)
+    if op.kind == "convolution":  # the positions of the image follow from those of the result and the taps
+        every = dict.fromkeys(i for ix in (op.output_indices, *op.indices) for i in ix if i not in window)
+        return [i for i in every if i in op.output_indices], [i for i in every if i not in op.output_indices]
+    return list(op.output_indices), list(op.summed)
+
+
+def _index_sizes(graph: Graph, op: Op) -> dict[int, Expr]:
+    return graph.loops(op)
+
+
+def _masked(graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
+    """The indices of the query and key positions of an op that works on masked scores, and the window of a query.
+
+    Where no row writes a mask, all scores are taken for masked: tables seldom write one.
+    """
+    for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
+        if graph.masked and name not in graph.masked:
+            continue
+        *pair, window = graph.masked[name] if graph.masked else (*(graph.pair(name) or ()), None)
+        if pair:
+            return indices[pair[0]], indices[pair[1]], window
+    return None
+
+
+def _seen(length: Expr, window: Expr | None) -> Form:
+    """The pairs of a query and a position that it sees: 1 of the first query, 2 of the second, up to the window."""
+    if window is None:
+        size = forms.from_expr(length)
+        return Ratio(product(size, Total((size, num(1)))), num(2))
+    most = forms.Smallest((forms.from_expr(length), forms.from_expr(window)))
+    missing = Ratio(product(most, Total((most, num(-1)))), num(2))
+    return Total((product(most, forms.from_expr(length)), negative(missing)))
+
+
+def _seen_last(length: Expr, window: Expr | None, parts: Form) -> Form:
+    """The pairs of the last of so many equal parts of the positions: all pairs less those of the positions before."""
+    size, share = forms.from_expr(length), Ratio(forms.from_expr(length), parts)
+    if window is None:
+        return Ratio(product(share, Total((product(num(2), size), negative(share), num(1)))), num(2))
+    before = forms.from_expr(length * (1 - 1 / forms.value(parts)))
+    return Total((_seen(length, window), negative(_seen(forms.value(before), window))))
+
+
+def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int]) -> tuple[str, ...]:
+    """The mesh axes along which ranks share the queries, or the keys, of a causal attention, whose pairs are not alike.
+
+    The first keys are seen by as many queries as the last queries see keys. Raises ``StrategyError`` where some axes
+    share queries and others keys, and neighbouring positions lie on a rank.
+    """
+    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair or ())[:2]]
+    if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order == "contiguous":
+        raise StrategyError(
+            f"'{sides[0][0]}' shares the queries of a causal attention and '{sides[1][0]}' its keys: which rank "
+            "works on the most pairs is not counted", hint="context_order: balanced counts the mean",
+        )  # fmt: skip
+    return tuple(dict.fromkeys(mesh for side in sides for mesh in side))
+
+
+def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form:
+    """The operations of a matrix product, written as the convention counts them.
+
+    Where the positions of a causal attention are cut into ``parts``, those of the last part.
+    """
+    sizes = _index_sizes(graph, op)
+    kept, summed = _loops(op)
+    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    halved: tuple[Form, ...] = ()
+    if pair and {*pair[:2]} <= {*kept, *summed}:
+        halved = (_pairs_seen(sizes[pair[0]], pair[2], parts),)
+        kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
+    loops = [sizes[i] for i in (*kept, *summed)]
+    if setting.accounting.flops == "fma2":
+        return forms.product(num(2), setting.sizes(loops), *halved)
+    if setting.accounting.flops == "mac":
+        return forms.product(setting.sizes(loops), *halved)
+    if halved or (graph.windowed and (found := _masked(graph, op)) and found[2]):
+        raise AccountingError("exact additions of a masked attention depend on the row", hint="use fma2 or mac")
+    inner = setting.sizes([sizes[i] for i in summed])
+    outer = setting.sizes([sizes[i] for i in kept])
+    return forms.product(outer, Total((product(num(2), inner), num(-1))))
+
+
+def _pairs_seen(length: Expr, window: Expr | None, parts: Form | None) -> Form:
+    return _seen(length, window) if parts is None else _seen_last(length, window, parts)
+
+
+def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form | None:
+    """The operations of an op that is no matrix product, or None where it only moves or chooses."""
+    if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
+        return None
+    sizes, pair = _index_sizes(graph, op), _masked(graph, op)
+    half = pair if pair is not None and setting.accounting.attention == "causal_half" else None
+
+    def often(indices: Iterable[int]) -> Form:
+        """How often the body of some loops runs."""
+        indices = [*dict.fromkeys(indices)]
+        if half is None or not {*half[:2]} <= {*indices}:
+            whole = setting.sizes([sizes[i] for i in indices])
+            return whole if parts is None else Ratio(whole, parts)
+        outer = setting.sizes([sizes[i] for i in indices if i not in half[:2]])
+        return product(outer, _pairs_seen(sizes[half[0]], half[2], parts))
+
+    every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
+    if op.kind == "add":
+        per_element = len(op.inputs) - 1
+    elif op.kind == "contraction":
+        factors = len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1))
+        summed = [i for i in op.summed if sizes[i] != 1]  # what has one term is no sum
+        if summed and setting.accounting.flops == "exact_adds":
+            return Total((product(num(factors + 1), every), negative(often(op.output_indices))))
+        per_element = factors + bool(summed)
+    else:
+        name = op.kind.removesuffix("_gradient")
+        if name not in MAP:
+            return None
+        per_element, per_row = operations(name, op.kind.endswith("_gradient"))
+        if per_row:
+            along = op.attribute("along", ())
+            assert isinstance(along, tuple)
+            rows = often(i for i in op.indices[0] if i not in along)
+            return Total((product(num(per_element), every), product(num(per_row), rows)))
+    return product(num(per_element), every) if per_element else None
+
+
+def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
+    """The conventions that change the count of these ops: what does not occur is not mentioned."""
+    ops = tuple(ops)
+    every = setting.accounting.operations == "all_ops"
+    sums = [op for op in ops if is_matrix_product(op) or (every and op.kind == "contraction" and op.summed)]
+    found = ["flops"] if sums else []
+    if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
+        found.append("operations")
+    if any((every or is_matrix_product(op)) and _masked(graph, op) for op in ops) and _used(setting, graph):
+        found.append("attention")
+    return tuple(found)
+
+
+def attending(setting: Setting) -> tuple[str, ...]:
+    """The convention that says whether attention is one kernel, where there is an attention."""
+    return ("softmax",) if setting.graph.scores else ()
+
+
+def _used(setting: Setting, graph: Graph) -> bool:
+    """Whether what is asked for of attention can change a number: without windows there is nothing to leave out."""
+    return bool(graph.windows) or setting.accounting.attention != "windowed"
+
+
+def counted(
+    setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | None = None
+) -> list[tuple[Op, Form]]:  # fmt: skip
+    """The ops that the accounting counts, each with its operations; ``parts`` are those of ``matrix_flops``."""
+    found: list[tuple[Op, Form]] = []
+    for op in ops:
+        if is_matrix_product(op):
+            found.append((op, matrix_flops(setting, graph, op, parts)))
+        elif setting.accounting.operations == "all_ops":
+            other = _other_flops(setting, graph, op, parts)
+            if other is not None:
+                found.append((op, other))
+    return found
+
+
+def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list[Form]:
+    """One step a table row: the operations of its ops together."""
+    setting = work.setting
+    rows: dict[int, list[tuple[Op, Form]]] = {}
+    for op, form in counted(setting, graph, ops):
+        rows.setdefault(op.row, []).append((op, form))
+    targets = {op.row: op.output for op in setting.graph.ops}
+    names: list[Form] = []
+    for row in sorted(rows):
+        pieces = rows[row]
+        target = targets.get(row, "sum")
+        name = f"F_{slug(target)}{suffix}"
+        form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
+        witness = partial(looped, setting.accounting, graph, [(Region(graph.name), op) for op, _ in pieces])
+        reason = _reason(setting, graph, pieces)
+        names.append(work.define(name, form, FLOP, "count the loops", reason, pieces[0][0], witness))
+    return names
+
+
+def looped(
+    accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]], numbers: Numbers, parts: Form | None = None
+) -> Fraction:
+    """The operations of some ops by their loops, as often as their regions stand.
+
+    Where the positions of a causal attention are cut into ``parts``, those of the last part.
+    """
+    found = Fraction(0)
+    for region, op in ops:
+        lengths = loops(graph, op, numbers)
+        kept, summed = _loops(op)
+        if not is_matrix_product(op):
+            form = _other_flops(Setting(graph, accounting), graph, op, parts)
+            found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
+            continue
+        masked = _masked(graph, op) if accounting.attention != "full" else None
+        pair = masked if masked and {*masked[:2]} <= {*kept, *summed} else ()
+        if pair and accounting.attention == "windowed" and not pair[2]:
+            pair = ()
+        rows = passes(lengths[i] for i in kept if i not in pair[:2])
+        inner = passes(lengths[i] for i in summed if i not in pair[:2])
+        if pair:
+            window = size(pair[2], numbers) if pair[2] else None
+            inner *= _pairs(lengths[pair[0]], window, accounting.attention)
+            if parts is not None:  # the last part has what the positions before it do not have
+                before = lengths[pair[0]] * (1 - 1 / number(parts, numbers))
+                inner -= inner / _pairs(lengths[pair[0]], window, accounting.attention) * _pairs(
+                    before, window, accounting.attention)  # fmt: skip
+        adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
+        found += often(region, numbers) * rows * (inner + adds)
+    return found
+
+
+def _pairs(length: Fraction, window: Fraction | None, attention: str) -> Fraction:
+    """The pairs of positions, query by query: the first one sees one key where it is masked, the last one most."""
+    far = min(window or length, length)
+    if length.denominator != 1 or far.denominator != 1:
+        return length * far if attention == "windowed" else far * length - far * (far - 1) / 2
+    if attention == "windowed":
+        return Fraction(sum(int(far) for _ in range(int(length))))
+    return Fraction(sum(min(query, int(far)) for query in range(1, int(length) + 1)))
+
+
+def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
+    op = pieces[0][0]
+    what = " and ".join(dict.fromkeys(shown(graph, o) for o, _ in pieces[:4])) + (
+        " and more" if len(pieces) > 4 else ""
+    )
+    what = what[0].upper() + what[1:]
+    if is_matrix_product(op):
+        how = each_entry(graph, [o for o, _ in pieces], setting.accounting.flops)
+        return f"{what}: {how}." if len(pieces) == 1 else f"{what}: {how}, added up."
+    return f"{what}: counted from the expression of the function."
+
+
+_COUNTED = {
+    "fma2": ", one multiplication and one addition each",
+    "mac": ", one operation each",
+    "exact_adds": ", and the additions are one fewer",
+}
+
+
+def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
+    """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
+    lengths = {tuple(_called(graph, o, i) for i in o.summed) for o in ops}
+    many = "·".join(f"`{label}`" for label in next(iter(lengths))) if len(lengths) == 1 else ""
+    return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
+
+
+def _called(graph: Graph, op: Op, index: int) -> str:
+    """The size of a loop, as the author writes it; of a part of an axis its worth."""
+    axis, size = graph.axes[graph.index_axes(op)[index]], graph.loops(op)[index]
+    return axis.label if size == axis.size else str(size).lower()
+
+
+def shown(graph: Graph, op: Op) -> str:
+    output = graph.tensors[op.output]
+    return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
+
+
+def derive(
+    setting: Setting,
+    scope: Annotated[Literal["forward", "backward", "training"], Meaning("which pass is counted")] = "forward",
+    op: OpName | None = None,
+    frozen: Frozen | None = None,
+) -> Derivation:
+    """The floating-point operations of a pass, of all layers or of one row.
+
+    ``frozen`` weights get no gradient.
+    """
+    setting = setting.freeze(frozen)
+    graph, work = setting.graph, Work(setting)
+    chosen = setting.rows(op)
+    fields = [*touched(setting, graph, chosen.ops)]
+    needs = setting.accounting.input_gradient == "needed"
+    both = training(graph, needs, setting.frozen)
+    wanted = {o.row for o in chosen.ops}
+    regions = chosen.regions or (Region(graph.name),)
+    phases = ["forward", "backward"] if scope == "training" else [scope]
+    answers: list[Form] = []
+    counts: list[Region] = []
+    ran: list[tuple[Region, Op]] = []
+    whole = partial(looped, setting.accounting, both, ran)
+    pieces = 0
+    for region in regions:
+        parts: list[Form] = []
+        for phase in phases:
+            short = {"forward": "fwd", "backward": "bwd"}[phase]
+            suffix = f"^{short}" if len(phases) > 1 else ""
+            ops = [
+                o for o in both.ops
+                if o.phase == phase and o.region == region.name and (o.row in wanted or (op is None and not o.row))
+            ]  # fmt: skip
+            names = row_totals(work, both, ops, suffix)
+            mine = [op for op, _ in counted(setting, both, ops)]
+            ran += [(region, op) for op in mine]
+            if len(names) > 1:
+                once = partial(looped, setting.accounting, both, [(Region(region.name), op) for op in mine])
+                called = mark(region) if len(regions) > 1 else "layer" if region.times else "total"
+                what = f"the {region.name}" if len(regions) > 1 else "one layer"
+                text = f"The {phase} pass of {what}." if called != "total" else f"The {phase} pass."
+                parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names)), FLOP, "add the rows", text,
+                                         witness=once))  # fmt: skip
+            else:
+                parts += names
+        pieces += len(parts)
+        if parts:
+            counts.append(region)
+            answers.append(times(region, parts[0] if len(parts) == 1 else Total(tuple(parts))))
+    if "backward" in phases:
+        fields += ["input_gradient"]
+    if not answers:
+        work.define("F", num(0), FLOP, "add", "Nothing is counted.", witness=whole)
+    elif len(answers) > 1:
+        work.define("F", Total(tuple(answers)), FLOP, "add the parts", "All parts of the model together.",
+                    witness=whole)  # fmt: skip
+    elif counts[0].times:
+        work.define("F", answers[0], FLOP, "repeat", "All layers are alike.", witness=whole)
+    elif pieces > 1:
+        work.define("F", answers[0], FLOP, "add", "Forward and backward together.", witness=whole)
+    if op is None and not needs and scope != "forward":
+        _without_first_input(work, setting)
+    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
+
+
+def _without_first_input(work: Work, setting: Setting) -> None:
+    """Takes off what the first of repeated layers saves when its input needs no gradient."""
+    graph, every = setting.graph, forms.Sym(work.steps[-1].name)
+    totals, runs = [], []
+    for inputs in (inputs_to_train(graph, needed=False), frozenset[str]()):
+        both = training(graph, frozen=setting.frozen, inputs=inputs)
+        found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
+        once = [(Region(graph.name), op) for op, _ in found]
+        runs.append(partial(looped, setting.accounting, both, once))
+        totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
+    saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
+    if saved == 0:
+        return
+    spared = work.define(
+        "F_first",
+        forms.from_expr(saved),
+        FLOP,
+        "first layer",
+        "The gradient of the model's input is not computed.",
+        witness=lambda numbers: runs[0](numbers) - runs[1](numbers),
+    )
+    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.",
+                witness=lambda numbers: number(every, numbers) - runs[0](numbers) + runs[1](numbers))  # fmt: skip

@@ -1,0 +1,60 @@
+"""Arithmetic intensity: operations per byte that must move."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Ratio, Total
+from symcomm.core.graph.graph import Region
+from symcomm.core.quantities.counting import flops, traffic
+from symcomm.core.quantities.counting.load import reads_experts
+from symcomm.core.quantities.options import Dtype, OpName
+from symcomm.core.quantities.witnesses import over
+from symcomm.core.setting import Setting, Work, times
+from symcomm.core.units import FLOP, Unit
+
+
+def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
+    """The arithmetic intensity: operations per byte moved.
+
+    Operations over bytes, of one row or of all counted ops of the forward pass.
+
+    Source: Williams, Waterman and Patterson, Roofline, 2009.
+    """
+    setting = setting.in_format(dtype)
+    work = Work(setting)
+    chosen = setting.rows(op)
+    terms: list[Form] = []
+    ran = [(region if len(chosen.regions) > 1 else Region(region.name), o) for region in chosen.regions or (
+        Region(setting.graph.name),) for o, _ in flops.counted(setting, setting.graph, chosen.ops)
+        if o.region == region.name]  # fmt: skip
+    by_loops = partial(flops.looped, setting.accounting, setting.graph, ran)
+    for region in chosen.regions or (Region(setting.graph.name),):
+        names = flops.row_totals(work, setting.graph, [o for o in chosen.ops if o.region == region.name], "")
+        if names:
+            count = Total(tuple(names)) if len(names) > 1 else names[0]
+            terms.append(times(region, count) if len(chosen.regions) > 1 else count)
+    if not terms:
+        raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
+    count = terms[0]
+    if len(terms) > 1 or isinstance(count, Total):
+        text = "All parts of the model together." if len(terms) > 1 else "The forward pass of one layer."
+        whole = Total(tuple(terms)) if len(terms) > 1 else count
+        count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text,
+                            witness=by_loops)  # fmt: skip
+    moved = traffic.write_down(work, op)
+    work.define(
+        "I",
+        Ratio(count, moved),
+        Unit.parse("FLOP/byte"),
+        "definition",
+        "Operations for each byte that is moved.",
+        witness=over(count, moved),
+    )
+    title = "Arithmetic intensity" + (f" of {op}" if op else "")
+    fields = flops.touched(setting, setting.graph, setting.rows(op).ops)
+    read = ["experts_read"] if reads_experts(setting.graph, setting.rows(op).ops) else []
+    read += [f for f in flops.attending(setting) if {o.output for o in chosen.ops} & {*setting.graph.kernels}]
+    return setting.derivation(title, work.steps, (*fields, "traffic", *read))

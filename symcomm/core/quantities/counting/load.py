@@ -1,0 +1,335 @@
+"""What one rank does in a training step: operations, memory traffic and calls, read off the plan of a strategy.
+
+Nothing is counted twice and nothing is assumed per layer type: every op of the forward and backward pass is divided
+over the ranks as the plan places it, and every collective is one the plan needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import AccountingError
+from symcomm.core.form import Form, Ratio, num, product
+from symcomm.core.graph.experts import EXPERTS_READ, Routing, chosen_experts
+from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.instructions import Program
+from symcomm.core.program.program import Same, batch_of, program, unstaged
+from symcomm.core.quantities.communication.call import Call, calls
+from symcomm.core.quantities.counting.flops import counted, shared_pairs
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+
+ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A traffic convention: how often each kind of use moves a tensor, and whether collectives go through memory.
+
+    The kinds of use: ``weight``, ``activation`` and ``gradient`` are read, ``saved`` is a tensor of the forward pass
+    read in backward, ``result`` and ``weight_gradient`` are written.
+    """
+
+    name: str
+    times: Mapping[str, int]
+    collectives: bool
+
+
+USES = ("weight", "activation", "saved", "gradient", "result", "weight_gradient")
+# One row a traffic convention; a use that is not named moves nothing.
+TRAFFIC: dict[str, Traffic] = {
+    t.name: t
+    for t in (
+        Traffic("compulsory", dict.fromkeys(USES, 1), collectives=False),
+        Traffic("weights_and_reloaded_activations", {"weight": 1, "saved": 1, "weight_gradient": 2}, collectives=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A tensor that an op moves between memory and processor: which, as what, how often, how many elements a rank."""
+
+    tensor: str
+    use: str
+    times: int
+    elements: Form
+    dtype: str
+
+
+@dataclass(frozen=True)
+class OpLoad:
+    """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
+
+    The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run
+    in one launch. Along the mesh axes ``pairs`` ranks share the queries of a causal attention.
+    """
+
+    op: Op
+    phase: str
+    flops: Form
+    moved: tuple[Moved, ...]
+    cuts: tuple[tuple[int, str], ...] = ()
+    again: bool = False
+    every: bool = True
+    half: str = ""
+    kernel: str = ""
+    pairs: tuple[str, ...] = ()
+
+    @property
+    def launch(self) -> tuple[str, bool]:
+        """The kernel it runs in, and whether that is one of the forward pass that runs again."""
+        return self.kernel, self.again and self.kernel.endswith(" forward")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a rank does for one repetition of each region: counted ops and calls by phase (``end`` after the batch)."""
+
+    graph: Graph
+    strategy: Strategy
+    ops: tuple[OpLoad, ...]
+    calls: tuple[tuple[str, Call], ...]
+
+    def of(self, *phases: str) -> Load:
+        """The part of some phases."""
+        return replace(
+            self,
+            ops=tuple(o for o in self.ops if o.phase in phases),
+            calls=tuple((p, c) for p, c in self.calls if p in phases),
+        )
+
+    def region(self, name: str) -> Load:
+        """The part of one region."""
+        return replace(
+            self,
+            ops=tuple(o for o in self.ops if o.op.region == name),
+            calls=tuple((p, c) for p, c in self.calls if c.region.name == name),
+        )
+
+    @cached_property
+    def first(self) -> Load:
+        """The part that the model's first layer has, too."""
+        calls = tuple((p, c) for p, c in self.calls if c.every)
+        return replace(self, ops=tuple(o for o in self.ops if o.every), calls=calls)
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions that do anything, in order."""
+        busy = {o.op.region for o in self.ops} | {c.region.name for _, c in self.calls}
+        return tuple(region for region in self.graph.regions if region.name in busy)
+
+    def row(self, setting: Setting, op: str | None) -> Load:
+        """The part of the table row that computes one tensor; its calls are left out."""
+        if op is None:
+            return self
+        wanted = {o.row for o in setting.rows(op).ops}
+        return replace(self, ops=tuple(o for o in self.ops if o.op.row in wanted), calls=())
+
+
+def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
+    """A count divided over mesh axes."""
+    parts = [strategy.sizes[m] for m in meshes if strategy.sizes[m] != num(1)]
+    return Ratio(form, product(*parts)) if parts else form
+
+
+def last_part(accounting: Accounting, pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the mesh axes along which ranks share queries those along which the last rank has the most pairs."""
+    return pairs if accounting.context_order == "contiguous" else ()
+
+
+def degrees(strategy: Strategy, meshes: Iterable[str]) -> Form | None:
+    """How many ranks there are along some mesh axes; None along none."""
+    sizes = [strategy.sizes[mesh] for mesh in meshes]
+    return product(*sizes) if sizes else None
+
+
+def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> Load:
+    """What one rank does for one repetition of each region and one microbatch.
+
+    Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
+    """
+    shared = replace(setting.accounting, recomputation=Accounting.recomputation)
+    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
+    for turn in made.turns:
+        one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
+        if one is not None and isinstance(turn.work, Compute) and turn.work.part != "statistics":
+            again = turn.phase == "recompute"
+            run.append(replace(one, phase="backward" if again else one.phase, again=again, every=turn.every,
+                               half=turn.half, kernel=turn.kernel))  # fmt: skip
+    phases = {"recompute": "backward"}
+    every = calls(setting, strategy, gradient_dtype, copies=True)
+    timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
+    run = sorted(run, key=lambda one: one.again)
+    return Load(graph, strategy, _inside_kernels(setting, made, run) if made.inside else tuple(run), timed)
+
+
+def launches(load: Load) -> list[list[OpLoad]]:
+    """The ops of a load by what runs in one launch, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[OpLoad]] = {}
+    for n, one in enumerate(load.ops):
+        found.setdefault((one.launch,) if one.kernel else (n,), []).append(one)
+    return [*found.values()]
+
+
+def _inside_kernels(setting: Setting, made: Program, ops: Sequence[OpLoad]) -> tuple[OpLoad, ...]:
+    """The ops with what kernels move: each reads an operand once, and nothing that is made inside goes to memory.
+
+    The backward pass of attention reads its result as well: with its gradient it gives the sums of the rows.
+    """
+    read: dict[tuple[str, bool], set[str]] = {}
+    found: list[OpLoad] = []
+    for one in ops:
+        if not one.kernel:
+            found.append(one)
+            continue
+        launch = one.launch
+        moved = list(one.moved)
+        if launch not in read and one.kernel.endswith(" backward"):
+            forward = one.kernel.removesuffix("backward") + "forward"
+            results = [o.op for o in ops if o.kernel == forward and not o.again and o.op.output not in made.inside]
+            moved += [m for op in results for m in _moved_tensor(setting, made.plan, op.output, op, "saved")]
+        known = read.setdefault(launch, set())
+        moved = [m for m in moved if m.tensor not in known]
+        known |= {m.tensor for m in moved}
+        found.append(replace(one, moved=tuple(moved)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _computed(
+    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
+) -> tuple[Graph, tuple[OpLoad, ...]]:
+    """The training graph, and what a rank computes for one microbatch."""
+    setting = Setting(held.it, accounting, dtype, frozen=frozen)
+    made = program(held.it, strategy, accounting, frozen).plan
+    graph = made.graph
+    ops: list[OpLoad] = []
+    for step in made.steps:
+        if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
+            continue
+        cut = made.cuts[step.op.output]
+        pairs = shared_pairs(setting, graph, step.op, cut)
+        last = last_part(accounting, pairs)
+        for op, flops in counted(setting, graph, [step.op], degrees(strategy, last)):
+            if accounting.flops == "exact_adds" and any(index in op.summed for index in cut.values()):
+                raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
+            share = divided(flops, strategy, tuple(mesh for mesh in cut if mesh not in last))
+            cuts = tuple((index, mesh) for mesh, index in cut.items())
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op), cuts, pairs=pairs))
+    return graph, tuple(ops)
+
+
+def repeated(graph: Graph, name: str) -> Op | None:
+    """The op that makes a tensor out of a smaller one whose numbers it only repeats, such as keys for all heads.
+
+    Who reads such a tensor reads each number of the smaller one once.
+    """
+    made = graph.producers.get(name)
+    if made is None or not made.attribute("view") or len(made.inputs) != 1:
+        return None
+    return None if graph.same_size(graph.elements(name), graph.elements(made.inputs[0])) else made
+
+
+def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
+    """The tensors that an op moves under the traffic convention: as what, and how often.
+
+    Of ops that run as one kernel the first one reads what they share, and what stays inside is not moved.
+    """
+    convention = TRAFFIC[setting.accounting.traffic]
+    kernel = graph.kernels.get(op.output) if setting.accounting.softmax == "fused" else None
+    there = graph.scores if kernel else frozenset[str]()
+    found: dict[str, str] = {}
+    for name in op.inputs:
+        smaller = repeated(graph, name)
+        if kernel:
+            same = [other.output for other in graph.consumers[name] if graph.kernels.get(other.output) == kernel]
+            there |= {name} if same[0] != op.output else frozenset()
+        if name in there:
+            continue
+        name = name if smaller is None else smaller.inputs[0]
+        role = graph.tensors[name].role
+        found[name] = role if role in ("weight", "gradient") else "saved" if op.phase == "backward" else "activation"
+    made = graph.tensors[op.output]
+    of_weight = made.role == "gradient" and graph.tensors[made.of].role == "weight"
+    if made.name not in there:
+        found[made.name] = "weight_gradient" if of_weight else "result"
+    moved = {name: (use, convention.times.get(use, 0)) for name, use in found.items()}
+    return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
+
+
+@lru_cache(maxsize=256)
+def experts_of(held: Same[Graph]) -> dict[str, Routing]:
+    """The weights of experts, each with how tokens are routed to them."""
+    return chosen_experts(held.it)
+
+
+def reads_experts(graph: Graph, ops: Iterable[Op]) -> bool:
+    """Whether some ops read weights of experts, of which the convention says how many."""
+    experts = experts_of(Same(graph))
+    return bool(experts) and any(name in experts for op in ops for name in op.inputs)
+
+
+def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: Form | None = None) -> Form:
+    """The elements of a tensor that an op reads or writes: of experts those of the tokens that it works on.
+
+    The tokens are divided into ``parts``, of which an op works on one.
+    """
+    routing, sizes = experts_of(Same(graph)).get(name), list(graph.sizes(name))
+    if routing is None or name == op.output:
+        return setting.sizes(sizes)
+    every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)
+    tokens = tokens if parts is None or parts == num(1) else Ratio(tokens, parts)
+    how = EXPERTS_READ[setting.accounting.experts_read]
+    return product(how(setting.written(every), setting.written(routing.chosen), tokens), setting.sizes(sizes))
+
+
+def _moved(setting: Setting, made: Plan, op: Op) -> tuple[Moved, ...]:
+    """What an op moves."""
+    every = uses(setting, made.graph, op).items()
+    return tuple(m for name, (use, _) in every for m in _moved_tensor(setting, made, name, op, use))
+
+
+def _moved_tensor(setting: Setting, made: Plan, name: str, op: Op, use: str) -> tuple[Moved, ...]:
+    """What a rank moves of a tensor as an op has it; nothing where the traffic convention moves no such use."""
+    graph, times = made.graph, TRAFFIC[setting.accounting.traffic].times.get(use, 0)
+    layouts = dict(made.layouts[op.output])
+    for read in op.inputs:
+        smaller = repeated(graph, read)
+        if smaller is not None:
+            layouts[smaller.inputs[0]] = made.layouts[smaller.output][smaller.inputs[0]]
+    tensor, own = graph.tensors[name], dict(zip(op.inputs, op.indices, strict=True)).get(name, ())
+    parts = [made.strategy.sizes[mesh] for mesh, index in made.cuts[op.output].items() if index not in own]
+    size = elements_moved(setting, graph, op, name, product(*parts))
+    share = divided(size, made.strategy, tuple(m for m, position in layouts[name] if position != PARTIAL))
+    dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
+    return (Moved(name, use, times, share, dtype),) if times else ()
+
+
+def microbatched(setting: Setting, microbatches: Form) -> Setting:
+    """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
+    if microbatches == num(1):
+        return setting
+    size = setting.written(setting.graph.axes[batch_of(Same(setting.graph))].size)
+    setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
+    return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
+
+
+@lru_cache(maxsize=64)
+def _in_microbatches(held: Same[Graph], microbatches: Form) -> Graph:
+    graph, batch = held.it, batch_of(held)
+    size, parts = graph.axes[batch].size, forms.value(microbatches)
+    axes = {
+        name: replace(axis, size=axis.size.xreplace({size: size / parts}))
+        if size.is_Symbol or name == batch else axis
+        for name, axis in graph.axes.items()
+    }  # fmt: skip
+    return replace(graph, axes=axes)

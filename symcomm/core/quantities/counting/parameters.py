@@ -1,0 +1,104 @@
+"""The number of parameters: the elements of the weights, or of those that a token passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Form, Total, num
+from symcomm.core.graph.experts import Routing, chosen_experts
+from symcomm.core.graph.graph import Graph, Region, Tensor
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.witnesses import often, passes, size
+from symcomm.core.setting import Setting, Work, mark, times
+from symcomm.core.units import PARAMETER
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+COUNTED = ("all", "active")
+
+
+def derive(
+    setting: Setting,
+    of: Annotated[
+        Literal["all", "active"], Meaning("all parameters, or those that one token passes: a few experts of all")
+    ] = "all",
+) -> Derivation:
+    """The number of parameters.
+
+    Those of all layers and of what stands before and behind them; a tied weight counts once. Of the experts that a
+    router chooses from, the ``active`` ones are those that a token goes to.
+    """
+    if of not in COUNTED:
+        raise ValuesError(f"unknown choice '{of[:40]}' of 'of'", hint=nearest(of, [*COUNTED]))
+    graph, work = setting.graph, Work(setting)
+    experts = chosen_experts(graph) if of == "active" else {}
+
+    def elements(name: str, axes: tuple[str, ...]) -> Form:
+        return setting.sizes(_sizes(graph, experts, name, axes))
+
+    alone = len(setting.regions) == 1
+    everything = setting.accounting.parameters == "every_weight"
+    known: set[str] = set()
+    parts: list[Form] = []
+    every: list[tuple[Region, list[Tensor]]] = []
+    whole = partial(_laid_out, graph, experts, every)
+    for region, part in zip(setting.regions, setting.parts, strict=True):
+        weights = [w for w in part.graph.weights if w.name not in known and (everything or _of_layer(graph, region, w))]
+        known |= {w.name for w in weights}
+        if not weights and not alone:
+            continue
+        sizes = [elements(w.name, w.axes) for w in weights]
+        names = ", ".join(f"`{w.name}`" for w in weights)
+        one = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else num(0)
+        text = f"The weights are {names}; each has the product of its sizes." if names else "The table has no weights."
+        few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
+        text += f" Of {few} a token passes those of its experts." if few else ""
+        name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"
+        one_by_one = partial(_laid_out, part.graph, experts, [(Region(region.name), weights)])
+        layer = work.define(name, one, PARAMETER, "count the weights", text, witness=one_by_one)
+        parts.append(times(region, layer))
+        every.append((region, weights))
+    if not alone:
+        listed = ", ".join(region.name for region in setting.regions)
+        work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
+    elif setting.regions[0].times:
+        work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.", witness=whole)
+    touched = () if everything else ("parameters",)
+    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps, touched)
+
+
+def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
+    """Whether a weight is a matrix of a layer: something is summed over it, and it stands in what is repeated."""
+    stacked = bool(region.times) or not any(r.times for r in graph.regions)
+    return (
+        stacked
+        and len(weight.axes) > 1
+        and any(op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ()))
+    )
+
+
+def _laid_out(
+    graph: Graph, experts: Mapping[str, Routing], weights: Sequence[tuple[Region, Sequence[Tensor]]],
+    numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """The numbers in the weights of each region, as often as it stands; of experts those that are chosen."""
+    found = Fraction(0)
+    for region, mine in weights:
+        for weight in mine:
+            sizes = _sizes(graph, experts, weight.name, weight.axes)
+            found += often(region, numbers) * passes(size(one, numbers) for one in sizes)
+    return found
+
+
+def _sizes(graph: Graph, experts: Mapping[str, Routing], name: str, axes: Sequence[str]) -> list[Expr]:
+    """The sizes of a weight; of the experts those that a token goes to."""
+    sizes = [graph.axes[axis].size for axis in axes]
+    if name in experts:
+        sizes[experts[name].place] = experts[name].chosen
+    return sizes

@@ -1,0 +1,268 @@
+"""Quantities declared once: the signature and the docstring of a ``derive`` function, read for everyone who asks.
+
+A file ``quantities/GROUP/NAME.py`` that defines ``derive(setting, ...) -> Derivation`` declares the quantity NAME. Its
+options are the parameters after the first one: ``Annotated`` types say what they mean and how text is read, ``Literal``
+or ``OneOf`` what may be chosen, a default what holds where nothing is said; without one an option is required. The
+command line, the keys of problem files, the methods of ``Model``, the tables of the docs and the JSON schema follow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+
+from symcomm.core.doors import check, said
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation import Derivation
+    from symcomm.core.worksheets import Worksheet
+
+# Options that cannot be said as "unknown phase 'x'".
+_NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
+# The order in which they are told.
+# Those that are told first where many may be meant.
+USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
+GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
+
+
+# -- what an annotation may say -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an option means, with an example where it helps."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How text is read: ``text``, ``size`` (count, symbol), ``quantity``, ``strategy``, ``schedule``, ``dtype`` ..."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """What may be chosen, often the names of a registry; where it is ``open``, these are only the known ones."""
+
+    names: Iterable[str] | Callable[[], Iterable[str]]
+    open: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names, as the registry has them now."""
+        return tuple(self.names() if callable(self.names) else self.names)
+
+
+# -- what is read -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a quantity or of a figure; ``kind`` is that of ``Reads``, or ``choice``."""
+
+    name: str
+    kind: str
+    meaning: str
+    default: Any = None
+    required: bool = False
+    among: OneOf | None = None
+    positional: bool = True
+    takes: Any = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What may be chosen, or the known names of an open choice."""
+        return self.among.choices if self.among else ()
+
+    @property
+    def told(self) -> str:
+        """What it means, what may be chosen, and what holds where nothing is said, as one line.
+
+        >>> Option("per", "choice", "the batch", "total", among=OneOf(("total", "device"))).told
+        'the batch (one of total, device; total unless told)'
+        """
+        closed = self.kind == "choice"
+        notes = [f"one of {', '.join(self.choices)}"] if closed else []
+        notes += ["required"] if self.required else []
+        notes += [f"{self.default} unless told"] if self.default not in (None, "") else []
+        return self.meaning + (f" ({'; '.join(notes)})" if notes else "")
+
+    def check(self, value: object) -> None:
+        """Raises ``ValuesError`` where a value has another type, or something else is chosen than may be."""
+        if self.takes is not None and self.kind != "choice":
+            check(self.name, value, self.takes)
+        if self.kind == "size" and re.fullmatch(r"0+|-\d+", str(value)):
+            raise ValuesError(f"'{self.name}' is {value}, but it must be positive", hint=f"{self.name}: 8")
+        if self.kind == "choice" and not isinstance(value, str):
+            raise ValuesError(f"{self.name} is {said(value)}", hint=f"one of {', '.join(self.choices)}")
+        if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
+            noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
+            raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))
+
+
+@dataclass(frozen=True)
+class DeclaredQuantity:
+    """A quantity that can be derived; ``derive(setting, **options)`` makes the derivation."""
+
+    name: str
+    group: str
+    summary: str
+    text: str
+    options: tuple[Option, ...]
+    needs_model: bool
+    derive: Callable[..., Derivation]
+
+    def json(self) -> dict[str, Any]:
+        """The declaration as plain data."""
+        shown = ("name", "kind", "meaning", "default", "required", "choices")
+        options = [{key: getattr(option, key) for key in shown} for option in self.options]
+        return {"name": self.name, "group": self.group, "summary": self.summary, "options": options,
+                "needs_model": self.needs_model}  # fmt: skip
+
+    def option(self, name: str) -> Option:
+        """The option of a name; raises ``ValuesError`` for an unknown one."""
+        for option in self.options:
+            if option.name == name:
+                return option
+        hint = nearest(name, [o.name for o in self.options]) if self.options else f"'{self.name}' takes no options"
+        raise ValuesError(f"'{self.name}' has no option '{name[:60]}'", hint=hint)
+
+    def check(self, options: Mapping[str, object]) -> None:
+        """Raises ``ValuesError`` for an unknown option, a choice that there is not, or a required one left out."""
+        for name, value in options.items():
+            self.option(name).check(value)
+        for option in self.options:
+            said = options.get(option.name)
+            if option.required and (said is None or (isinstance(said, str) and not said)):
+                raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
+
+
+class Registry(Mapping[str, DeclaredQuantity]):
+    """The quantities below some packages, and the worksheets, by name; each is read when it is asked for.
+
+    Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet).
+    """
+
+    def __init__(self, packages: Mapping[str, list[str]], worksheets: Path) -> None:
+        self.packages, self.worksheets = packages, worksheets
+
+    def __getitem__(self, name: str) -> DeclaredQuantity:
+        for package, path in self.packages.items():
+            if name in _groups(tuple(path), "py"):
+                return _declared(package, self.groups[name], name)
+        if name not in self.groups:
+            raise KeyError(name)
+        return _of_ours(name, self.groups[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.groups
+
+    def hint(self, word: str) -> str:
+        """What may be meant by a word that is no quantity: names near to it, or whose meaning has the word."""
+        low = word.strip().lower().rstrip("s")
+        near = nearest(word.lower(), [*self])
+        if near.startswith("did you mean") or len(low) < 3:
+            return near if near.startswith("did you mean") else "'symcomm quantities' lists them"
+        found = [name for name in self if name.startswith(low)] or [name for name in self if low in name]
+        found = found or [name for name in self if re.search(rf"\b{re.escape(low)}", self[name].text, re.IGNORECASE)]
+        named = [name for name in USUAL if name in found] + [name for name in found if name not in USUAL]
+        if not named and " " in low:  # of several words, the first may be the one that is meant
+            return self.hint(low.split()[0])
+        if not named:
+            return f"'symcomm quantities' lists them: {', '.join(USUAL)} and others"
+        return "did you mean " + " or ".join(f"'{name}'" for name in named[:3]) + "? 'symcomm quantities' lists all"
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The folder of each quantity, in order; nothing is imported for it."""
+        return _in_order(str(self.worksheets), tuple(root for path in self.packages.values() for root in path))
+
+
+@cache
+def _in_order(worksheets: str, path: tuple[str, ...]) -> Mapping[str, str]:
+    found = {**_groups((worksheets,), "md"), **_groups(path, "py")}
+    order = {group: n for n, group in enumerate(GROUPS)}
+    return MappingProxyType(dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item))))
+
+
+@cache
+def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
+    files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
+    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
+
+
+def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
+    """The quantity that a worksheet is, or one line of it."""
+    options = tuple(
+        Option(one.name, "choice" if one.choices else one.kind, one.meaning, one.default,
+               among=OneOf(one.choices) if one.choices else None)
+        for one in sheet.options
+    )  # fmt: skip
+    summary = sheet.summary[:1].upper() + sheet.summary[1:]
+    return DeclaredQuantity(sheet.name, group, summary, f"{summary}.", options, False, sheet.derive)
+
+
+@cache
+def _of_ours(name: str, group: str) -> DeclaredQuantity:
+    from symcomm.core.worksheets import built_in
+
+    return of_worksheet(built_in()[name], group)
+
+
+@cache
+def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
+    """What the signature and the docstring of a quantity's function say."""
+    derive: Callable[..., Derivation] = import_module(f"{package}.{group}.{name}").derive
+    hints = get_type_hints(derive, include_extras=True)
+    first, *parameters = inspect.signature(derive).parameters.values()
+    options: list[Option] = []
+    for parameter in parameters:
+        hint = hints[parameter.name]
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # options that several quantities share: a TypedDict
+            assert get_origin(hint) is Unpack, f"{name}: **{parameter.name} needs a type such as Unpack[Rates]"
+            (fields,) = get_args(hint)
+            for key, inner in get_type_hints(fields, include_extras=True).items():
+                options.append(_option(key, inner, None, required=False, positional=False))
+        else:
+            required = parameter.default is inspect.Parameter.empty
+            options.append(_option(parameter.name, hint, None if required else parameter.default, required=required))
+    text = inspect.cleandoc(derive.__doc__ or "")
+    summary = text.partition("\n")[0].removesuffix(".")
+    needs_model = get_origin(hints[first.name]) is not Annotated
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive)
+
+
+def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:
+    marks = _marks(hint)
+    meaning = next((mark.text for mark in reversed(marks) if isinstance(mark, Meaning)), None)
+    assert meaning, f"the option '{name}' has no Meaning"
+    among = next((mark for mark in reversed(marks) if isinstance(mark, OneOf)), None)
+    kind = next((mark.kind for mark in reversed(marks) if isinstance(mark, Reads)), "text")
+    if among is not None and not among.open:
+        kind = "choice"
+    return Option(name, kind, meaning, default, required, among, positional, hint)
+
+
+def _marks(hint: Any) -> list[Any]:
+    """What the annotations inside a type say, the outermost last; a ``Literal`` says what may be chosen."""
+    if get_origin(hint) is Annotated:
+        return [*_marks(hint.__origin__), *hint.__metadata__]
+    if get_origin(hint) in (Union, UnionType):
+        return [mark for arm in get_args(hint) for mark in _marks(arm)]
+    return [OneOf(get_args(hint))] if get_origin(hint) is Literal else []

@@ -1,0 +1,237 @@
+"""The bytes of activations that a rank keeps from the forward to the backward pass, derived from the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers
+from symcomm.core.dtypes import element_bytes, said_bytes
+from symcomm.core.form import Form, Num, Ratio, Sym, Total, num, product
+from symcomm.core.graph.graph import Graph, Region
+from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
+from symcomm.core.program import pipeline
+from symcomm.core.program.autograd import Saved
+from symcomm.core.program.closed_forms import chunks_of, held_on
+from symcomm.core.program.events import simulate
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.quantities.counting.load import microbatched
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, training
+from symcomm.core.quantities.memory.saved import conventions, saved_regions
+from symcomm.core.quantities.options import (
+    Chunks,
+    Dtype,
+    Every,
+    Frozen,
+    Recomputation,
+    ScheduleName,
+    StageNumber,
+    StrategyOption,
+)
+from symcomm.core.quantities.witnesses import number, size, together
+from symcomm.core.setting import Setting, Work, mark, slug
+from symcomm.core.units import BYTE, ONE
+
+NOTHING: Form = Num(Fraction(0), BYTE)
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption | None = None,
+    dtype: Dtype | None = None,
+    recomputation: Recomputation | None = None,
+    every: Every | None = None,
+    schedule: ScheduleName | None = None,
+    stage: StageNumber | None = None,
+    chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
+) -> Derivation:
+    """The bytes of activations that one rank keeps for the backward pass.
+
+    ``recomputation`` is ``none``, ``selective``, ``full`` or tensors of the table that are computed again; ``every``
+    keeps the input of every n-th layer only. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a
+    pipeline. ``frozen`` weights get no gradient. Raises ``ValuesError`` and ``StrategyError`` for what does not fit.
+
+    Source: the accounting of Korthikanti et al., arXiv 2205.05198, section 4.
+    """
+    strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
+    asked = recomputation
+    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
+    again = "full" if every is not None else again
+    cut = strategy.pipeline if strategy is not None else None
+    order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
+    held = pipeline.held(setting.graph, cut, stage, setting.values, order)
+    for region in setting.regions:
+        if every is not None and region.times and region.name in held.regions:
+            setting = setting.in_parts(held.times(region), degree(every), "groups of {} layers are computed again")
+    if cut is not None:  # what is kept is counted for one microbatch at a time
+        setting = microbatched(setting, cut.microbatches)
+    regions = saved_regions(setting, strategy, again)
+    work = Work(setting, *(strategy.forms if strategy else ()))
+    mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
+            if region.name in held.regions]  # fmt: skip
+    mine = [one for region, part, kept in mine for one in _shared_apart(setting.graph, region, part, kept)]
+    layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
+    where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
+    title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
+    if again != "none":
+        title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
+    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy, asked)
+    notes: tuple[str, ...] = held.notes
+    if again != "none":
+        notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
+        if len(mine) > 1:
+            notes += (LAYERS_AGAIN,)
+    exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
+    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
+
+
+def _shared_apart(
+    graph: Graph, region: Region, part: Setting, kept: tuple[Saved, ...]
+) -> list[tuple[Region, Setting, tuple[Saved, ...]]]:
+    """A region, behind what all its repetitions read: that is kept once."""
+    names = graph.shared(region)
+    once = tuple(item for item in kept if item.tensor in names)
+    if not once:
+        return [(region, part, kept)]
+    rest = tuple(item for item in kept if item not in once)
+    return [(Region(f"shared inputs of the {region.name}s"), part, once), (region, part, rest)]
+
+
+def bytes_of(setting: Setting, item: Saved) -> Form:
+    """The bytes of a saved tensor, as written."""
+    return product(setting.written(item.elements), element_bytes(item.dtype))
+
+
+def _layer(work: Work, setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Form:
+    """One step a row of the table of a region, and their sum."""
+    if not kept and alone:
+        return work.define("A", forms.Num(Fraction(0), BYTE), BYTE, "nothing", "No gradient reads an activation.",
+                           witness=partial(_kept, kept))  # fmt: skip
+    rows: dict[int, list[Saved]] = {}
+    for item in kept:
+        made = item.tensor in setting.graph.producers or item.what == "mask"
+        rows.setdefault(item.row if made else 0, []).append(item)
+    targets = {op.row: op.output for op in setting.graph.ops}
+    parts: list[Form] = []
+    for row in sorted(rows):
+        items = rows[row]
+        written = [bytes_of(setting, item) for item in items]
+        name = "A_in" if not row else f"A_{slug(targets[row])}"
+        form = written[0] if len(written) == 1 else Total(tuple(written))
+        parts.append(work.define(name, form, BYTE, "what gradients read", _reason(items),
+                                 witness=partial(_kept, items)))  # fmt: skip
+    if not parts or (len(parts) == 1 and alone and not region.times):
+        return parts[0] if parts else NOTHING
+    name, text = ("A_layer", "one layer keeps") if region.times else ("A_saved", "is kept")
+    if not alone:
+        name, text = f"A_{mark(region)}", f"the {region.name} keeps"
+    text = f"What {text} for the backward pass."
+    return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text,
+                       witness=partial(_kept, kept))  # fmt: skip
+
+
+def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
+    """The bytes of some tensors, one after the other."""
+    return sum((size(item.elements, numbers) * element_bytes(item.dtype).number for item in items), Fraction(0))
+
+
+def _reason(items: list[Saved]) -> str:
+    pieces = []
+    for item in items[:6]:
+        shown = item.tensor.split("·")[0]
+        said = {
+            "input": f"the input `{shown}`",
+            "activation": f"`{shown}`" if "·" not in item.tensor else f"a value on the way to `{shown}`",
+            "mask": "a random mask",
+            "indices": f"the indices `{shown}`",
+        }
+        what = said.get(item.what, f"{item.what} for `{shown}`")
+        readers = ", ".join(f"`{r}`" for r in dict.fromkeys(item.readers[:4]))
+        pieces.append(f"{what} ({said_bytes(element_bytes(item.dtype))} each) for the gradient of {readers}")
+    text = "; ".join(pieces) + ("; and more" if len(items) > 6 else "")
+    return f"Kept: {text}."
+
+
+def _all_layers(
+    work: Work, parts: list[tuple[Region, Form]], strategy: Strategy | None, held: pipeline.Held,
+    every: int | str | None, schedule: str | None, stage: int | str | None, chunks: int | str | None,
+) -> tuple[Condition, ...]:  # fmt: skip
+    """The steps from one repetition of each part to all of them, and where they hold."""
+    where: tuple[Condition, ...] = ()
+    cut = strategy.pipeline if strategy else None
+    flying: Form = num(1)
+    text = "All layers are alike."
+    if cut is not None:
+        stages = pipeline.stage_count(cut, work.setting.graph)
+        p = stages if isinstance(stages, (Sym, forms.Num)) else work.define(
+            "p", stages, ONE, "stages", "The stages.", witness=together([stages]))  # fmt: skip
+        flying, text, where = _in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
+
+    def in_all(numbers: Numbers) -> Fraction:
+        groups = number(degree(every), numbers) if every is not None else 1
+        at_once = number(flying, numbers)
+        return sum((number(held.times(region), numbers) * at_once * number(layer, numbers)
+                    / (groups if region.times else 1) for region, layer in parts), Fraction(0))  # fmt: skip
+
+    terms: list[Form] = []
+    for region, layer in parts:
+        times = held.times(region)
+        if every is not None and region.times:
+            times, text = Ratio(times, degree(every)), "Only the input of the first layer of each group is kept."
+        if layer != NOTHING:
+            terms.append(product(product(times, flying), layer))
+    if len(parts) > 1:
+        text = "Together: " + ", ".join(region.name for region, _ in parts) + "."
+        work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text,
+                    witness=in_all)  # fmt: skip
+    elif parts[0][0].times:
+        work.define("A", terms[0], BYTE, "repeat", text, witness=in_all)
+    return where
+
+
+def _in_flight(
+    work: Work, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
+) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
+    """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
+    found = find(schedule)
+    v = chunks_of(found, chunks)
+    stages = pipeline.stage_count(cut, work.setting.graph)
+    ends: dict[str, Form] = {"None": num(0), "0": num(0), "first": num(0), "last": Total((stages, num(-1)))}
+    at = ends.get(str(stage)) or degree(str(stage))
+    sizes = {"p": stages, "m": cut.microbatches, "v": v, "r": at}
+    values = work.setting.graph.relations.complete(work.setting.values)
+    settled = held_on(found, sizes, values)
+    shown = held_on(found, {**sizes, "p": p}, values) if settled.cases else settled
+    text = found.why
+    if "B" in found.kinds:
+        text += " An activation is kept until the gradient of the weights; the gradients kept with it are not counted."
+
+    def run(numbers: Numbers) -> Fraction:
+        """What a rank holds at most, event by event."""
+        ranks, batch, pieces, rank = (int(number(f, numbers)) for f in (stages, cut.microbatches, v, at))
+        return Fraction(simulate(found.ranks(ranks, batch, pieces)).in_flight[rank])
+
+    copies = found.placement.copies(2, int(v.number)) if isinstance(v, forms.Num) else Fraction(1)
+    if v == num(int(copies)):
+        flying = work.define("w", shown.form, ONE, "in flight", text, witness=run)
+        return flying, "The layers of a stage, for each microbatch in flight.", settled.conditions
+    count = work.define("w_chunk", shown.form, ONE, "in flight", text, witness=run)
+    parts = num(v.number / copies) if isinstance(v, forms.Num) else v
+    return Ratio(count, parts), "Each chunk in flight is one part of the rank's layers.", settled.conditions
+
+
+def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Exhibit:
+    rows = []
+    for item in kept:
+        readers = ", ".join(f"`{r}`" for r in item.readers[:6]) + (" …" if len(item.readers) > 6 else "")
+        size = forms.from_expr(forms.value(bytes_of(setting, item)))
+        rows.append((f"`{item.tensor}`", item.what, readers, item.dtype, size))
+    columns = ("tensor", "what", "for the gradient of", "format", "bytes")
+    title = "What one layer keeps for backward" if region.times else "What is kept for backward"
+    title = title if alone else f"What the {region.name} keeps for backward"
+    # What is kept of few tensors has a line each in the steps already.
+    return Exhibit(title, columns, tuple(rows), "full" if len(rows) <= 3 else "after")

@@ -1,0 +1,131 @@
+"""The bytes that an allocator has given out before the backward pass: saved tensors, those still held, workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
+from symcomm.core.dtypes import element_bytes
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.core.program.autograd import storage
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.memory.activation_memory import bytes_of
+from symcomm.core.quantities.memory.saved import held_outside, saved_tensors
+from symcomm.core.quantities.options import Amount, Dtype, Held
+from symcomm.core.quantities.witnesses import size as length
+from symcomm.core.setting import Setting, Work, named, slug
+from symcomm.core.units import BYTE
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+MIB = 2**20
+# PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of
+# 10 MiB or more gets a segment in steps of 2 MiB, which is not split where 1 MiB or less would be left.
+REQUEST, LARGE, SEGMENT, REMAINDER = 512, 10 * MIB, 2 * MIB, MIB
+ROUNDINGS = ("requests", "blocks", "none")
+
+
+def block(size: Fraction, rounding: str = "blocks") -> Fraction:
+    """The bytes a request of ``size`` bytes takes.
+
+    >>> block(Fraction(4)), block(Fraction(25 * 2**20)) / 2**20, block(Fraction(25 * 2**20), "requests") / 2**20
+    (Fraction(512, 1), Fraction(26, 1), Fraction(25, 1))
+    """
+    if rounding == "none":
+        return size
+    rounded = -(-size // REQUEST) * REQUEST
+    segment = -(-rounded // SEGMENT) * SEGMENT
+    whole = rounding == "blocks" and rounded >= LARGE and segment - rounded <= REMAINDER
+    return Fraction(segment if whole else rounded)
+
+
+def derive(
+    setting: Setting,
+    held: Held | None = None,
+    workspace: Annotated[Amount, Meaning("what a library keeps for itself, such as 32 MiB")] = None,
+    rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "requests",
+    dtype: Dtype | None = None,
+) -> Derivation:
+    """The bytes that an allocator has given out when the backward pass begins.
+
+    ``held`` are tensors that the program still refers to (results, the loss), ``workspace`` the bytes that a library
+    keeps for itself, ``rounding`` how the allocator rounds: ``requests``, ``blocks`` (needs all sizes) or ``none``.
+    """
+    if rounding not in ROUNDINGS:
+        raise ValuesError(f"unknown rounding '{rounding[:40]}'", hint=nearest(rounding, [*ROUNDINGS]))
+    setting = setting.in_format(dtype)
+    graph, work = setting.graph, Work(setting)
+    kept = saved_tensors(setting)
+    parts: list[Form] = []
+    asked: list[tuple[Expr, Num]] = []
+    for n, item in enumerate(kept):
+        text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
+        name = "A_" + slug(item.tensor) + ("" if item.tensor not in [k.tensor for k in kept[:n]] else f",{n}")
+        said = f"`{item.tensor.split('·')[0]}`: {text}."
+        parts.append(_given(work, name, bytes_of(setting, item), rounding, said))
+        asked.append((item.elements, element_bytes(item.dtype)))
+    roots = {item.tensor for item in kept}
+    for name in named(held):
+        outside = held_outside(setting, name)
+        if outside is not None:
+            called = slug(name.partition("[")[0].strip())
+            text = f"`{name}`: it is not the model's, but the program holds it."
+            parts.append(_given(work, f"H_{called}", outside, rounding, text))
+            asked.append((value(outside), Num(Fraction(1))))
+            continue
+        tensor = graph.find(name)
+        root = storage(graph, tensor.name, setting.accounting)
+        if root in roots:
+            continue
+        roots.add(root)
+        size = product(setting.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype))
+        text = f"`{tensor.name}`: no gradient reads it, but the program still holds it."
+        parts.append(_given(work, f"H_{slug(tensor.name)}", size, rounding, text))
+        asked.append((graph.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype)))
+    if workspace is not None:
+        size = Num(exact(workspace, "workspace"), BYTE)
+        parts.append(work.define("M_work", size, BYTE, "workspace", "What a library keeps for itself."))
+    if not parts:
+        raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
+                witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
+    notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
+    return setting.derivation("Memory before backward", work.steps, ["saved", "softmax"], notes=notes)
+
+
+def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:
+    values = work.setting.values
+    if rounding == "none":
+        return work.define(name, size, BYTE, "bytes", text)
+    if rounding == "blocks":
+        missing = [n for n in names(size) if n not in values]
+        if missing:
+            raise ValuesError(f"the size of a block depends on the value of {missing[0]}", hint=f"give {missing[0]}")
+        taken = block(evaluate(size, values))
+        return work.define(name, Num(taken, BYTE), BYTE, "block", text)
+    whole = Num(Fraction(REQUEST), BYTE)
+    form = product(whole, Ceiling(Ratio(size, whole)))
+    while name in work.taken or name in work.known:
+        name += "'"
+    # The step is not collected: a reader looks for the bytes of the tensor and for the 512 they are rounded to.
+    work.steps.append(Step(name, form, BYTE, Reason("round up", text)))
+    work.known[name] = value(form)
+    return Sym(name)
+
+
+def _given_out(
+    asked: Sequence[tuple[Expr, Num]], rounding: str, besides: Fraction, numbers: Numbers
+) -> Fraction:  # fmt: skip
+    """Every request in turn, each rounded up to what the allocator gives."""
+    out = besides
+    for elements, wide in asked:
+        want = length(elements, numbers) * wide.number
+        if rounding == "requests":
+            want = Fraction(-(-want // REQUEST) * REQUEST)
+        out += block(want) if rounding == "blocks" else want
+    return out

@@ -1,0 +1,61 @@
+"""What the quantities of memory are asked alike: a strategy, a format, what runs again, what belongs to a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
+from symcomm.core.program.rewrites.recomputation import RECOMPUTED
+from symcomm.core.setting import Setting
+
+LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."
+
+
+def placed(strategy: Strategy | str | None, **of_pipeline: object) -> Strategy | None:
+    """The strategy; ``of_pipeline`` are options that only a pipeline has.
+
+    Raises ``StrategyError`` where an option does not belong to the strategy.
+    """
+    made = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if made is None or made.pipeline is None:
+        for option, said in of_pipeline.items():
+            if said is not None:
+                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
+    return made
+
+
+def computed(strategy: Strategy, activations: bool) -> Strategy:
+    """What of a strategy has to divide sizes: shards that only rest are padded, the batch cuts activations alone."""
+    rules = tuple(
+        (at, rule) for at, rule in strategy.rules
+        if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))
+    )  # fmt: skip
+    return replace(strategy, rules=rules)
+
+
+def training(
+    setting: Setting, strategy: Strategy | None, dtype: str | None, frozen: str | Iterable[str] | None,
+    again: str | Iterable[str] | None, every: object,
+) -> tuple[Setting, str]:  # fmt: skip
+    """The setting of a step with its format and what is not trained, and what runs again, as ``recomputed_ops`` has it.
+
+    Raises ``StrategyError`` where a degree of the strategy does not divide what it cuts, ``ValuesError`` for weights
+    that there are not and for groups of layers that do not go with the rest.
+    """
+    if strategy is not None:
+        setting = setting.divided(strategy)
+    setting = setting.in_format(dtype).freeze(frozen)
+    if again is None:  # the accounting may say so for every question
+        again = RECOMPUTED[setting.accounting.recomputation]
+    elif every is None and again in RECOMPUTED.values():  # the program gathers weights for what runs again
+        [named] = [name for name, said in RECOMPUTED.items() if said == again]
+        setting = replace(setting, accounting=replace(setting.accounting, recomputation=named))
+    said = again if isinstance(again, str) else ", ".join(again)
+    if every is not None:
+        if said not in ("none", "full"):
+            raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
+        if not any(region.times for region in setting.regions):
+            raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
+    return setting, said

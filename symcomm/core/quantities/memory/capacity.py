@@ -1,0 +1,374 @@
+"""What fits: the fewest ranks, or the largest batch, sequence or model, for the memory of one device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import combinations, count
+from math import ceil, gcd, prod
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import sympy as sp
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import CONVENTIONS
+from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
+from symcomm.core.errors import StrategyError, ValuesError, nearest
+from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
+from symcomm.core.parallel.placement import cut_axes
+from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.pipeline import check_divisible
+from symcomm.core.program.program import ONE_RANK, Same
+from symcomm.core.program.vocabulary import cut_vocabulary
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.memory import activation_memory, state_memory
+from symcomm.core.quantities.memory.asked import computed
+from symcomm.core.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import BYTE, ONE, Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
+_SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
+
+
+def capacity_of(said: object, meaning: str | None) -> Fraction:
+    """The bytes of a device: ``80 GB`` may be 80·10^9, 80·2^30 or less, so what it means has to be said.
+
+    >>> capacity_of("80 GB", "nominal_GiB") / 2**30, int(capacity_of("81559 MiB", "usable"))
+    (Fraction(80, 1), 85520809984)
+    """
+    if meaning is None:
+        raise ValuesError(
+            f"what does a capacity of {said} mean?",
+            hint="say capacity_is: nominal_GB (10^9), nominal_GiB (2^30) or usable",
+        )
+    if meaning not in MEANINGS:
+        raise ValuesError(f"unknown meaning of a capacity '{meaning[:40]}'", hint=nearest(meaning, [*MEANINGS]))
+    found = said if isinstance(said, Quantity) else Quantity.parse(str(said))
+    if found.unit not in (ONE, BYTE):
+        raise ValuesError(f"a capacity is in bytes, not in {found.unit}", hint="for instance 80 GB")
+    if found.value <= 0:
+        raise ValuesError("a capacity of nothing", hint="for instance 80 GB")
+    if meaning == "usable":
+        if found.unit == ONE:
+            raise ValuesError("the usable bytes need a unit", hint="for instance 81559 MiB")
+        return found.value
+    if found.unit == ONE:
+        return found.value * _SCALES[meaning]
+    scale = 10**9
+    if found.value % scale:
+        if found.value % 2**30 == 0 and meaning == "nominal_GiB":
+            return found.value
+        raise ValuesError(f"{said} is not a whole number of GB", hint="usable takes any number of bytes")
+    return found.value / scale * _SCALES[meaning]
+
+
+def in_bytes(expr: Expr) -> Form:
+    """An expression that counts bytes as a form in bytes: each term's number carries the unit."""
+
+    def one(form: Form) -> Form:
+        if isinstance(form, Num):
+            return Num(form.number, BYTE)
+        if isinstance(form, Total):
+            return Total(tuple(one(t) for t in form.terms))
+        if isinstance(form, Ratio):
+            return Ratio(one(form.top), form.bottom)
+        if isinstance(form, forms.Product) and isinstance(form.factors[0], Num):
+            return product(Num(form.factors[0].number, BYTE), *form.factors[1:])
+        if isinstance(form, forms.Product):
+            at = next((n for n, f in enumerate(form.factors) if isinstance(f, Total)), None)
+            if at is not None:
+                return forms.Product((*form.factors[:at], one(form.factors[at]), *form.factors[at + 1 :]))
+        return product(Num(Fraction(1), BYTE), form)
+
+    return one(forms.from_expr(expr))
+
+
+def derive(
+    setting: Setting,
+    solve_for: Annotated[str, Meaning("the symbol to solve for: a degree of the strategy or a size")],
+    capacity: Annotated[Amount, Meaning("the memory of a device, such as 80 GB")],
+    capacity_is: CapacityIs | None = None,
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    include: Annotated[
+        Literal["states", "activations", "states and activations"], Meaning("what has to fit")
+    ] = "states and activations",
+    recomputation: Recomputation | None = None,
+    frozen: Frozen | None = None,
+    sharded: Annotated[
+        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; all if not said")
+    ] = None,
+) -> Derivation:
+    """The fewest ranks, or the largest size, with which one rank's memory fits a device.
+
+    ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Of the activations a part may be
+    ``sharded`` and the rest whole on every rank. Raises ``ValuesError`` where
+    nothing fits, or where the meaning of the capacity is not said.
+    """
+    if capacity is None:
+        raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+    if capacity_is is None and setting.accounting.capacity != "unnamed":
+        capacity_is = setting.accounting.capacity
+    size = capacity_of(capacity, capacity_is)
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    parts: list[tuple[str, str, Fraction, Derivation]] = []  # each a share of what is derived
+    touched: list[str] = []
+    if "states" in include:
+        states = state_memory.derive(setting, strategy, recipe, frozen)
+        touched += states.touched
+        parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
+    if "activations" in include:
+        kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
+        touched += kept.touched
+        share = Fraction(1) if sharded is None else exact(sharded, "sharded")
+        if not 0 <= share <= 1 or (share < 1 and (strategy is None or strategy.pipeline is not None)):
+            told = "a share of the activations is from 0 to 1, and a strategy without a pipeline divides it"
+            raise ValuesError(f"sharded: {sharded}", hint=told)
+        alone = kept if share == 1 else activation_memory.derive(setting, frozen=frozen, recomputation=recomputation)
+        for name, what, part, of in (("M_act", "activations kept for backward", share, kept),
+                                     ("M_whole", "activations that stay whole", 1 - share, alone)):  # fmt: skip
+            if part:
+                parts.append((name, what if part == 1 else f"{what}, {part} of all", part, of))
+    if not parts:
+        raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
+    work = Work(setting, *(strategy.forms if strategy else ()))
+    for name, what, part, found in parts:
+        _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found))
+    whole = sp.Add(*(part * found.expr for _, _, part, found in parts))
+    wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
+    if wanted is None:
+        known = sorted(s.name for s in whole.free_symbols)
+        raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
+    assert capacity_is is not None
+    cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is], witness=lambda numbers: size)
+    multiple = _multiple(setting, strategy, solve_for)
+    fits = partial(_last, work, whole, solve_for, size, multiple)
+    where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
+    if strategy is not None:
+        _dividing(work, setting, solve_for, strategy, "activations" in include, whole, size)
+        setting = setting.divided(computed(strategy, "activations" in include))
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
+
+
+def _dividing(
+    work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool, whole: Expr, size: Fraction
+) -> None:
+    """The least number of ranks from the one that fits on that divides what is computed in parts.
+
+    Shards of weights and states that only rest so are padded, and need not be even. Parts of a vocabulary are whole
+    words, with which the ``whole`` bytes have to fit the ``size``, too.
+    """
+    values = {k: v for k, v in setting.values.items() if k != name}
+    found = work.known.get(f"{name}_min")
+    if found is None or not {s.name for s in found.free_symbols} <= values.keys():
+        return
+    least = int(forms.evaluate(forms.from_expr(found), values))
+    cutting, known = computed(strategy, activations), setting.graph.relations.complete(values)
+    graph, shared = setting.graph, cut_vocabulary(Same(setting.graph), cutting)
+    if shared is not None and all(graph.axes[a].size.is_Symbol for a in shared.axes):
+        parts = shared.in_parts(graph, setting.accounting)
+        whole = whole.xreplace({graph.axes[a].size: parts.axes[a].size for a in shared.axes})
+        graph = parts
+
+    def uneven(ranks: int) -> StrategyError | ValuesError | None:
+        at = {**known, name: Fraction(ranks)}
+        try:
+            check_divisible(graph, cutting, at)
+        except StrategyError as error:
+            return error
+        takes = Quantity(forms.evaluate(forms.from_expr(whole), at), BYTE)
+        return ValuesError(f"Parts of whole words take {takes} on {ranks} ranks") if takes.value > size else None
+
+    why = uneven(least)
+    if why is None:
+        return
+    cut = [
+        (axis, meshes) for _, axis, meshes in cut_axes(graph, cutting)
+        if any(name in forms.names(cutting.sizes[m]) for m in meshes) and not axis.size.has(sp.ceiling)
+    ]  # fmt: skip
+    sizes = (setting.graph.relations.expand(axis.size).xreplace(put(known)) for axis, _ in cut)
+    lengths = {int(size) for size in sizes if size.is_Integer}
+    stages = cutting.pipeline.stages if cutting.pipeline is not None else None
+    staged = stages is not None and name in forms.names(stages)
+    layers = [int(known[r.times]) for r in setting.regions if staged and r.times in known]
+    tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths)) or range(least, 2 * least + 1)
+    best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
+    if best is None:
+        raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
+    next_one = "that divides it" if isinstance(why, StrategyError) else "that fits"
+    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number {next_one}."
+    work.define(
+        f"{name}_fit",
+        num(best),
+        ONE,
+        "divides",
+        text,
+        witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)),
+    )
+
+
+def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
+    """A step for a part of the bytes whose derivation is known; it is written collected at once."""
+    form = in_bytes(sp.factor_terms(expr))
+    while name in work.taken or name in work.known:
+        name += "'"
+    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness)))
+    work.known[name] = forms.value(form)
+    return Sym(name)
+
+
+def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
+    """What a size is a multiple of: of the heads, where it is heads times a width; of the ranks that cut it."""
+    values = {k: v for k, v in setting.values.items() if k != name}
+    relations = setting.graph.relations
+    implied = relations.complete(values)
+    if name in implied:
+        raise ValuesError(
+            f"{name} is {implied[name]} already, by the given numbers",
+            hint=f"give no value for {name}, or for all it is made of",
+        )
+    found = 1
+    for left, right in relations.equations:
+        if left == name and isinstance(right, forms.Product):
+            factors = [values[n] for n in forms.names(right) if n in values]
+            found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
+    degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
+    if strategy is not None and strategy.pipeline is not None and Sym(name) == pipeline.layer_count(setting.graph):
+        stages = pipeline.stage_count(strategy.pipeline, setting.graph)
+        found = int(stages.number) if isinstance(stages, Num) else found
+    products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
+    for more in sorted(products):
+        try:
+            check_divisible(
+                setting.graph, strategy or ONE_RANK, relations.complete({**values, name: Fraction(found * more)})
+            )
+        except StrategyError:
+            continue
+        return found * more
+    return found
+
+
+def _solve(
+    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int, fits: Witness
+) -> tuple[Condition, ...]:
+    """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
+    relations = setting.graph.relations
+    top, bottom = sp.fraction(sp.together(sp.expand(whole)))
+    if not bottom.has(x) and top.is_polynomial(x):
+        coefficients = dict(enumerate(reversed(sp.Poly(sp.expand(whole), x).all_coeffs())))
+    elif sp.cancel(sp.expand(whole) * x).is_polynomial(x):
+        found = reversed(sp.Poly(sp.cancel(sp.expand(whole) * x), x).all_coeffs())
+        coefficients = {n - 1: c for n, c in enumerate(found)}
+    else:
+        coefficients = {}
+    coefficients = {n: relations.gather(sp.expand(c)) for n, c in coefficients.items() if c != 0}
+    name = x.name
+    fixed: Form | None = None
+    rest = {n for n in coefficients if n != 0}
+    if 0 in coefficients:
+        if rest in ({-1}, {1}):
+            fixed = _said(work, "M_fixed", coefficients[0], f"The part of the bytes that does not depend on `{name}`.")
+        known = setting.graph.relations.complete(setting.values)
+        if {s.name for s in coefficients[0].free_symbols} <= known.keys():
+            least = forms.evaluate(forms.from_expr(coefficients[0]), known)
+            if least >= size:
+                raise ValuesError(
+                    f"nothing fits: {Quantity(least, BYTE)} do not depend on {name}, the capacity is "
+                    f"{Quantity(size, BYTE)}", hint="shard more, recompute activations, or take a larger device",
+                )  # fmt: skip
+    left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
+    if rest == {-1}:
+        shared = _said(work, "M_shared", coefficients[-1], f"The part of the bytes that `{name}` divides.")
+        work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
+                    f"The least whole `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
+    elif rest == {1}:
+        each = _said(work, "M_each", coefficients[1], f"The bytes that each of `{name}` adds.")
+        q = num(multiple)
+        most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
+        kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
+        work.define(f"{name}_max", most, ONE, "solve",
+                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
+        known = relations.complete({k: v for k, v in setting.values.items() if k != name})
+        needed = sp.expand(whole.subs(x, multiple))
+        if {s.name for s in needed.free_symbols} <= known.keys():
+            _fits(forms.evaluate(forms.from_expr(needed), known), name, multiple, size)
+        else:
+            return (Condition(in_bytes(needed), "<=", Num(size, BYTE)),)
+    else:
+        _search(work, setting, whole, x, size, multiple, fits)
+    return ()
+
+
+def _fits(needed: Fraction, name: str, least: int, size: Fraction) -> None:
+    """Raises ``ValuesError`` where not even the least size fits."""
+    if needed > size:
+        needs, have = Quantity(needed, BYTE), Quantity(size, BYTE)
+        raise ValuesError(f"nothing fits: {name} = {least} needs {needs}, the capacity is {have}")
+
+
+def _search(
+    work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int, fits: Witness
+) -> None:  # fmt: skip
+    """Where the bytes are no straight line: the last whole number that fits, found by halving."""
+    relations = setting.graph.relations
+    values = {k: v for k, v in setting.values.items() if k != x.name}
+    form = forms.from_expr(whole)
+    known = relations.complete({**values, x.name: Fraction(multiple)})
+    missing = [n for n in forms.names(form) if n not in known]
+    if missing:
+        raise ValuesError(f"this is no straight line in {x.name}: give {', '.join(missing)}", hint=f"{missing[0]}=8")
+
+    def at(n: int) -> Fraction:
+        """The bytes with n times the least size."""
+        return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n * multiple)}))
+
+    growing = at(2) > at(1)
+    low, high = 1, 2
+    while (at(high) <= size) == growing and high < 2**60:
+        low, high = high, 2 * high
+    if growing:
+        _fits(at(1), x.name, multiple, size)
+    if high >= 2**60:
+        raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (at(middle) <= size) == growing else (low, middle)
+    if not growing and at(1) <= size:
+        low = high = 1
+    found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
+    taken, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
+    text = f"{x.name} = {found * multiple} takes {taken}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    text += f" It is a multiple of {multiple}." if multiple > 1 else ""
+    which = "max" if growing else "min"
+    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)
+
+
+def _part(share: Fraction, of: Derivation, numbers: Numbers) -> Fraction:
+    return share * of.again(numbers)
+
+
+def _last(work: Work, whole: Expr, name: str, capacity: Fraction, multiple: int, numbers: Numbers) -> bool:
+    """Whether the answer fits, and the next size beyond it does not."""
+    step = next(s for s in work.steps if s.name.startswith((f"{name}_min", f"{name}_max")))
+    answer, relations = numbers[step.name], work.setting.graph.relations
+    if answer < 1:
+        raise ValuesError("nothing fits at these numbers")
+    beyond = answer + (-multiple if step.name.endswith("_min") else multiple)
+    written = forms.from_expr(whole)
+    moved = {left for left, right in relations.equations if name in forms.names(right)} | {name}
+    held = numbers.of({*forms.names(written)} - moved)
+
+    def taken(size: Fraction) -> Fraction:
+        return forms.evaluate(written, relations.complete({**held, name: size}))
+
+    return taken(answer) <= capacity and (beyond < 1 or taken(beyond) > capacity)

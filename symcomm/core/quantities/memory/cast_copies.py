@@ -1,0 +1,102 @@
+"""The copies that autocast makes, and the format of every tensor under it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Exhibit, Numbers
+from symcomm.core.dtypes import autocast_of, element_bytes, said_bytes
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Num, Sym, Total, product
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.quantities.declared import Meaning, Reads
+from symcomm.core.quantities.witnesses import elements, often, together
+from symcomm.core.setting import Setting, Work, mark, slug, times
+from symcomm.core.units import BYTE
+
+
+def derive(
+    setting: Setting,
+    dtype: Annotated[
+        str | None, Reads("dtype"), Meaning("the mixed precision, where it is not the model's: autocast(fp16)")
+    ] = None,
+    of: Annotated[Literal["weights", "activations", "all"], Meaning("what is copied")] = "weights",
+) -> Derivation:
+    """The bytes of the copies that autocast makes of fp32 weights, or of activations.
+
+    Of all layers, for ops that run in another format. The table says the format of every tensor. The gradient of a
+    tensor has the tensor's format, so that of an fp32 weight is in fp32: the gradient of its copy is cast back.
+    """
+    setting = setting.in_format(dtype)
+    graph, work = setting.graph, Work(setting)
+    casts = [op for op in graph.ops if op.attribute("cast")]
+    if not casts and (dtype is None or autocast_of(dtype) is None):
+        raise ValuesError("the model runs in one format: nothing is copied", hint="dtype: autocast(fp16)")
+    role = {"weights": ("weight",), "activations": ("activation", "input")}.get(of, ("weight", "activation", "input"))
+    casts = [op for op in casts if graph.tensors[op.inputs[0]].role in role]
+    parts: list[Form] = []
+    for region in setting.regions:
+        mine = [op for op in casts if op.region == region.name]
+        copies = [_copy(work, graph, op) for op in mine]
+        if len(copies) > 1:
+            text = f"All copies of one {region.name}." if region.times else "All copies."
+            name = f"V_{mark(region)}" if region.times or len(setting.regions) > 1 else "V"
+            copies = [work.define(name, Total(tuple(copies)), BYTE, "add", text, witness=together(copies))]
+        parts += [times(region, one) for one in copies]
+    whole = partial(_copied, setting, casts)
+    if not parts:
+        work.define("V", Num(Fraction(0), BYTE), BYTE, "add", "Nothing is copied.", witness=whole)
+    elif len(parts) > 1:
+        work.define("V", Total(tuple(parts)), BYTE, "add the parts", "All parts of the model together.", witness=whole)
+    elif not isinstance(parts[0], Sym):
+        work.define("V", parts[0], BYTE, "repeat", "All layers are alike.", witness=whole)
+    return setting.derivation(f"Copies of {of} under autocast", work.steps, exhibits=[_formats(setting, graph)])
+
+
+def _copy(work: Work, graph: Graph, op: Op) -> Form:
+    """The step that counts the bytes of one copy."""
+    made = graph.tensors[op.output]
+    size = element_bytes(made.dtype or work.setting.dtype)
+    reader = next(o for o in graph.ops if op.output in o.inputs)
+    return work.define(
+        f"V_{slug(op.output)}", product(work.setting.elements(op.output), size), BYTE, "copy",
+        f"`{op.inputs[0]}` in {made.dtype} for `{reader.output.split('·')[0]}`, {said_bytes(size)} an element.",
+        witness=partial(_copied, replace(work.setting, graph=replace(graph, regions=())), [op]),
+    )  # fmt: skip
+
+
+def _formats(setting: Setting, graph: Graph) -> Exhibit:
+    """The format of every tensor, in the order of the ops."""
+    rows: list[tuple[str, str, str]] = []
+    weights: dict[str, str] = {}
+    for op in graph.ops:
+        for name in op.inputs:
+            tensor = graph.tensors[name]
+            if tensor.role in ("weight", "input") and name not in weights:
+                weights[name] = tensor.role
+                rows.append((f"`{name}`", tensor.role, tensor.dtype or setting.dtype))
+        made = graph.tensors[op.output]
+        if not made.virtual and "·" not in op.output.partition(")")[0]:
+            rows.append((f"`{op.output}`" if not op.attribute("cast") else f"copy of `{op.inputs[0]}`", _kind(op),
+                         made.dtype or setting.dtype))  # fmt: skip
+    return Exhibit(
+        "The format of every tensor; a gradient has that of its tensor", ("tensor", "what", "format"), tuple(rows)
+    )
+
+
+def _copied(setting: Setting, casts: list[Op], numbers: Numbers) -> Fraction:
+    """The bytes of some copies, laid out one by one in every repetition of their regions."""
+    graph, found = setting.graph, Fraction(0)
+    stands = {region.name: often(region, numbers) for region in graph.regions}
+    for op in casts:
+        made = graph.tensors[op.output]
+        width = element_bytes(made.dtype or setting.dtype).number
+        found += stands.get(op.region, Fraction(1)) * width * elements(graph, made, numbers)
+    return found
+
+
+def _kind(op: Op) -> str:
+    return "copy" if op.attribute("cast") else "activation"

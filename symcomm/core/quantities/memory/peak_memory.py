@@ -1,0 +1,370 @@
+"""The memory of one rank over a training step, op by op: where the peak is and what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import sympy as sp
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step, exact, rational
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import Form, Largest, Num, Sym, Total, evaluate, num
+from symcomm.core.graph.autocast import copies_of_weights
+from symcomm.core.parallel.strategy import PipelineCut, Size, degree
+from symcomm.core.program.closed_forms import chunks_of
+from symcomm.core.program.pipeline import stage_count
+from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.rewrites.halves import norm_weights
+from symcomm.core.program.rewrites.offloading import on_host
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.storage import COPY, PASSING, SAVED
+from symcomm.core.quantities.declared import Meaning, Reads
+from symcomm.core.quantities.memory.allocated_memory import block
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, training
+from symcomm.core.quantities.memory.capacity import in_bytes
+from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.saved import conventions
+from symcomm.core.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
+from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
+from symcomm.core.quantities.memory.step_program import Snapshot, StepProgram
+from symcomm.core.quantities.options import (
+    Amount,
+    Chunks,
+    Dtype,
+    Every,
+    Frozen,
+    Held,
+    Microbatches,
+    RecipeName,
+    Recomputation,
+    ScheduleName,
+    StageNumber,
+    StrategyOption,
+)
+from symcomm.core.setting import Setting, Work, named
+from symcomm.core.units import BYTE, Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+KINDS = {
+    "weights": "M_W",
+    "gathered weights": "M_gathered",
+    COPY: "M_copies",
+    "gradients": "M_G",
+    "gradient buckets": "M_bucket",
+    "optimizer states": "M_O",
+    "saved activations": "M_A",
+    "temporaries": "M_T",
+    "held tensors": "M_held",
+    "workspaces": "M_work",
+    "rounding": "M_round",
+}
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    dtype: Dtype | None = None,
+    recomputation: Recomputation | None = None,
+    every: Every | None = None,
+    schedule: ScheduleName | None = None,
+    stage: StageNumber | None = None,
+    chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
+    microbatches: Microbatches | None = None,
+    step: Annotated[
+        Literal["forward", "backward", "first", "later"],
+        Meaning("the forward or the backward pass alone, the first step or a later one"),
+    ] = "later",
+    held: Held | None = None,
+    workspace: Annotated[Amount, Meaning("what a library keeps for the thread of each pass, such as 32 MiB")] = None,
+    rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "none",
+    update_copies: Annotated[
+        int | str, Reads("count"), Meaning("the fp32 copies of one weight that its update makes, such as 5")
+    ] = 0,
+    tables: Annotated[
+        Literal["shared", "per_layer"], Meaning("whether each layer makes its own masks and rotations")
+    ] = "shared",
+) -> Derivation:
+    """The most bytes alive at once on one rank in a training step, and the op during which they are.
+
+    Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
+    the sizes, so all of them must be known; only the number of layers need not be, for one microbatch. Raises
+    ``ValuesError`` and ``StrategyError`` for what is not known or does not fit.
+
+    ``recomputation`` is that of ``activation_memory``: of a model of several parts, the layers that are repeated are
+    computed again and what stands before and behind them is not. ``every`` computes groups of so many layers again,
+    each from its first input. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a pipeline: what stands
+    before the layers is on the first stage, what stands behind them on the last one. ``microbatches`` run one after the
+    other; where gradients are reduced once for all of them, each rank adds up whole ones until then.
+
+    ``step`` is ``forward`` or ``backward`` (that pass alone), the ``first`` step (the update makes the optimizer's
+    states, weight by weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a
+    ``workspace`` for the thread of each pass; the ``rounding`` of an allocator (as in ``allocated_memory``);
+    ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``. Whether all
+    weights are gathered at once, and gradients are copied to flat buckets, the accounting says.
+    """
+    strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
+    asked = recomputation
+    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
+    run = StepOptions(
+        strategy or ONE_RANK,
+        recipe_of(recipe),
+        again,
+        "later" if step == "backward" else step,
+        named(held),
+        _number(update_copies, "update_copies", 0, 100),
+        _bytes(workspace),
+        tables == "per_layer",
+        0 if every is None else _number(every, "every", 1),
+    )
+    values = setting.graph.relations.complete(setting.values)
+
+    def followed(layers: int | None = None) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
+        known = values if layers is None else {**values, name: Fraction(layers)}
+        found = follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
+        if step == "backward":
+            found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
+        worth = [_worth(snapshot, known, rounding) for snapshot in found]
+        return found, worth, [sum(w.values(), Fraction(0)) for w in worth]
+
+    counts = {region.times for region in setting.regions if region.times} - values.keys()
+    linear = len(counts) == 1 and rounding == "none" and not (run.every or _in_microbatches(run, microbatches))
+    name = next(iter(counts), "")
+    found, worth, totals = followed(2 if linear else None)
+    tops = [max(range(len(found)), key=lambda n: totals[n])]
+    if linear:  # each instant is a line over the layers: two counts say which of them are ever the highest
+        tops = _highest(totals, [b - a for a, b in zip(totals, followed(3)[2], strict=True)])
+    pieces = [form for n in tops for form in (*(size for _, size in found[n].alive), *found[n].held)]
+    work = Work(setting, *(strategy.forms if strategy else ()), *pieces)
+    if linear:
+        lines: list[Form] = []
+        for n in tops:
+            alive = sp.Add(*(_alive(found[n], kind, worth[n]) for kind in KINDS if worth[n].get(kind)))
+            form, text = _in_bytes(setting, alive), f"What is alive in the {_during(found[n], run)}."
+            work.steps.append(Step(_free(work, "M_peak" if len(tops) == 1 else "M"), form, BYTE, Reason("alive", text)))
+            work.known[work.steps[-1].name] = forms.value(form)
+            lines.append(Sym(work.steps[-1].name))
+        if len(lines) > 1:
+            work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"Which is more depends on `{name}`.",
+                        witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
+    terms: list[Form] = []
+    for kind, letter in KINDS.items() if not linear else ():
+        if worth[tops[0]].get(kind):
+            form = _in_bytes(setting, _alive(found[tops[0]], kind, worth[tops[0]]))
+            text = _SAID.get(kind, f"The {kind} that are alive at the peak.")
+            work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
+            work.known[work.steps[-1].name] = forms.value(form)
+            terms.append(Sym(work.steps[-1].name))
+    if not linear:
+        total = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
+        work.define("M_peak", total, BYTE, "add", f"The peak is in the {_during(found[tops[0]], run)}.",
+                    witness=lambda numbers: max(totals))  # fmt: skip
+    exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
+    title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
+    notes: list[str] = []
+    if (again != "none" or run.every) and len(setting.parts) > 1:
+        notes.append(LAYERS_AGAIN)
+    if strategy is not None and strategy.pipeline is not None:
+        notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
+        if "+" in find(schedule or USUAL_SCHEDULE).kinds:
+            notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
+    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
+    if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
+        touched.append("gathered_weights")
+    touched += ["offloading"] if run.recipe.state and on_host(setting.accounting) else []
+    if any(w.get("gradient buckets") for w in worth):
+        touched.append("gradient_buckets")
+    if not _in_microbatches(run, microbatches) and copies_of_weights(setting.graph):
+        touched.append("weight_copies")
+    apart = strategy is not None and strategy.pipeline is not None and "W" in find(schedule or USUAL_SCHEDULE).kinds
+    touched += ["norm_gradients"] if apart and norm_weights(setting.graph) else []
+    if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
+        touched.append("accumulation")
+    made = setting.derivation(title, work.steps, touched, exhibits, notes)
+    return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
+
+
+def _highest(start: list[Fraction], slopes: list[Fraction]) -> list[int]:
+    """Which of some lines are the highest anywhere from their start on.
+
+    >>> _highest([Fraction(8), Fraction(5), Fraction(4)], [Fraction(0), Fraction(1), Fraction(3)])
+    [0, 2]
+    """
+    found = [max(range(len(start)), key=lambda n: (start[n], slopes[n]))]
+    while steeper := [n for n in range(len(start)) if slopes[n] > slopes[found[-1]]]:
+        top = found[-1]
+        meets = {n: (start[top] - start[n]) / (slopes[n] - slopes[top]) for n in steeper}
+        found.append(min(steeper, key=lambda n: (meets[n], -slopes[n])))
+    return found
+
+
+def _in_bytes(setting: Setting, alive: Expr) -> Form:
+    return in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(alive))))
+
+
+def _during(peak: Snapshot, run: StepOptions) -> str:
+    """The op during which a snapshot is taken, for a reader."""
+    where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
+    where += f" ({peak.when})" if peak.when else ""
+    return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.copies else "")
+
+
+def follow(
+    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
+) -> list[Snapshot]:
+    """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
+    cut = run.strategy.pipeline
+    check_groups(setting, run, cut, chunks)
+    if not _in_microbatches(run, microbatches):
+        values = setting.graph.relations.complete(setting.values)
+        return [snapshot for snapshot, _ in StepProgram(setting, run).snapshots(values)]
+    cached = setting.accounting.weight_copies == "kept_in_context" and bool(copies_of_weights(setting.graph))
+    for option, wrong in (
+        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("weight_copies: kept_in_context", cached),
+    ):  # fmt: skip
+        if wrong and cut is None:
+            raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
+        if wrong:
+            raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
+    if cut is None:
+        return accumulated(setting, run, degree(str(microbatches)))
+    batches(run.strategy, microbatches)
+    name = schedule or USUAL_SCHEDULE
+    pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
+    at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))
+    return snapshots(setting, run, cut, at)
+
+
+def _in_microbatches(run: StepOptions, microbatches: Size | None) -> bool:
+    return run.strategy.pipeline is not None or microbatches is not None
+
+
+def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, chunks: object) -> None:
+    """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
+    if not run.every:
+        return
+    repeat = next(region.times for region in setting.regions if region.times)
+    values = setting.graph.relations.complete(setting.values)
+    layers = whole(Sym(repeat), values, repeat)
+    if cut is not None:
+        layers //= whole(stage_count(cut, setting.graph), values, "stages") * _number(chunks or 1, "chunks", 1)
+    where = " that run one after the other on a stage" if cut is not None else ""
+    if run.every > layers:
+        raise ValuesError(f"groups of {run.every} layers, but there are {layers}{where}", hint=f"at most {layers}")
+    if layers % run.every:
+        raise ValuesError(
+            f"{layers} layers{where} are no whole number of groups of {run.every}", hint=f"choose a divisor of {layers}"
+        )
+
+
+_SAID = {
+    "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
+    COPY: "Autocast keeps its copies of weights until its context ends.",
+    "gradient buckets": "Data parallelism keeps flat buckets besides the gradients, and reduces those.",
+    "held tensors": "The program still refers to these.",
+    "workspaces": "What a library keeps for itself, for each thread that calls it.",
+    "rounding": "What the allocator's blocks hold more than was asked for. What comes after the forward pass is cut "
+    "from memory that was freed.",
+}
+
+
+def _worth(snapshot: Snapshot, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
+    """The bytes of each kind; of the rounding, what storages take more than was asked for that no freed memory was
+    there for: weights and what is kept, in the forward pass everything.
+    """
+    held = [evaluate(size, values) for size in snapshot.held]
+    found, more = {**snapshot.bytes, "held tensors": sum(held, Fraction(0))}, Fraction(0)
+    if rounding != "none":
+        fresh = ("weights", SAVED, *([PASSING] if snapshot.phase == "forward" else []))
+        alive = ((kind, size, count) for (kind, size), (_, count) in snapshot.alive.items())
+        pieces = [(count, evaluate(size, values)) for kind, size, count in alive if kind in fresh]
+        pieces += [(Fraction(1), size) for size in held]
+        more = sum((count * (block(size, rounding) - size) for count, size in pieces), Fraction(0))
+    return {**found, "rounding": more}
+
+
+def _alive(snapshot: Snapshot, kind: str, worth: Mapping[str, Fraction]) -> Expr:
+    """The bytes of a kind as an expression in the sizes."""
+    if kind == "held tensors":
+        return sp.Add(*map(forms.value, snapshot.held))
+    pieces = [count * forms.value(size) for (one, size), (count, _) in snapshot.alive.items() if one == kind]
+    return sp.Add(*pieces) if pieces else rational(worth[kind])
+
+
+def _number(said: object, name: str, least: int, most: int = 10**6) -> int:
+    try:
+        count = exact(said, name)
+    except ValuesError:
+        count = Fraction(-1, 2)
+    if count.denominator != 1 or not least <= count <= most:
+        raise ValuesError(f"{name} is {str(said)[:40]}", hint=f"a whole number from {least} to {most:,}")
+    return int(count)
+
+
+def _bytes(said: object) -> Fraction:
+    size = Fraction(0) if said is None else exact(said, "workspace")
+    if size < 0:
+        raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
+    return size
+
+
+def _free(work: Work, name: str) -> str:
+    while name in work.taken or name in work.known:
+        name += "'"
+    return name
+
+
+def _where(snapshot: Snapshot) -> str:
+    if snapshot.phase == "optimizer":
+        return "optimizer"
+    return f"{snapshot.phase} pass of the {snapshot.place}"
+
+
+# The columns of the timeline, and the kinds that each holds together.
+_COLUMNS = {
+    "weights": ("weights", "gathered weights", COPY),
+    "gradients": ("gradients", "gradient buckets"),
+    "states": ("optimizer states",),
+    "saved": ("saved activations",),
+    "passing": ("temporaries",),
+    "besides": ("held tensors", "workspaces", "rounding"),
+}
+_ROWS = 45
+
+
+def _exhibit(found: list[Snapshot], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
+    """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
+    of each region in each phase. The same for a pipeline, whose phases come three times.
+    """
+    columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
+    shown: list[int] = []
+    for by_row in (False,) if found[0].when else (True, False):
+        best: dict[tuple[str, str], int] = {}
+        for n, snapshot in enumerate(found):
+            key = (f"{snapshot.when} {_where(snapshot)}", snapshot.row if by_row else "")
+            if key not in best or totals[n] > totals[best[key]]:
+                best[key] = n
+        shown = sorted(best.values())
+        if len(shown) <= _ROWS:
+            break
+    unit, scale = ("MiB", 2**20) if totals[top] >= 10 * 2**20 else ("KiB", 2**10)
+
+    def rounded(amount: Fraction) -> str:
+        return f"{float(amount / scale):,.1f}".replace(",", " ")
+
+    rows: list[tuple[str | Form | Quantity, ...]] = []
+    for n in shown:
+        snapshot, mark = found[n], " (peak)" if n == top else ""
+        name = snapshot.op if snapshot.phase != "optimizer" or worth[n].get("temporaries") else "the update"
+        place = snapshot.phase + (f", {snapshot.place}" if snapshot.phase != "optimizer" else "")
+        place = f"{snapshot.when}: {place}" if snapshot.when else place
+        amounts = [sum((worth[n].get(kind, Fraction(0)) for kind in _COLUMNS[c]), Fraction(0)) for c in columns]
+        rows.append((place, f"{name}{mark}", *map(rounded, amounts), rounded(totals[n])))
+    return Exhibit(f"The step, op by op, in {unit}", ("phase", "op", *columns, "total"), tuple(rows))

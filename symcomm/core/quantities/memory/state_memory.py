@@ -1,0 +1,255 @@
+"""What one rank keeps between iterations: weights, gradients and optimizer states, each where its placement says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Condition, Derivation, Numbers
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, names, num, product
+from symcomm.core.graph.graph import Graph, Tensor
+from symcomm.core.parallel.layouts import Layout
+from symcomm.core.parallel.placement import place
+from symcomm.core.parallel.strategy import Placed, Size, Strategy, degree, resolve
+from symcomm.core.program import pipeline
+from symcomm.core.program.program import program, unstaged
+from symcomm.core.program.rewrites.accumulation import summed, unreduced
+from symcomm.core.program.rewrites.offloading import on_host
+from symcomm.core.program.schedules import find
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
+from symcomm.core.quantities.memory.asked import computed, placed
+from symcomm.core.quantities.options import Frozen, Microbatches, RecipeName, ScheduleName, StageNumber, StrategyOption
+from symcomm.core.quantities.recipes import Recipe as Recipe
+from symcomm.core.quantities.recipes import recipe_of as recipe_of
+from symcomm.core.quantities.witnesses import number, passes
+from symcomm.core.quantities.witnesses import size as length
+from symcomm.core.setting import Setting, Work, mark
+from symcomm.core.units import BYTE, PARAMETER, Unit
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    frozen: Frozen | None = None,
+    stage: StageNumber | None = None,
+    schedule: ScheduleName | None = None,
+    of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("what is counted")] = "all",
+    rounding: Annotated[Literal["requests", "none"], Meaning("whether the allocator rounds up to 512 bytes")] = "none",
+    units: Annotated[
+        Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
+    ] = "weight",
+    microbatches: Microbatches | None = None,
+    on: Annotated[Literal["device", "host"], Meaning("where what is counted rests")] = "device",
+) -> Derivation:
+    """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
+
+    ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). The gradients of several
+    ``microbatches`` that are reduced once are added as they are computed, whole, also where each rank keeps a shard of
+    them in the end. With ``rounding: requests`` an allocator rounds every tensor up to 512 bytes: each of a rank's
+    weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
+    """
+    setting = setting.freeze(frozen)
+    kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
+    strategy = placed(strategy, stage=stage, schedule=schedule)
+    setting = setting.divided(computed(strategy, activations=False)) if strategy is not None else setting
+    rules = resolve(strategy, graph) if strategy else ()
+    cut = strategy.pipeline if strategy else None
+    several = batches(strategy, microbatches)
+    known = graph.relations.complete(setting.values)
+    several = num(evaluate(several, known)) if {*names(several)} <= known.keys() else several
+    whole, adds = unreduced(setting.accounting, several), bool(rules) and sharded_gradients(strategy)
+    plan = program(graph, unstaged(strategy), setting.accounting, still).plan if strategy and whole and adds else None
+
+    def layout(weight: Tensor, role: str) -> Layout:
+        if plan is not None and role == "gradient":
+            return summed(plan, weight.name)
+        return place(weight, graph, rules, role)
+
+    order = find(schedule) if schedule is not None else None
+    copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
+    if cut is not None and cut.layers and order is not None and copies != num(1):
+        held, copies = pipeline.held_both_ways(graph, cut, stage, known, order), num(1)
+    else:
+        held = pipeline.held(graph, cut, stage, setting.values, order)
+    alone = len(held.regions) == 1
+    elsewhere = on_host(setting.accounting)
+    parts: list[Form] = []
+    held_here: list[Callable[[Numbers], Fraction]] = []
+    rows = (
+        ("weight", kept.weight, "W", "weights"),
+        ("gradient", kept.gradient, "G", "gradients"),
+        ("state", kept.state, "O", f"optimizer states ({kept.states})"),
+    )
+    for role, size, letter, what in rows:
+        if of not in ("all", _KINDS_OF[role]) or (role in elsewhere) != (on == "host"):
+            continue
+        counts: list[Form] = []
+        blocks: list[Form] = []
+        every: list[tuple[Form, list[Tensor]]] = []
+        shard = partial(_shard, setting, strategy, rules, role, layout)
+        held_here.append(partial(_kept, shard, role, every, size, units if rounding == "requests" else None))
+        for region, weights in held.weights(graph) if size else ():
+            chosen = [w for w in weights if role == "weight" or w.name not in still]
+            elements = _elements(setting, strategy, rules, role, chosen, layout)
+            if elements is None:
+                continue
+            every.append((product(copies, held.times(region)) if region.times else num(1), chosen))
+            if rounding == "requests" and units == "weight":
+                each = [_elements(setting, strategy, rules, role, [w], layout) for w in chosen]
+                given_out = Total(tuple(_rounded(role, size, one) for one in each if one is not None))
+                blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
+                continue
+            whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
+            text = f"The {what}{whose} that one rank keeps"
+            text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
+            text += ", whole while those of several microbatches are added" if role == "gradient" and plan else ""
+            text += "; frozen weights have none." if still and role != "weight" else "."
+            name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
+            n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
+            counts.append(product(copies, held.times(region), n) if region.times else n)
+        if rounding == "requests" and (blocks or counts):
+            count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
+            form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
+            text = f"{size} bytes a parameter for {what}; every tensor is rounded up to 512 bytes."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text, witness=held_here[-1]))
+        elif counts:
+            one = Num(Fraction(size), Unit.parse("byte/parameter"))
+            form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
+            text = f"{size} bytes a parameter for {what}."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
+    if not parts and on == "host" and not elsewhere:
+        raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
+    if not parts and of != "all" and elsewhere:
+        there = "device" if on == "host" else "host"
+        other = "" if on == "host" else ", or offloading: on_device"
+        raise ValuesError(f"the {of} are on the {there}", hint=f"on: {there}{other}")
+    if not parts:
+        told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
+        raise ValuesError(told, hint="only weights have states, and not under every recipe")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
+                witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
+    title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
+    touched = [*(["shards"] if rules else []), *(["accumulation"] if adds and several != num(1) else [])]
+    touched += ["offloading"] if elsewhere and (of == "all" or on == "host") and kept.state else []
+    made = setting.derivation(title, work.steps, touched, notes=held.notes)
+    more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
+    return replace(made, where=(*held.where, *more))
+
+
+def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
+    """How many microbatches are added: those of a pipeline, or as many as are said.
+
+    Raises ``StrategyError`` where both say it.
+    """
+    cut = strategy.pipeline if strategy is not None else None
+    if cut is not None and microbatches is not None:
+        hint = f"pipeline(..., microbatches={str(microbatches)[:20]})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    return cut.microbatches if cut is not None else degree(1 if microbatches is None else microbatches)
+
+
+def sharded_gradients(strategy: Strategy | None) -> bool:
+    """Whether a strategy cuts the gradients of weights that every rank computes whole."""
+    return strategy is not None and any(r.axis == "first" and "gradient" in r.on for _, r in strategy.rules)
+
+
+_KINDS = ("weights", "gradients", "states")
+_KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))
+
+
+def _rounded(role: str, size: int | Fraction, elements: Form) -> Form:
+    """The bytes that an allocator gives out for some elements; a state of more than 4 bytes is several tensors."""
+    tensors = max(1, int(size // 4)) if role == "state" else 1
+    whole, each = Num(Fraction(REQUEST), BYTE), Num(Fraction(size) / tensors, Unit.parse("byte/parameter"))
+    return product(num(tensors), whole, Ceiling(Ratio(product(elements, each), whole)))
+
+
+def _rows(graph: Graph, weight: Tensor) -> frozenset[int]:
+    """The axes of a weight that a framework stores first, as rows: of a product those that it makes, of a table those
+    that are looked up. What a product neither makes nor sums, such as experts, is many weights.
+    """
+    op = next(op for op in graph.consumers[weight.name] if op.phase == "forward")
+    mine = op.indices[op.inputs.index(weight.name)]
+    others = {i for name, operand in zip(op.inputs, op.indices, strict=True) if name != weight.name for i in operand}
+    made = frozenset(n for n, i in enumerate(mine) if i in op.output_indices and i not in others)
+    if op.attribute("lookup"):
+        return frozenset(range(len(mine))) - made
+    return made or frozenset(range(len(mine)))
+
+
+def _elements(
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weights: list[Tensor],
+    layout: Callable[[Tensor, str], Layout],
+) -> Form | None:  # fmt: skip
+    """The elements of some weights on one rank, those with the same cuts together."""
+    ways: dict[Form, list[Form]] = {}
+    sizes = strategy.sizes if strategy else {}
+    for weight in weights:
+        places, lengths = layout(weight, role), [setting.graph.axes[a].size for a in weight.axes]
+        split = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+        cut = product(*(sizes[m] for m, _ in places if m in split))
+        if setting.accounting.shards == "padded_shards" and cut != num(1):
+            rows = _rows(setting.graph, weight)
+            whole: list[Form] = [num(1), num(1)]
+            for n, axis in enumerate(weight.axes):
+                apart = [sizes[m] for m, position in places if position == n and m not in split]
+                size = forms.from_expr(setting.graph.axes[axis].size)
+                whole[n in rows] = product(whole[n in rows], Ratio(size, product(*apart)) if apart else size)
+            ways.setdefault(num(1), []).append(product(whole[0], Ceiling(Ratio(whole[1], cut))))
+        else:
+            ways.setdefault(product(*(sizes[m] for m, _ in places)), []).append(setting.sizes(lengths))
+    found: list[Form] = []
+    for k, counts in ways.items():
+        count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
+        found.append(count if k == forms.num(1) else Ratio(count, k))
+    return Total(tuple(found)) if len(found) > 1 else found[0] if found else None
+
+
+def _shard(
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str,
+    layout: Callable[[Tensor, str], Layout], weight: Tensor, numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """What one rank holds of a weight, each axis cut by itself, or all rows in equal parts that are padded."""
+    graph, sizes = setting.graph, strategy.sizes if strategy else {}
+    lengths = [length(graph.axes[a].size, numbers) for a in weight.axes]
+    padded = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+    parts = Fraction(1)
+    for mesh, position in layout(weight, role):
+        if setting.accounting.shards == "padded_shards" and mesh in padded:
+            parts *= number(sizes[mesh], numbers)
+        else:
+            lengths[position] /= number(sizes[mesh], numbers)
+    if parts == 1:
+        return passes(lengths)
+    rows = passes(lengths[n] for n in _rows(graph, weight))
+    return passes(lengths) / rows * -(-rows // parts)
+
+
+def _all(shard: Callable[[Tensor, Numbers], Fraction], weights: Sequence[Tensor], numbers: Numbers) -> Fraction:
+    """What one rank holds of some weights."""
+    return sum((shard(weight, numbers) for weight in weights), Fraction(0))
+
+
+def _kept(
+    shard: Callable[[Tensor, Numbers], Fraction], role: str, weights: Sequence[tuple[Form, Sequence[Tensor]]],
+    size: int | Fraction, units: str | None, numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """The bytes of some weights, gradients or states, each weight, or all of them, in requests of an allocator."""
+
+    def given_out(elements: Fraction) -> Fraction:
+        tensors = max(1, int(size // 4)) if role == "state" else 1
+        return tensors * block(elements * Fraction(size) / tensors, "requests")
+
+    each = [(number(times, numbers), shard(weight, numbers)) for times, several in weights for weight in several]
+    if units == "weight":
+        return sum((times * given_out(elements) for times, elements in each), Fraction(0))
+    whole = sum((times * elements for times, elements in each), Fraction(0))
+    return given_out(whole) if units else whole * Fraction(size)

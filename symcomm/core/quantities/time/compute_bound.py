@@ -1,0 +1,181 @@
+"""From which batch on a layer is compute bound: the times of computing and communication as an inequality, solved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Ceiling, Floor, Form, Ratio, Sym, num, product
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
+from symcomm.core.quantities.time import mesh_terms, time
+from symcomm.core.quantities.time.inequality import Bound, solve
+from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
+from symcomm.core.quantities.time.terms import SECOND
+from symcomm.core.quantities.witnesses import over as quotient
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import ONE, Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+PER = ("total", "device")
+NUMBERS = ("real", "whole")
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption,
+    phase: MeshPhase = "forward",
+    over: Annotated[str | None, Meaning("the symbol to solve for, where it is not the batch")] = None,
+    per: Annotated[Literal["total", "device"], Meaning("the batch of all devices, or of one")] = "total",
+    numbers: Annotated[Literal["real", "whole"], Meaning("over real or whole numbers")] = "real",
+    links: Links | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[NetworkRates],
+) -> Derivation:
+    """The batch from which on computing takes longer than the communication of a strategy.
+
+    The least batch at which computing takes at least as long as the communication over the axes of the mesh.
+
+    The communication times add up under ``time: serial`` (and ``per_op``); under ``overlap`` computing has to be at
+    least as long as each of them. ``over`` is another size or degree to solve for, ``per`` the batch of all devices or
+    of one, ``numbers`` real or whole, ``links`` those of mesh axes (``data=2, tensor=90 GB/s``), ``phase`` forward,
+    backward or training. Memory is left out. A value of ``over`` that is given is not used.
+
+    Raises ``ValuesError`` where nothing is sent, no value is ever enough, or numbers are missing that decide.
+
+    Source: Austin et al., How to Scale Your Model, 2025, "Training", for the comparison.
+    """
+    for name, chosen, known in (("per", per, PER), ("numbers", numbers, NUMBERS)):
+        if chosen not in known:
+            raise ValuesError(f"'{chosen[:40]}' is no {name}", hint=nearest(chosen, [*known]))
+    placed = mesh_terms.read_strategy(strategy)
+    over, batch = variable(setting, placed, over)
+    if per == "device" and not batch:
+        raise ValuesError(f"{over} is not shared out over the devices", hint="per: total")
+    setting = replace(setting, values={n: v for n, v in setting.values.items() if n != over})
+    terms = mesh_terms.write(setting, placed, phase, links, dtype, gradient_dtype, rates)
+    answer, kind, bounds = solve(terms, over)
+    work = terms.work
+    if per == "device":
+        devices = product(*terms.strategy.sizes.values())
+        answer = work.define(f"{over}_device^*", Ratio(answer, devices), ONE, "share",
+                             "Each device works on an equal part.", witness=quotient(answer, devices))  # fmt: skip
+    if numbers == "whole":
+        _whole(work, answer, f"{over}_device^whole" if per == "device" else f"{over}^whole", kind)
+    both_sides = _both_sides(terms, over, kind)
+    exhibits = [*terms.exhibits, *([both_sides] if both_sides else [])]
+    name, verb = PHASES[phase][1], "are" if phase == "training" else "is"
+    side, other = ("≥", "below") if kind == "at_least" else ("≤", "above")
+    notes = [
+        f"{name[0].upper()}{name[1:]} {verb} compute bound for `{over}` {side} `{over}^*`, communication bound {other}."
+    ]
+    open_ones = [b for b in bounds if b.gap is not None and _needs_numbers(terms, b.gap)]
+    notes += [b.condition for b in open_ones]
+    which = "Smallest" if kind == "at_least" else "Largest"
+    share = " per device" if per == "device" else ""
+    title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
+    fields = [field for field in terms.fields if field != "traffic"]
+    made = time.with_rates(terms.setting.derivation(title, work.steps, fields, exhibits, notes), terms.writer)
+    if not open_ones:
+        return made
+    return replace(made, checks=(*made.checks, partial(_enough, open_ones, forms.from_expr(made.expr))))
+
+
+def _enough(bounds: Sequence[Bound], answer: Form, known: Mapping[str, Fraction]) -> None:
+    """Raises ``ValuesError`` where numbers that are given later leave no value that is enough."""
+
+    def value(form: Form) -> Fraction | None:
+        return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
+
+    for bound in bounds:
+        gap = None if bound.gap is None else value(forms.from_expr(bound.gap))
+        if gap is not None and (gap < 0 or (gap == 0 and not bound.equal)):
+            raise ValuesError(bound.refusal, hint="fewer ranks, more links or a faster network")
+    least = value(answer)
+    if least is not None and least < 0:
+        raise ValuesError(bounds[0].refusal, hint="fewer ranks, more links or a faster network")
+
+
+def _whole(work: Work, answer: Form, name: str, kind: str) -> None:
+    """The step that rounds the answer, and the same in the symbols that the answer was written in last."""
+    assert isinstance(answer, Sym)
+    if work.known[answer.name] == 0:
+        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.",
+                    witness=lambda numbers: 1)  # fmt: skip
+        return
+    rounded = Ceiling if kind == "at_least" else Floor
+    side = "first whole number that is not below" if kind == "at_least" else "last whole number that is not above"
+    said = Reason("whole numbers", f"The {side} `{answer.name}`.", witness=partial(_next, name, answer.name, kind))
+    last = next(step for step in reversed(work.steps) if step.name == answer.name)
+    work.known[name] = forms.value(rounded(answer), work.known)
+    work.steps.append(Step(name, rounded(answer), ONE, said))
+    if last.relation == "=":
+        work.steps.append(Step(name, rounded(last.form), ONE, Reason("algebra", "Put it in."), "="))
+
+
+def _next(name: str, real: str, kind: str, numbers: Numbers) -> bool:
+    """Whether a whole number is the last one on its side of a real one."""
+    whole, at = numbers[name], numbers[real]
+    return whole.denominator == 1 and (whole - 1 < at <= whole if kind == "at_least" else whole <= at < whole + 1)
+
+
+def _needs_numbers(terms: MeshTerms, gap: Expr) -> bool:
+    return not {*forms.names(forms.from_expr(gap))} <= terms.known.keys()
+
+
+def variable(setting: Setting, strategy: Strategy, over: str | None) -> tuple[str, bool]:
+    """The symbol to solve for, and whether it is the batch.
+
+    Raises ``ValuesError`` for one that is neither a size of the model nor a degree of the strategy.
+    """
+    graph = setting.graph
+    degrees = [size.name for size in strategy.sizes.values() if isinstance(size, Sym)]
+    sizes = list(dict.fromkeys(s.name for axis in graph.axes.values() for s in axis.size.free_symbols))
+    batch = graph.axes[batch_axes(graph)[0]].size if over is None or over in sizes else None
+    if over is None:
+        assert batch is not None
+        if not batch.is_Symbol:
+            hint = "write a symbol into the table, or say over: and a symbol"
+            raise ValuesError(f"the batch is {batch} in the table, no symbol to solve for", hint=hint)
+        return batch.name, True
+    if over not in (*sizes, *degrees):
+        raise ValuesError(
+            f"'{over[:40]}' is no size of the model and no degree of the strategy",
+            hint=nearest(over, [*sizes, *degrees]),
+        )
+    return over, batch is not None and batch.is_Symbol and batch.name == over
+
+
+def _both_sides(terms: MeshTerms, over: str, kind: str) -> Exhibit | None:
+    """With all numbers: the times at the whole numbers on both sides of the bound."""
+    known = terms.known
+    names = [terms.compute, *terms.sent.values()]
+    every = [forms.from_expr(terms.work.known[f.name]) for f in names]  # type: ignore[attr-defined]
+    bound = forms.from_expr(terms.work.known[f"{over}^*"])
+    if not {n for f in (*every, bound) for n in forms.names(f)} <= {*known, over}:
+        return None
+    first = forms.evaluate(Ceiling(bound) if kind == "at_least" else Floor(bound), known)
+    rows: list[tuple[str | Form | Quantity, ...]] = []
+    for value in (first - 1, first) if kind == "at_least" else (first, first + 1):
+        if value < 1:
+            continue
+        times = [forms.evaluate(f, {**known, over: value}) for f in every]
+        adds = terms.setting.accounting.time != "overlap"
+        enough = times[0] >= (sum(times[1:]) if adds else max(times[1:]))
+        assert enough == ((value >= first) == (kind == "at_least") or value == first)
+        rows.append((str(value), *(Quantity(t, SECOND) for t in times), "computing" if enough else "communication"))
+    return Exhibit(
+        f"The times at whole `{over}` on both sides",
+        (f"`{over}`", "computing", *(f"`{mesh}`" for mesh in terms.sent), "bound by"), tuple(rows),
+    )  # fmt: skip

@@ -1,0 +1,233 @@
+"""The rates of a machine as a time needs them: peak, memory and network, each a symbol or a number with a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from fractions import Fraction
+from typing import Literal
+
+from symcomm.core.derivation import Condition, exact
+from symcomm.core.dtypes import element_bytes, said_bytes
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Form, Ratio, Sym, num, product
+from symcomm.core.quantities.witnesses import over
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import ONE, Quantity, Unit
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate that can be given: its option, its usual symbol, its unit and what it is."""
+
+    option: str
+    symbol: str
+    unit: Unit
+    meaning: str
+    sample: str
+
+
+# One row a rate.
+RATES: dict[str, Rate] = {
+    r.option: r
+    for r in (
+        Rate("peak", "R", Unit.parse("FLOP/second"), "the peak rate", "312 TFLOP/s"),
+        Rate("memory", "W_mem", Unit.parse("byte/second"), "the bandwidth of the memory", "2039 GB/s"),
+        Rate("network", "W_net", Unit.parse("byte/second"), "the bandwidth of the network", "900 GB/s"),
+        Rate("latency", "alpha", Unit.parse("second"), "the latency of one message", "0.00001 s"),
+        Rate("call_overhead", "o", Unit.parse("second"), "the overhead of a bucket's call", "20 us"),
+        Rate("utilisation", "eta", ONE, "the part of the peak rates that is sustained", "4/5"),
+    )
+}
+
+
+ONE_LINK = num(1)
+
+
+@dataclass(frozen=True)
+class MachineLink:
+    """What calls go over: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
+
+    A link that is ``over`` another one takes the calls that need both.
+    """
+
+    name: str
+    rate: Form
+    latency: Form | None = None
+    count: Form = ONE_LINK
+    over: str = ""
+
+    @property
+    def bandwidth(self) -> Form:
+        """That of all its links together."""
+        return product(self.count, self.rate)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The rates as forms, and the numbers that were given for them.
+
+    ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
+    Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
+    links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
+    network. ``named`` are those of which something was said; ``notes`` tell where axes lie, which holds ``where``
+    degrees are these numbers; ``checks`` refuse later numbers.
+    """
+
+    peak: Sym
+    memory: Sym
+    network: Sym
+    utilisation: Sym | None = None
+    latency: Sym | None = None
+    given: tuple[tuple[str, Fraction], ...] = ()
+    routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]] = field(default_factory=dict)
+    of_links: tuple[Sym, ...] = ()
+    named: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)
+    call_overhead: Sym | None = None
+
+    @property
+    def symbols(self) -> tuple[Sym, ...]:
+        """Every symbol of the machine."""
+        more = (self.utilisation, self.latency, self.call_overhead, *self.of_links)
+        every = (self.peak, self.memory, self.network, *more)
+        return tuple(s for s in every if s is not None)
+
+    @property
+    def one_network(self) -> MachineLink:
+        """The link of what has none of its own."""
+        return MachineLink("network", self.network, self.latency)
+
+    def sustained(self, rate: Form) -> Form:
+        """A rate times the part of it that is sustained."""
+        return rate if self.utilisation is None else product(self.utilisation, rate)
+
+    def rate_of(self, work: Work) -> Form:
+        """The peak rate for the format of the products: the given one, or a part of the 8-bit rate."""
+        if work.setting.accounting.rate == "of_format":
+            return self.peak
+        dtype = work.setting.product_dtype
+        size = element_bytes(dtype)
+        if size.number == 1:
+            return self.peak
+        text = f"A number takes {said_bytes(size)} in {dtype}, so that the 8-bit rate is divided by {size.number}."
+        return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text,
+                           witness=over(self.peak, num(size.number)))  # fmt: skip
+
+
+def checked(option: str | Rate, value: object) -> Fraction:
+    """A given rate, of ``RATES`` or another one, as an exact number in its unit.
+
+    Raises ``ValuesError`` for a wrong unit, zero or less, or a utilisation above one.
+
+    >>> checked("memory", "3352 GB/s")
+    Fraction(3352000000000, 1)
+    >>> checked("memory", "80 GB")
+    Traceback (most recent call last):
+        ...
+    symcomm.core.errors.ValuesError: memory is given in B, but the bandwidth of the memory is in B/s
+    hint: for instance 2039 GB/s
+    """
+    rate = RATES[option] if isinstance(option, str) else option
+    option = rate.option
+    hint = f"for instance {rate.sample}"
+    quantity = Quantity.parse(value) if isinstance(value, str) else value
+    if isinstance(quantity, Quantity):
+        bare = quantity.unit == ONE and not isinstance(value, str)
+        if quantity.unit != rate.unit and not bare:
+            said = quantity.unit if quantity.unit != ONE else "a number without a unit"
+            raise ValuesError(f"{option} is given in {said}, but {rate.meaning} is in {rate.unit}", hint=hint)
+    number = exact(quantity, option)
+    if number < 0 or (number == 0 and rate.unit != RATES["latency"].unit):
+        raise ValuesError(f"{option} = {value}: {rate.meaning} must be positive", hint=hint)
+    if option == "utilisation" and number > 1:
+        raise ValuesError(f"utilisation = {value}: {rate.meaning} is above 0 and at most 1", hint=hint)
+    return number
+
+
+def machine(
+    setting: Setting,
+    others: Iterable[Form] = (),
+    /,
+    *,
+    device: object = None,
+    **options: object,
+) -> Machine:
+    """The machine of a question: rates from a device, over which single rates may be given.
+
+    A rate is a number with a unit (``"3352 GB/s"``), an exact number in base units, or the name of a symbol. ``others``
+    are forms whose symbols a rate must not share.
+
+    Raises ``ValuesError`` for a rate that makes no sense and for a device without the number format.
+    """
+    from symcomm.core.form import names
+
+    taken = {*setting.symbols, *(n for form in others for n in names(form))}
+    chosen = dict(options)
+    if device is not None:
+        accounting = setting.accounting
+        for option, number in device_rates(device, setting.product_dtype, accounting.rate, accounting.link).items():
+            chosen[option] = number if chosen.get(option) is None else chosen[option]
+    made: dict[str, Sym | None] = {}
+    given: list[tuple[str, Fraction]] = []
+    for option, rate in RATES.items():
+        value = chosen.pop(option, None)
+        symbol = rate.symbol if option != "peak" or setting.accounting.rate == "of_format" else "R_8bit"
+        if isinstance(value, str) and re.fullmatch(r"[^\W\d][\w^]{0,39}", value.strip()):
+            symbol, value, wanted = value.strip(), None, True
+            if symbol in taken:
+                raise ValuesError(f"{symbol} is a symbol of the model", hint=f"name {rate.meaning} otherwise")
+        else:
+            wanted = value is not None or option not in ("latency", "utilisation", "call_overhead")
+            while symbol in taken:
+                symbol += "'"
+        if value is not None:
+            given.append((symbol, checked(option, value)))
+        made[option] = Sym(symbol, whole=False, unit=rate.unit) if wanted else None
+    for option in chosen:
+        raise ValuesError(f"'{option[:40]}' is no rate that is asked for here", hint=nearest(option, [*RATES]))
+    peak, memory, network = made["peak"], made["memory"], made["network"]
+    assert peak is not None
+    assert memory is not None
+    assert network is not None
+    return Machine(peak, memory, network, made["utilisation"], made["latency"], tuple(given),
+                   call_overhead=made["call_overhead"])  # fmt: skip
+
+
+def host_bandwidth(name: object, link: str) -> Quantity | str:
+    """The bandwidth between a device of the hardware table and its host; a symbol's where it is not known.
+
+    >>> str(host_bandwidth("A100-80GB-SXM", "full_duplex"))
+    '32 000 000 000 B/s = 32 GB/s'
+    """
+    from symcomm.core.hardware.devices import Device, device
+
+    found = None if name is None else device(name if isinstance(name, Device) else str(name))
+    if found is None or "PCIe" not in found.links:
+        return ""
+    return found.link("PCIe").bandwidth("both" if link == "bidirectional" else "one")
+
+
+def device_rates(name: object, dtype: str, rate: str, link: str) -> dict[str, object]:
+    """The rates of a device of the hardware table, for a number format; its first link is the network.
+
+    Raises ``ValuesError`` for an unknown device, and for one that does not compute in the format.
+
+    >>> str(device_rates("A100-80GB-SXM", "fp16", "of_format", "full_duplex")["network"])
+    '300 000 000 000'
+    """
+    from symcomm.core.hardware.devices import Device, device
+
+    found = device(name if isinstance(name, Device) else str(name))
+    wanted = dtype
+    if rate == "eight_bit":
+        wanted = next((d for d in ("fp8", "int8") if d in found.rates), "fp8")
+    direction: Literal["one", "both"] = "both" if link == "bidirectional" else "one"
+    rates = {"peak": found.peak(wanted), "memory": found.memory.bandwidth.quantity}
+    if found.links:
+        rates["network"] = found.link().bandwidth(direction)
+    return {option: Quantity(quantity.value) for option, quantity in rates.items()}

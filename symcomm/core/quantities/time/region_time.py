@@ -1,0 +1,131 @@
+"""The time of one repetition of a region, pass by pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.form import Form, Total
+from symcomm.core.graph.graph import Region
+from symcomm.core.quantities.counting.load import Load
+from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
+from symcomm.core.quantities.witnesses import together
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Work, mark
+
+
+@dataclass(frozen=True)
+class RegionTime:
+    """The times of one repetition of a region and one microbatch, and of the end of the batch.
+
+    ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
+    its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
+    collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
+    gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
+    Where gradients are reduced in buckets, ``backward`` is the time of a backward pass and ``reduced`` that of the
+    transfer of gradients.
+    """
+
+    region: Region
+    work: Mapping[str, Form]
+    alone: Mapping[str, Form]
+    network: Mapping[str, Form]
+    end: Form | None = None
+    last: Form | None = None
+    end_network: Form | None = None
+    first: RegionTime | None = None
+    backward: Form | None = None
+    reduced: Form | None = None
+
+
+WORK = {
+    "": "forward and backward", "F": "forward", "D": "backward", "B": "gradients of its input",
+    "W": "gradients of its weights",
+}  # fmt: skip
+
+
+def _piece(inner: Load, letter: str) -> Load:
+    """What a rank does in a piece of work of one microbatch."""
+    if letter in ("", "F", "D"):
+        return inner.of(*{"": ("forward", "backward"), "F": ("forward",), "D": ("backward",)}[letter])
+    back = inner.of("backward")
+    ops = tuple(op for op in back.ops if (op.half == "W") == (letter == "W"))
+    return replace(back, ops=ops, calls=tuple((p, c) for p, c in back.calls if (c.half == "W") == (letter == "W")))
+
+
+def region_time(
+    writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool, begins: bool, bucketed: bool
+) -> RegionTime:
+    """The steps to the times of one repetition of a region, and of the model's first layer where that does less.
+
+    ``begins`` says that the rank has the model's first layer, ``bucketed`` that gradients are reduced in buckets.
+    """
+    mine, label = every.region(region.name), "" if len(every.regions) == 1 else mark(region)
+    what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
+    last = mine.of("end")
+    sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
+    beside = sums if beside_backward(writer.setting.accounting, every) else None
+    if beside is not None or bucketed:
+        last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
+    made = _passes(writer, mine, RegionTime(region, {}, {}, {}), label, what, letters, parts, beside)
+    if begins and region.times and mine.first != mine:
+        said, name = "The first layer, one microbatch", f"{label},first" if label else "first"
+        made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
+    whose = "one layer" if region.times else f"the {region.name}"
+    if bucketed:
+        back = writer.time("t_back", writer.terms(_piece(mine, "D"), "_back"), f"The backward pass of {whose}")
+        made = replace(made, backward=back, reduced=writer.transfer("t_reduce", sums))
+    ends = writer.terms(last, f"_end,{label}" if label else "_end")
+    end = writer.time(f"t_end,{label}" if label else "t_end", ends, f"The end of the batch, {whose}")
+    both = [one for one in (made.end_network, ends.network) if one is not None]
+    name = f"t_network,{label}" if label else "t_network,both"
+    network = writer.total(name, both, SECOND, "add", "Beside the last backward pass, and at the end of the batch.")
+    first = made.first and replace(made.first, end=end, end_network=network)
+    return replace(made, end=end, end_network=network, first=first)
+
+
+def beside_backward(accounting: Accounting, every: Load) -> bool:
+    """Whether gradients are reduced beside the last backward pass."""
+    return accounting.gradient_sync == "with_backward" and any(c.accumulates for _, c in every.of("end").calls)
+
+
+def _passes(
+    writer: TimeWriter, mine: Load, made: RegionTime, label: str, what: str, letters: str, parts: bool,
+    beside: Load | None,
+) -> RegionTime:  # fmt: skip
+    """The times of the passes of one repetition; the last one with the reduction of gradients ``beside`` it."""
+    work: dict[str, Form] = {}
+    alone: dict[str, Form] = {}
+    network: dict[str, Form] = {}
+    terms, tag = Terms(), ""
+    for letter in letters or ("",):
+        tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
+        terms = writer.terms(_piece(mine, letter), tag)
+        one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
+        local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
+        for found, form in ((work, one), (alone, local), (network, terms.network)):
+            if form is not None:
+                found[letter] = form
+    made = replace(made, work=work, alone=alone, network=network)
+    if beside is None:
+        return made
+    sync = writer.terms(replace(beside, ops=()), f"_sync,{label}" if label else "_sync")
+    together = joined(writer.work, terms, sync)
+    last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
+    return replace(made, last=last, end_network=sync.network)
+
+
+def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
+    """The terms of two loads that run side by side."""
+
+    def both(a: Form | None, b: Form | None, name: str) -> Form | None:
+        if a is None or b is None:
+            return a if b is None else b
+        return work.define(name, Total((a, b)), SECOND, "add", "Both together.", witness=together([a, b]))
+
+    return replace(
+        terms,
+        memory=both(terms.memory, beside.memory, "t_memory,last"),
+        network=both(terms.network, beside.network, "t_network,last"),
+    )

@@ -1,0 +1,291 @@
+"""The time of a training step under a strategy: microbatches, layers, stages, and the end of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Annotated, Literal, Unpack
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Condition, Derivation
+from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.core.form import Form, Ratio, Total, negative, num
+from symcomm.core.graph.graph import Graph
+from symcomm.core.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.closed_forms import chunks_of
+from symcomm.core.program.closed_forms import slots as slots_of
+from symcomm.core.program.instructions import BETWEEN_STAGES
+from symcomm.core.program.rewrites.halves import norm_weights
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.uneven import APART, WHOLE
+from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import (
+    Buckets,
+    CallOverhead,
+    Chunks,
+    Dtype,
+    Frozen,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    ScheduleName,
+    StrategyOption,
+)
+from symcomm.core.quantities.time.links import linked
+from symcomm.core.quantities.time.region_time import beside_backward, region_time
+from symcomm.core.quantities.time.slots import Pipe, Run
+from symcomm.core.quantities.time.term_texts import exhibit, need, touched
+from symcomm.core.quantities.time.terms import SECOND, TimeWriter
+from symcomm.core.quantities.time.time import with_rates
+from symcomm.core.quantities.witnesses import over, together
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import ONE
+
+ANSWERS = ("step", "exposed", "hidden", "network")
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """What the steps of a step's time have settled, for what is derived from it.
+
+    ``first`` are the regions whose first layer is timed by itself.
+    """
+
+    setting: Setting
+    strategy: Strategy
+    work: Work
+    writer: TimeWriter
+    time: Form
+    alone: Form | None
+    network: Form | None
+    fields: tuple[str, ...]
+    load: Load
+    notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    first: tuple[str, ...] = ()
+
+
+def placed(strategy: Strategy | str | None) -> Strategy:
+    """A strategy from what was said; one device where nothing was."""
+    return parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
+
+
+def write(
+    setting: Setting,
+    strategy: Strategy | str | None,
+    microbatches: Size | None,
+    dtype: str | None,
+    gradient_dtype: str | None,
+    rates: Mapping[str, object],
+    schedule: str | None = None,
+    chunks: Size | None = None,
+    parts: bool = False,
+    buckets: Size | None = None,
+    call_overhead: object = None,
+) -> StepTime:
+    """The steps of a step's time; with ``parts`` those of the step without the network, and of the network alone."""
+    setting = setting.in_format(dtype)
+    chosen = placed(strategy)
+    cut = chosen.pipeline
+    if cut is not None and microbatches is not None:
+        chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
+        cut = chosen.pipeline
+    if cut is None and (schedule is not None or chunks is not None):
+        raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
+    m = cut.microbatches if cut is not None else degree(microbatches or 1)
+    setting = setting.divided(chosen)
+    micro = microbatched(setting, m).divided(chosen)
+    setting = replace(setting, checks=micro.checks)
+    every = load(micro, chosen, gradient_dtype)
+    between = [(p, c) for p, c in every.calls if c.meshes == BETWEEN_STAGES]
+    every = replace(every, calls=tuple(one for one in every.calls if one not in between))
+    stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
+    count = None if buckets is None else degree(buckets)
+    others = (m, *stages, *([] if count is None else [count]))
+    if count is not None:
+        rates = {**rates, "call_overhead": "o" if call_overhead is None else call_overhead}
+    elif call_overhead is not None:
+        raise ValuesError("the overhead of a call goes with buckets", hint="for instance buckets=8")
+    made = linked(setting, chosen, rates, *others)
+    work = Work(micro, *chosen.forms, *made.symbols, *others)
+    writer = TimeWriter(work, made, chosen)
+
+    kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
+    run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every,
+               any(c.kind == "send" for _, c in between))  # fmt: skip
+    if count is not None:
+        _check_buckets(setting, chosen, every, kinds)
+    begins = run.sizes["p"] == num(1)
+    cut_up = count is not None
+    found = [region_time(writer, every, region, run.letters, parts, begins, cut_up) for region in every.regions]
+    if not any(one.work for one in found):
+        need(None, "a training step")
+    p = work.called("p", stages[0], ONE, "stages", "The number of stages.") if stages else num(1)
+    if cut is not None and not cut.layers:
+        kinds = _layers_named(work, setting.graph, cut, kinds, p)
+    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
+    time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
+    reduced = any(c.accumulates for _, c in every.of("end").calls)
+    fields = [*touched(micro, replace(every, calls=(*every.calls, *between))), *(["gradient_sync"] if reduced else [])]
+    often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
+    if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
+        fields.append("accumulation")
+    if run.letters == APART and norm_weights(setting.graph) & _made_apart(every):
+        fields.append("norm_gradients")
+    first = tuple(one.region.name for one in found if one.first is not None)
+    if first:
+        fields.append("input_gradient")
+    elif every.first != every:
+        pipe.notes.append("The first layer is timed as all others are.")
+    alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
+    notes, where = tuple(pipe.notes), tuple(pipe.where)
+    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where, first)
+
+
+def _made_apart(every: Load) -> set[str]:
+    """The weights whose gradients take time in one half of a backward pass or the other."""
+    made = {every.graph.tensors[one.op.output].of for one in every.ops if one.half}
+    return made | {call.tensor for phase, call in every.calls if phase == "backward" and call.half}
+
+
+def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Mapping[str, pipeline.Held]) -> None:
+    """Raises ``SymcommError`` where gradients are not reduced in buckets that are all alike."""
+    if setting.accounting.gradient_sync != Accounting.gradient_sync:
+        raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
+    if TRAFFIC[setting.accounting.traffic].collectives:
+        raise AccountingError(f"buckets are timed by their links alone, not with {setting.accounting.traffic}",
+                              hint="traffic: compulsory")  # fmt: skip
+    if len(setting.regions) > 1 or "only" not in kinds:
+        raise StrategyError(f"buckets are of layers that are alike, and {setting.graph.name} has more than layers",
+                            hint="leave buckets out, or take its layer: part('layer')")  # fmt: skip
+    if not any(c.accumulates and c.once and c.ranks(strategy) != num(1) for _, c in every.calls):
+        raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
+
+
+def _run(
+    setting: Setting, kinds: Mapping[str, pipeline.Held], schedule: str | None, chunks: Size | None,
+    sizes: Mapping[str, Form], every: Load, sends: bool,
+) -> Run:  # fmt: skip
+    """How the schedule of a pipeline is timed. Raises ``StrategyError`` for sizes that it does not take."""
+    if schedule is None and (sizes["p"] == num(1) and "only" in kinds):
+        return Run(USUAL_SCHEDULE, {**sizes, "v": num(1)})
+    said = schedule or USUAL_SCHEDULE
+    record = find(said)
+    v = chunks_of(record, chunks)
+    sizes = {**sizes, "v": v}
+    values = setting.graph.relations.complete(setting.values)
+    if all(name in values for form in sizes.values() for name in forms.names(form)):
+        record.fitting(*(int(forms.evaluate(sizes[name], values)) for name in "pmv"))
+    copies = record.placement.copies(2, int(v.number)) if isinstance(v, forms.Num) else Fraction(1)
+    share = v if copies == 1 else num(v.number / copies)  # type: ignore[attr-defined]  # copies are of a number
+    if share != num(1) and ("1" in kinds or len([r for r in setting.graph.regions if r.times]) > 1):
+        raise StrategyError(
+            f"the stages hold different numbers or kinds of layers, and {record.name} cuts them into chunks as well",
+            hint="schedule: 1f1b",
+        )
+    # Where messages add up with the work, forwards and backwards are apart: the ends send in one direction alone.
+    added = sends and setting.accounting.time != "overlap"
+    passes = slots_of(record) if "only" in kinds and not added else None
+    beside = beside_backward(setting.accounting, every)
+    if passes is not None and not (beside and v != num(1)):
+        return Run(said, sizes, "", passes, share)
+    return Run(said, sizes, APART if "B" in record.kinds else WHOLE, None, share)
+
+
+def _layers_named(
+    work: Work, graph: Graph, cut: PipelineCut, kinds: Mapping[str, pipeline.Held], p: Form
+) -> Mapping[str, pipeline.Held]:
+    """The stages with a name for the layers of one of them."""
+    usual = kinds.get("middle", kinds.get("only"))
+    if usual is None or not usual.counts:
+        return kinds
+    share = usual.counts[0][1]
+    form = cut.layers_per_stage or Ratio(pipeline.layer_count(graph), p)
+    n = work.define(
+        "n_stage",
+        form,
+        ONE,
+        "layers of a stage",
+        "Each stage holds its share of the layers.",
+        witness=together([form]) if cut.layers_per_stage else over(pipeline.layer_count(graph), p),
+    )
+
+    def put(count: Form) -> Form:
+        rest = count.terms[1:] if isinstance(count, Total) and count != share else ()
+        return n if count == share else Total((n, *rest)) if rest else count
+
+    return {
+        kind: replace(held, counts=tuple((name, put(count)) for name, count in held.counts))
+        for kind, held in kinds.items()
+    }
+
+
+def derive(
+    setting: Setting,
+    strategy: StrategyOption | None = None,
+    microbatches: Microbatches | None = None,
+    of: Annotated[
+        Literal["step", "exposed", "hidden", "network"], Meaning("the step, or a part of its communication")
+    ] = "step",
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    schedule: ScheduleName | None = None,
+    chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
+    buckets: Buckets | None = None,
+    call_overhead: CallOverhead | None = None,
+    **rates: Unpack[LinkedRates],
+) -> Derivation:
+    """The time of a training step under a strategy.
+
+    The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
+
+    A pipeline runs the usual ``schedule``, or the one that is named. Stages that are alike are timed in slots of a
+    whole microbatch where that is enough; else forwards and backwards (or the gradients of inputs and weights) are
+    timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
+    ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
+    """
+    if of not in ANSWERS:
+        raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
+    setting = setting.freeze(frozen)
+    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
+                 call_overhead)  # fmt: skip
+    work, writer = made.work, made.writer
+    title = f"Time of a training step under {made.strategy.name.lower()}"
+    steps = work.steps
+    if of == "network":
+        steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
+    if of != "step" and made.network is None:
+        raise ValuesError(f"{made.strategy.name} sends nothing", hint="name a strategy such as data(k)")
+    if of in ("exposed", "hidden"):
+        assert made.alone is not None
+        assert made.network is not None
+        exposed = work.define(
+            "T_exposed",
+            Total((made.time, negative(made.alone))),
+            SECOND,
+            "exposed",
+            "What the step takes longer than it would without the network.",
+            witness=together([made.time, negative(made.alone)]),
+        )
+        if of == "hidden":
+            work.define(
+                "T_hidden",
+                Total((made.network, negative(exposed))),
+                SECOND,
+                "hidden",
+                "What is sent while something else takes longer.",
+                witness=together([made.network, made.alone, negative(made.time)]),
+            )
+    if of != "step":
+        title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[
+            of
+        ] + f" of a training step under {made.strategy.name.lower()}"
+    shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
+    answer = replace(made.setting.derivation(title, steps, made.fields, shown, made.notes), where=made.where)
+    return with_rates(answer, writer)

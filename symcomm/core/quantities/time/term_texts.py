@@ -1,0 +1,127 @@
+"""What is said of the terms of a time: which conventions and tensors it counts, and a table of the ops."""
+
+from __future__ import annotations
+
+from symcomm.core.collectives.algorithms import algorithm, runs_by, told
+from symcomm.core.derivation import Exhibit
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Ratio, num, product
+from symcomm.core.program.instructions import HOST
+from symcomm.core.quantities.communication.call import Call
+from symcomm.core.quantities.communication.wire import wire
+from symcomm.core.quantities.counting.flops import attending, shown
+from symcomm.core.quantities.counting.flops import touched as flops_touched
+from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, reads_experts
+from symcomm.core.quantities.time.machine import Machine
+from symcomm.core.setting import Setting
+
+LINK_TEXTS = {
+    "full_duplex": ("one direction", "The busier direction of the link counts."),
+    "bidirectional": ("both directions", "Sent and received are added."),
+}
+USE_TEXTS = {
+    "weight": ("W", "load weights"),
+    "activation": ("x", "load activations"),
+    "saved": ("saved", "reload activations"),
+    "gradient": ("dx", "load gradients"),
+    "result": ("y", "write results"),
+    "weight_gradient": ("dW", "accumulate gradients"),
+}
+
+
+def listed(words: list[str]) -> str:
+    quoted = [f"`{w}`" for w in words]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
+
+
+def moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
+    names = list(
+        dict.fromkeys(
+            f"{m.tensor.split('·')[0]}"
+            + ")" * ("·" in m.tensor and "d(" in m.tensor and not m.tensor.split("·")[0].endswith(")"))
+            for m in members
+        )
+    )
+    what = listed(names[:6]) + (" and more" if len(names) > 6 else "")
+    when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
+    verb = {"result": "writes", "weight_gradient": "writes"}.get(use, "reads")
+    if use == "weight_gradient" and times == 2:
+        verb = "adds to (reads and writes)"
+    if use == "saved":
+        verb = "reads once more"
+    return f"What {when} {verb}: {what}."
+
+
+def call_text(members: list[Call]) -> str:
+    first = members[0]
+    names = ", ".join(list(dict.fromkeys(c.shown for c in members))[:6])
+    head = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+    same = {c.what.strip() for c in members}
+    of = f"{same.pop()} {names}" if len(same) == 1 else names
+    why = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
+    said = f" {next(iter(why))[0].upper()}{next(iter(why))[1:]}." if len(why) == 1 else ""
+    return f"{head}: {of}.{said}"
+
+
+def sustained(text: str, machine: Machine) -> str:
+    return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
+
+
+def touched(setting: Setting, load: Load) -> list[str]:
+    """The conventions that change a time."""
+    found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
+    found += ["traffic", "time", *attending(setting)] if load.ops else ["time"]
+    found += ["context_order"] if any(o.pairs for o in load.ops) else []
+    found += ["experts_read"] if reads_experts(load.graph, [o.op for o in load.ops]) else []
+    if setting.accounting.rate != "of_format":
+        found.append("rate")
+    if any(o.phase == "backward" for o in load.ops):
+        found += ["input_gradient"] if not setting.graph.repeat else []
+        found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
+    if kinds := list(dict.fromkeys(c.kind for _, c in load.calls if c.meshes != HOST)):
+        how = setting.accounting
+        names = {kind: runs_by(how.algorithm, kind) for kind in kinds}
+        found += ["rings"] if any(wire(*each, num(2), how.rings).own_links for each in names.items()) else []
+        found += ["torus"] if not all(algorithm(name).one_port for name in names.values()) else []
+        found += [*told(how.algorithm, kinds), "link", *(["traffic"] if TRAFFIC[how.traffic].collectives else [])]
+    if any(c.meshes == HOST for _, c in load.calls):
+        found.append("offloading")
+    if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
+        found.append("gathered_weights")
+    if any(
+        c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for _, c in load.calls
+    ):
+        found.append("gathered_activations")
+    return found
+
+
+def exhibit(setting: Setting, load: Load) -> Exhibit:
+    """What one rank computes: the part of each axis that a strategy cuts, and the ops it is cut in."""
+    rows: dict[tuple[str, str, Form], list[str]] = {}
+    for one in load.ops:
+        axes = load.graph.index_axes(one.op)
+        cuts: dict[int, list[str]] = {}
+        for index, mesh in one.cuts:
+            cuts.setdefault(index, []).append(mesh)
+        for index, meshes in cuts.items():
+            axis = load.graph.axes[axes[index]]
+            part = Ratio(setting.written(axis.size), product(*(load.strategy.sizes[m] for m in meshes)))
+            rows.setdefault(
+                (f"`{axis.label}`", ", ".join(f"`{m}`" if "_" in m else m for m in meshes), part), []
+            ).append(shown(load.graph, one.op))
+    every = list(dict.fromkeys(shown(load.graph, one.op) for one in load.ops))
+    return Exhibit(
+        "What one rank computes",
+        ("axis", "cut over", "part of a rank", "in the ops"),
+        tuple(
+            (axis, mesh, part, "all" if list(dict.fromkeys(ops)) == every else ", ".join(dict.fromkeys(ops)))
+            for (axis, mesh, part), ops in rows.items()
+        ),
+    )
+
+
+def need(found: Form | None, what: str) -> Form:
+    """The form, or the error that there is nothing to time. Raises ``ValuesError``."""
+    if found is None:
+        raise ValuesError(f"there is nothing to time in {what}", hint="choose another phase or strategy")
+    return found

@@ -1,0 +1,452 @@
+"""The three terms of a time: computing, memory and network, each written down step by step from the load of a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+from symcomm.core.collectives.algorithms import runs_by, usual
+from symcomm.core.derivation import Numbers, Step
+from symcomm.core.dtypes import element_bytes, said_bytes
+from symcomm.core.form import Form, Largest, Ratio, Total, num, product
+from symcomm.core.graph.graph import Region
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.instructions import HOST
+from symcomm.core.quantities.communication.call import SHORT, Call, joint
+from symcomm.core.quantities.communication.wire import Wire, direct, two_levels, wire
+from symcomm.core.quantities.counting.flops import each_entry, looped, shown
+from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, degrees, last_part, launches
+from symcomm.core.quantities.time.links import levels, slowest, spot, two_links
+from symcomm.core.quantities.time.machine import Machine, MachineLink
+from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
+from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting, Work, slug, times
+from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
+
+SECOND = Unit.parse("second")
+COPIED = "Each rank copies its part."
+TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a group of calls puts on a link: elements with their format, and the rounds of messages."""
+
+    link: MachineLink
+    elements: Form
+    dtype: str
+    rounds: Form
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What goes over one link: the names of the bytes, of the latencies and of their time."""
+
+    link: MachineLink
+    bytes: Form
+    latency: Form | None
+    time: Form
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The names of the three times, and of the amounts behind them; None where nothing is done."""
+
+    compute: Form | None = None
+    memory: Form | None = None
+    network: Form | None = None
+    flops: Form | None = None
+    moved: Form | None = None
+    sending: tuple[Sending, ...] = ()
+    per_op: tuple[Form, ...] = ()
+
+    @property
+    def local(self) -> tuple[Form, ...]:
+        """Computing and memory."""
+        return tuple(t for t in (self.compute, self.memory) if t is not None)
+
+    @property
+    def every(self) -> tuple[Form, ...]:
+        """All terms there are."""
+        return (*self.local, *(() if self.network is None else (self.network,)))
+
+
+class TimeWriter:
+    """Writes the terms of loads into one derivation."""
+
+    def __init__(self, work: Work, machine: Machine, strategy: Strategy) -> None:
+        self.work, self.machine, self.strategy = work, machine, strategy
+        self.setting: Setting = work.setting
+        self._rate: Form | None = None
+        self.steps_of: dict[str, set[str]] = {}
+
+    def rate(self) -> Form:
+        """The peak rate of the format, defined when it is first needed."""
+        if self._rate is None:
+            self._rate = self.machine.rate_of(self.work)
+        return self._rate
+
+    def forget_rate(self) -> None:
+        """Has the rate defined again, where the step that did it was taken out."""
+        self._rate = None
+
+    def total(self, name: str, parts: list[Form], unit: Unit, rule: str, text: str) -> Form | None:
+        """A sum under a name; the part itself where there is one, None where there is none."""
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return self.work.define(name, Total(tuple(parts)), unit, rule, text, witness=together(parts))
+
+    # -- amounts -------------------------------------------------------------------------------
+
+    def flops(self, ops: Iterable[OpLoad], tag: str = "") -> Form | None:
+        """The operations of one rank: a step for each row and phase, then their sum."""
+        rows: dict[tuple[str, bool, int, str], list[OpLoad]] = {}
+        for one in ops:
+            rows.setdefault((one.phase, one.again, one.op.row, one.op.region), []).append(one)
+        targets = {op.row: op.output for op in self.setting.graph.ops}
+        names: list[Form] = []
+        for (phase, again, row, region), members in rows.items():
+            form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
+            name = f"F_{slug(targets.get(row, 'sum'))}^{'again' if again else TAGS[phase]}"
+            made = self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op)
+            names.append(self.often(region, made))
+        return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
+
+    def often(self, region: str, form: Form) -> Form:
+        """A count of one repetition of a region, as often as it stands, where a load is that of several regions."""
+        every = self.load.regions
+        return next((times(r, form) for r in every if r.name == region and len(every) > 1), form)
+
+    def _flops_text(self, members: list[OpLoad]) -> str:
+        if not self.setting.told:
+            return ""
+        graph = self.load.graph
+        what = " and ".join(dict.fromkeys(shown(graph, m.op) for m in members[:4])) or "the row"
+        what += " and more" if len(members) > 4 else ""
+        cuts = dict.fromkeys(mesh for m in members for _, mesh in m.cuts)
+        many = [m for m in cuts if self.strategy.sizes[m] != num(1)]
+        how = each_entry(graph, [m.op for m in members], self.setting.accounting.flops)
+        shared = f"; the ranks of {listed(many)} share them" if many else ""
+        if any(last_part(self.setting.accounting, m.pairs) for m in members):
+            shared += ", and the one with the last positions has the most pairs"
+        again = ", computed again" if members[0].again else ""
+        return f"{what[0].upper()}{what[1:]}{again}: {how}{shared}."
+
+    def moved(self, ops: Iterable[OpLoad], calls: Iterable[tuple[Form, str]], tag: str = "") -> Form | None:
+        """The bytes through memory: tensors grouped by what they are moved for, and what the collectives move."""
+        groups: dict[tuple[str, str, int, str, str], list[Moved]] = {}
+        for one in ops:
+            for m in one.moved:
+                phase = "again" if one.again else TAGS[one.phase]
+                groups.setdefault((m.use, phase, m.times, m.dtype, one.op.region), []).append(m)
+        bytes_of: dict[str, list[Form]] = {}
+        for (use, phase, count, dtype, region), members in groups.items():
+            sizes = tuple(m.elements for m in members)
+            form = product(num(count), sizes[0] if len(sizes) == 1 else Total(sizes))
+            name = self.work.define(
+                f"m_{USE_TEXTS[use][0]}^{phase}",
+                form,
+                ELEMENT,
+                USE_TEXTS[use][1],
+                moved_text(use, phase, count, members),
+            )
+            bytes_of.setdefault(dtype, []).append(self.often(region, name))
+        if TRAFFIC[self.setting.accounting.traffic].collectives:
+            for words, dtype in calls:
+                bytes_of.setdefault(dtype, []).append(words)
+        parts = [
+            self.bytes(f"M{tag}", words, dtype, len(bytes_of) > 1, "Everything that goes through the memory.")
+            for dtype, words in bytes_of.items()
+        ]
+        return self.total(f"M{tag}", parts, BYTE, "add", "All formats together.")
+
+    def bytes(self, name: str, words: list[Form], dtype: str, several: bool, text: str) -> Form:
+        """Elements as bytes."""
+        size = element_bytes(dtype)
+        count = words[0] if len(words) == 1 else Total(tuple(words))
+        text += f" {said_bytes(size)[0].upper()}{said_bytes(size)[1:]} an element ({dtype})."
+        return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
+
+    def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
+        """What each group of calls puts on its links, and what of it goes through the memory with its format.
+
+        The share of the payload follows from the algorithm; what of it counts for a link the convention says.
+        """
+        groups: dict[tuple[str, str, tuple[str, ...], str, str], list[Call]] = {}
+        for phase, c in calls:
+            groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name), []).append(c)
+        sent: list[Sent] = []
+        words: list[tuple[Form, str]] = []
+        how = self.setting.accounting
+        for (kind, phase, meshes, dtype, region), members in groups.items():
+            k = members[0].ranks(self.strategy)
+            if k == num(1):
+                continue
+            over = self.over(members[0], k)
+            sizes = tuple(self.setting.written(c.elements) for c in members)
+            name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
+            if f"n_{name}" in self.work.known:
+                name += f",{joint(meshes)}"
+            n = self.work.define(
+                f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, call_text(members)
+            )
+            for link, cost in over:
+                part = f"{name},{link.name}" if len(over) > 1 else name
+                text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
+                text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
+                through = self.work.define(
+                    f"c_{part}", product(cost.through(how.link), n), ELEMENT, LINK_TEXTS[how.link][0], text
+                )
+                for used in (link.name, *meshes):
+                    self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
+                through = self.often(region, through)
+                if (how.link == "bidirectional" and not cost.own_links) or not TRAFFIC[how.traffic].collectives:
+                    words.append((through, dtype))
+                else:
+                    text = "What is sent and received goes through the memory."
+                    made = self.work.define(f"w_{part}", product(cost.moved, n), ELEMENT, "through memory", text)
+                    words.append((self.often(region, made), dtype))
+                rounds = self.often(region, product(num(len(members)), cost.rounds))
+                sent.append(Sent(link, through, dtype, rounds))
+        return sent, words
+
+    def transfer(self, name: str, load: Load) -> Form | None:
+        """The time of calls without their latencies."""
+        self.load = load
+        sent = [replace(one, link=replace(one.link, latency=None)) for one in self.calls(load.calls)[0]]
+        return self.network(sent, name, name[1:], [c for _, c in load.calls])[0]
+
+    def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
+        """The links that a call goes over, and what it costs on each of them."""
+        found = levels(self.machine, self.strategy, call.meshes)
+        how, rings = self.setting.accounting, self.setting.accounting.rings
+        if call.meshes == HOST:  # it goes one way, once
+            return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
+        name = runs_by(how.algorithm, call.kind)
+        if name == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
+            if len(found) > 1:
+                (inside, g), (between, _) = two_links(found)
+                return list(zip((inside, between), two_levels(call.kind, k, g, rings), strict=True))
+            name = usual(call.kind)  # one level of the hierarchy
+        if name == "pairwise" and len(found) == 2 and found[1][0].over == found[0][0].name:
+            (inside, g), (between, _) = found
+            return list(zip((inside, between), direct(call.kind, k, g), strict=True))
+        return [(slowest(link for link, _ in found), wire(call.kind, name, k, rings, how.torus))]
+
+    def network(
+        self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
+    ) -> tuple[Form | None, tuple[Sending, ...]]:  # fmt: skip
+        """The time of what goes over the links, as calls of one rank follow one another; and that of each link."""
+        by_link: dict[MachineLink, dict[str, list[Sent]]] = {}
+        for one in sent:
+            by_link.setdefault(one.link, {}).setdefault(one.dtype, []).append(one)
+        found: list[Sending] = []
+        for link, formats in by_link.items():
+            label = f"_{link.name}{tag}" if len(by_link) > 1 else tag
+            carried = f"What goes over a link {spot(link.name)}." if len(by_link) > 1 else "What goes over a link."
+            parts = [
+                self.bytes(f"V{label}", [one.elements for one in ones], dtype, len(formats) > 1, carried)
+                for dtype, ones in formats.items()
+            ]
+            volume = self.total(f"V{label}", parts, BYTE, "add", "All formats together.")
+            assert volume is not None
+            form: Form = Ratio(volume, link.bandwidth)
+            owner = "network" if link.name == "network" else f"links {spot(link.name)}"
+            text = f"Bytes over the bandwidth of the {owner}"
+            text += ", which share them." if link.count != num(1) else "."
+            latency = None
+            if link.latency is not None:
+                rounds = tuple(one.rounds for ones in formats.values() for one in ones)
+                count = self.work.define(f"r{label}", rounds[0] if len(rounds) == 1 else Total(rounds), ONE, "rounds",
+                                         "Every round of messages takes one latency.")  # fmt: skip
+                latency = self.work.define(f"t_latency{label}", product(count, link.latency), SECOND, "latency",
+                                           "Rounds times latency.")  # fmt: skip
+                form, text = Total((latency, form)), f"The latencies, and b{text[1:]}"
+            name = f"t{label}" if len(by_link) > 1 else time
+            witness = partial(self._sends, [*calls], self.load.regions, link)
+            made = self.work.define(name, form, SECOND, "network", text, witness=witness)
+            found.append(Sending(link, volume, latency, made))
+        text = "The calls of a rank follow one another, each over its links."
+        return self.total(time, [one.time for one in found], SECOND, "add", text), tuple(found)
+
+    def told(self, steps: Iterable[Step]) -> tuple[str, ...]:
+        """Where the axes of the mesh lie, and which links were named though nothing in these steps goes over them."""
+        kept = {step.name for step in steps}
+        idle = [name for name in self.machine.named if not kept & self.steps_of.get(name, set())]
+        said = f"Nothing in this answer is sent {' or '.join(map(spot, idle))}: `links` changes nothing there."
+        return (*self.machine.notes, *([said] if idle else []))
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def terms(self, load: Load, tag: str = "") -> Terms:
+        """The three terms of a load: amounts over rates."""
+        self.load = load
+        machine, work = self.machine, self.work
+        if not load.ops and not load.calls:
+            return Terms()
+        done = self.flops(load.ops, tag)
+        sent, words = self.calls(load.calls)
+        moved = self.moved(load.ops, words, tag)
+        compute = memory = None
+        if done is not None:
+            compute = work.define(
+                f"t_compute{tag}",
+                Ratio(done, machine.sustained(self.rate())),
+                SECOND,
+                "computing",
+                sustained("Operations over the peak rate", machine),
+                witness=partial(self.computes, load, machine.sustained(self.rate())),
+            )
+        if moved is not None:
+            memory = work.define(
+                f"t_memory{tag}",
+                Ratio(moved, machine.sustained(machine.memory)),
+                SECOND,
+                "memory",
+                sustained("Bytes over the bandwidth of the memory", machine),
+                witness=partial(self.moves, load),
+            )
+        network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
+        per_op: tuple[Form, ...] = ()
+        if self.setting.accounting.time == "per_op":
+            per_op = tuple(self.one_op(ops, tag) for ops in launches(load))
+        return Terms(compute, memory, network, done, moved, sending, per_op)
+
+    def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
+        """When the last unit is done: units that work side by side, or one piece of work after the other."""
+        how, now = self.setting.accounting.time, Fraction(0)
+        pieces = (*terms.per_op, *filter(None, [terms.network])) if how == "per_op" else terms.every
+        for piece in pieces:
+            now = max(now, number(piece, numbers)) if how == "overlap" else now + number(piece, numbers)
+        return now
+
+    # -- witnesses: one op, one tensor and one call after the other ------------------------------
+
+    @staticmethod
+    def _stands(regions: Sequence[Region], region: str, numbers: Numbers) -> Fraction:
+        """How often one of several regions stands."""
+        count = next((r for r in regions if r.name == region and len(regions) > 1), None)
+        return Fraction(1) if count is None else often(count, numbers)
+
+    def _cut(self, meshes: Iterable[str], numbers: Numbers) -> Fraction:
+        return passes(number(self.strategy.sizes[mesh], numbers) for mesh in meshes)
+
+    def computes(self, load: Load, rate: Form, numbers: Numbers) -> Fraction:
+        """The loops of every op, shared by the ranks, at the rate of the processor."""
+        done = Fraction(0)
+        for one in load.ops:
+            last = last_part(self.setting.accounting, one.pairs)
+            mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
+            ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
+            others = self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
+            done += self._stands(load.regions, one.op.region, numbers) * ran / others
+        return done / number(rate, numbers)
+
+    def moves(self, load: Load, numbers: Numbers) -> Fraction:
+        """Every tensor that goes through the memory, and what the calls send and receive."""
+        moved, how = Fraction(0), self.setting.accounting
+        for one in load.ops:
+            for m in one.moved:
+                wide = m.times * element_bytes(m.dtype).number
+                moved += self._stands(load.regions, one.op.region, numbers) * wide * number(m.elements, numbers)
+        for _, c in load.calls if TRAFFIC[how.traffic].collectives else ():
+            for _, cost in self.over(c, c.ranks(self.strategy)):
+                both = cost.through(how.link) if how.link == "bidirectional" and not cost.own_links else cost.moved
+                moved += self._carried(load.regions, c, number(both, numbers), numbers)
+        return moved / number(self.machine.sustained(self.machine.memory), numbers)
+
+    def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: MachineLink, numbers: Numbers) -> Fraction:
+        """Every call over a link after the one before it, run message by message."""
+        found, how = Fraction(0), self.setting.accounting
+        for c in calls:
+            k = c.ranks(self.strategy)
+            for mine, cost in self.over(c, k) if k != num(1) else ():
+                if mine.name != link.name:
+                    continue
+                ranks = number(k, numbers)
+                alone = len(self.over(c, k)) == 1
+                made = ran(c.kind, cost.by, ranks, numbers, how.rings == "both_ways", how.torus) if alone else None
+                part, rounds = (number(f, numbers) for f in (cost.through(how.link), cost.rounds))
+                if made is not None:
+                    both = 2 * made.path if cost.own_links else made.moved
+                    part, rounds = both if how.link == "bidirectional" else made.path, Fraction(made.rounds)
+                found += self._carried(regions, c, part, numbers) / number(link.bandwidth, numbers)
+                if link.latency is not None:
+                    stands = self._stands(regions, c.region.name, numbers)
+                    found += stands * rounds * number(link.latency, numbers)
+        return found
+
+    def _carried(self, regions: Sequence[Region], call: Call, part: Fraction, numbers: Numbers) -> Fraction:
+        wide = element_bytes(call.dtype).number
+        return self._stands(regions, call.region.name, numbers) * part * wide * size(call.elements, numbers)
+
+    def one_op(self, ops: Sequence[OpLoad], tag: str) -> Form:
+        """The time of one op alone, or of a kernel of several: the longer of its computing and its memory traffic."""
+        op = next((one for one in ops if not one.again), ops[0])
+        work = self.work
+        what = " and ".join(dict.fromkeys(shown(self.load.graph, one.op) for one in ops))
+        label = f"{slug(op.op.output)}^{'again' if op.again else TAGS[op.phase]}"
+        flops = op.flops if len(ops) == 1 else Total(tuple(one.flops for one in ops))
+        done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op)
+        times: list[Form] = [Ratio(done, self.machine.sustained(self.rate()))]
+        formats: dict[str, list[Form]] = {}
+        for m in (m for one in ops for m in one.moved):
+            formats.setdefault(m.dtype, []).append(product(num(m.times), m.elements))
+        parts: list[Form] = []
+        for dtype, sizes in formats.items():
+            name = f"m_{label}" + (f",{dtype}" if len(formats) > 1 else "")
+            count = work.define(name, sizes[0] if len(sizes) == 1 else Total(tuple(sizes)), ELEMENT, "one op",
+                                f"The tensors that {what} move through the memory." if len(ops) > 1
+                                else f"What {what} reads and writes.", op.op)  # fmt: skip
+            parts.append(product(element_bytes(dtype), count))
+        if parts:
+            moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
+            times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
+        return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
+                           "The longer of computing and memory.", op.op, partial(self._alone, ops))  # fmt: skip
+
+    def _alone(self, ops: Sequence[OpLoad], numbers: Numbers) -> Fraction:
+        """A launch by itself, once: the loops of its ops, or the tensors that it moves."""
+        once = Load(self.load.graph, self.strategy, tuple(ops), ())
+        return max(self.computes(once, self.machine.sustained(self.rate()), numbers), self.moves(once, numbers))
+
+    def time(self, name: str, terms: Terms, what: str) -> Form | None:
+        """The time of a load from its terms, as the convention combines them."""
+        if not terms.every:
+            return None
+        form, text = COMBINED[self.setting.accounting.time](terms)
+        return self.work.define(name, form, SECOND, self.setting.accounting.time.replace("_", " "), f"{what}: {text}",
+                                witness=partial(self._passes, terms))  # fmt: skip
+
+    def local(self, name: str, terms: Terms, what: str) -> Form | None:
+        """The time without the network."""
+        if not terms.local:
+            return None
+        alone = Terms(terms.compute, terms.memory, None, per_op=terms.per_op)
+        form, text = COMBINED[self.setting.accounting.time](alone)
+        return self.work.define(name, form, SECOND, "without the network", f"{what}: {text}",
+                                witness=partial(self._passes, alone))  # fmt: skip
+
+
+def _largest(parts: tuple[Form, ...]) -> Form:
+    return parts[0] if len(parts) == 1 else Largest(parts)
+
+
+def _sum(parts: tuple[Form, ...]) -> Form:
+    return parts[0] if len(parts) == 1 else Total(parts)
+
+
+def _per_op(terms: Terms) -> tuple[Form, str]:
+    sent = () if terms.network is None else (terms.network,)
+    return _sum((*terms.per_op, *sent)), "one op after the other, and the collectives between them."
+
+
+# One row a convention of time: the form it makes of the terms, and how a reader is told.
+COMBINED: dict[str, Callable[[Terms], tuple[Form, str]]] = {
+    "overlap": lambda terms: (_largest(terms.every), "the longest of the terms."),
+    "serial": lambda terms: (_sum(terms.every), "the terms one after the other."),
+    "per_op": _per_op,
+}

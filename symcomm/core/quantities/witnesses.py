@@ -1,0 +1,139 @@
+"""What witnesses of rules are made of: loops that are run, tensors that are laid out, exchanges that are simulated.
+
+A witness is given numbers and says what a step has to be worth there. It knows the graph and the program, and none of
+the formulas: counts are those of Python's own loops and NumPy's own arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import product
+from math import comb, prod
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.collectives.algorithms import algorithm
+from symcomm.core.collectives.messages import Ran, run
+from symcomm.core.derivation import Numbers, Witness
+from symcomm.core.form import Form
+from symcomm.core.graph.experts import DECIMALS, rounded_experts
+from symcomm.core.graph.graph import Graph, Op, Region, Tensor
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_FEW_TOKENS = 1_000
+_LITERAL = 5_000  # passes that are run one by one; more are multiplied
+
+
+def number(form: Form, numbers: Numbers) -> Fraction:
+    """What a form that was given, such as a degree or a rate, is worth."""
+    return forms.evaluate(form, numbers.of(forms.names(form)))
+
+
+def size(expr: Expr, numbers: Numbers) -> Fraction:
+    """The length of an axis."""
+    return number(forms.from_expr(expr), numbers)
+
+
+def passes(lengths: Iterable[Fraction]) -> Fraction:
+    """How often the body of nested loops runs.
+
+    >>> passes([Fraction(2), Fraction(3)])
+    Fraction(6, 1)
+    """
+    lengths, every = list(lengths), Fraction(1)
+    for length in lengths:
+        every *= length
+    if every > _LITERAL or any(length.denominator != 1 for length in lengths):
+        return every
+    return Fraction(sum(1 for _ in product(*(range(int(length)) for length in lengths))))
+
+
+def loops(graph: Graph, op: Op, numbers: Numbers) -> dict[int, Fraction]:
+    """The length of each loop of an op."""
+    return {index: size(graph.axes[axis].size, numbers) for index, axis in graph.index_axes(op).items()}
+
+
+def elements(graph: Graph, tensor: Tensor, numbers: Numbers) -> Fraction:
+    """The numbers in a tensor."""
+    return passes(size(one, numbers) for one in graph.sizes(tensor.name))
+
+
+def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Fraction) -> Fraction:
+    """The experts that tokens read, token by token: each goes to one of the sets of so many experts, all alike.
+
+    >>> experts_hit("expected", Fraction(8), Fraction(2), Fraction(2))
+    Fraction(7, 2)
+    """
+    if convention == "every_expert":
+        return every
+    if convention == "at_most":
+        return min(every, chosen * tokens)
+    if chosen >= every:
+        return every
+    sets = all(number.denominator == 1 for number in (every, chosen))
+    without = Fraction(comb(int(every) - 1, int(chosen)), comb(int(every), int(chosen))) if sets else 1 - chosen / every
+    if tokens.denominator != 1 or tokens > _FEW_TOKENS:
+        return rounded_experts(every, without, tokens)
+    missed = Fraction(1)
+    for _ in range(int(tokens)):
+        missed *= without
+    return round(every * (1 - missed), DECIMALS)
+
+
+def often(region: Region, numbers: Numbers) -> Fraction:
+    """How often a region stands."""
+    return numbers[region.times] if region.times else Fraction(1)
+
+
+def over(above: Form, below: Form) -> Witness:
+    """What is measured in parts: so much of it that the parts make up the whole.
+
+    >>> from symcomm.core.derivation import Relations
+    >>> from symcomm.core.form import Sym
+    >>> over(Sym("F"), Sym("R"))(Numbers({"F": Fraction(6), "R": Fraction(4)}, Relations()))
+    Fraction(3, 2)
+    """
+    return lambda numbers: number(above, numbers) / number(below, numbers)
+
+
+def together(names: Sequence[Form]) -> Witness:
+    """All of some earlier steps, one after the other."""
+
+    def counted(numbers: Numbers) -> Fraction:
+        found = Fraction(0)
+        for name in names:
+            found += number(name, numbers)
+        return found
+
+    return counted
+
+
+def largest(names: Sequence[Form]) -> Witness:
+    """The one of some earlier steps that ends last."""
+    return lambda numbers: sorted(number(name, numbers) for name in names)[-1]
+
+
+def ran(
+    kind: str, name: str, ranks: Fraction, numbers: Numbers, both: bool = False, torus: str = Accounting.torus
+) -> Ran | None:  # fmt: skip
+    """A call with a payload of one, run message by message under its algorithm; None for what is not run so.
+
+    ``both`` ways round a ring are used at once, the axes of a ``torus`` as its convention says.
+
+    >>> from symcomm.core.derivation import Relations
+    >>> made = ran("all-reduce", "ring", Fraction(4), Numbers({}, Relations()))
+    >>> made.sent, made.moved, made.rounds
+    (Fraction(3, 2), Fraction(3, 1), 6)
+    """
+    record = algorithm(name)
+    sizes = [numbers[name] for name in record.inner]
+    sizes += [ranks / prod(sizes)] if sizes else []
+    whole = all(size.denominator == 1 for size in (ranks, *sizes))
+    if not whole or (both and ranks % 2):
+        return None
+    return run(record.name, kind, int(ranks), Fraction(1), None, 1, tuple(map(int, sizes)), both,
+               record.uses_at_once(torus))  # fmt: skip

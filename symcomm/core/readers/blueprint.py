@@ -1,0 +1,150 @@
+"""What a reader found: the parts of a model as layer tables, how often each stands, and the known sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from symcomm.core.errors import SymcommError
+from symcomm.core.graph.regions import Edge, chain, joined, split
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from symcomm.core.graph.graph import Graph
+
+# Weights that are one tensor, each as (part, weight).
+Ties = tuple[tuple[tuple[str, str], tuple[str, str]], ...]
+HEADER = "Computation\tInput\tOutput\n"
+
+
+class ReaderError(SymcommError):
+    """A configuration or a module tree that cannot be read."""
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """A part of a model: a layer table, and the symbol that says how often the part stands (or nothing).
+
+    ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``layers_before`` names the
+    tensor that stands for the result of the layers: what makes it runs before them, the rest after them.
+
+    >>> PartTable("head", "y = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph().weights[0].name
+    'W'
+    """
+
+    name: str
+    rows: str
+    repeat: str = ""
+    inputs: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    layers_before: str = ""
+
+    @property
+    def text(self) -> str:
+        """The layer table as text."""
+        return HEADER + self.rows
+
+    def graph(self) -> Graph:
+        """The graph of the table; equal tables share one graph."""
+        return _graph(self)
+
+
+@dataclass(frozen=True)
+class PartGraph:
+    """A part of a model whose graph is there already, as a ``PartTable`` says it."""
+
+    name: str
+    made: Graph
+    text: str = ""
+    layers_before: str = ""
+
+    def graph(self) -> Graph:
+        """The graph, under the name of the part."""
+        return replace(self.made, name=self.name)
+
+
+@lru_cache(maxsize=64)
+def _graph(part: PartTable) -> Graph:
+    from symcomm.core.graph.build import build
+    from symcomm.core.text.finder import layer_tables
+    from symcomm.core.text.formula import parse_layer
+
+    [table] = layer_tables(part.text, f"<{part.name}>")
+    return build(parse_layer(table), name=part.name, repeat=part.repeat, inputs=part.inputs, weights=part.weights)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The parts of a model with the sizes a reader found.
+
+    ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
+    weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
+    sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
+    says; ``fused`` that its library runs attention as one kernel. ``edges`` say what flows where, and ``ties`` which
+    weights of different parts are one; without edges the parts are a chain. ``limits`` are those of ``Graph``.
+    """
+
+    name: str
+    parts: tuple[PartTable | PartGraph, ...]
+    values: Mapping[str, int]
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    flow: bool = True
+    literal: Blueprint | None = None
+    one_axis: tuple[str, ...] = ()
+    dtype: str = ""
+    edges: tuple[Edge, ...] = ()
+    ties: Ties = ()
+    limits: tuple[tuple[str, str, int], ...] = ()
+    fused: bool = False
+
+    @cached_property
+    def graph(self) -> Graph:
+        """One graph of all parts, in the order in which they run; a part that the layers stand in becomes two."""
+        before: list[Graph] = []
+        middle: list[Graph] = []
+        after: list[Graph] = []
+        ties = [*self.ties]
+        for part in self.parts:
+            made = part.graph()
+            made = replace(made, name=part.name, fused=made.fused or self.fused)
+            if not part.layers_before:
+                middle.append(_region(made, part.name))
+                continue
+            first, last = split(made, part.layers_before)
+            shared = {w.name for w in first.weights} & {w.name for w in last.weights}
+            ties += [((first.name, name), (last.name, name)) for name in sorted(shared)]
+            (middle if self.edges else before).append(first)  # first of a chain, wherever it is written
+            if last.ops:
+                after.append(last)
+        graphs = [*before, *middle, *after]
+        edges = (self.edges or chain(graphs)) if self.flow else ()
+        whole = joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
+        return replace(whole, limits=self.limits)
+
+    def count(self) -> int | None:
+        """The number of parameters, or None where a size is unknown."""
+        from fractions import Fraction
+
+        from symcomm.core import form as forms
+
+        graph = self.graph
+        known = graph.relations.complete({name: Fraction(value) for name, value in self.values.items()})
+        repeats = {region.name: region.times for region in graph.regions}
+        total = Fraction(0)
+        for weight in graph.weights:
+            size = forms.from_expr(graph.relations.gather(graph.elements(weight.name)))
+            times = repeats[graph.consumers[weight.name][0].region]
+            if any(name not in known for name in (*forms.names(size), *([times] if times else []))):
+                return None
+            total += forms.evaluate(size, known) * (known[times] if times else 1)
+        return int(total)
+
+
+def _region(graph: Graph, name: str) -> Graph:
+    """A graph of one region under a name."""
+    [region] = graph.regions
+    ops = tuple(replace(op, region=name) for op in graph.ops)
+    return replace(graph, name=name, ops=ops, regions=(replace(region, name=name),))

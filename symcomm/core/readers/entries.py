@@ -1,0 +1,155 @@
+"""The entries of a Hugging Face ``config.json``, each read with its place and its type."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, NoReturn
+
+from symcomm.core.errors import Span
+from symcomm.core.readers.blueprint import ReaderError
+from symcomm.core.records import dataclass
+from symcomm.core.text.table import check_text
+
+DEPTH_LIMIT = 60
+SIZE_LIMIT = 10**9
+_PRINTED = re.compile(r"\s*\w+Config\s*(?=\{)")
+_OBJECT = re.compile(r"\s*(?:\w+Config\s*)?\{\s*(?:\"|\}|$)")
+
+
+def is_config(text: str) -> bool:
+    r"""Whether a text is a configuration: a JSON object, or one printed behind the name of its class.
+
+    >>> is_config('{"model_type": "bert"}'), is_config("BertConfig {"), is_config(r"{\small a}")
+    (True, True, False)
+    """
+    return _OBJECT.match(text) is not None
+
+
+@dataclass(frozen=True)
+class Config:
+    """The entries of a configuration, and the text they stand in, for errors."""
+
+    entries: Mapping[str, Any]
+    file: str = "<config>"
+    text: str = field(default="", repr=False)
+    partial: bool = False  # the number of heads may be missing
+    used: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def get(self, key: str) -> Any:
+        """What stands under a key, or under either of two spellings ``a|b``; None where nothing does."""
+        self.used.update(key.split("|"))
+        return next((self.entries[one] for one in key.split("|") if self.entries.get(one) is not None), None)
+
+    def misspelt(self) -> list[str]:
+        """A note for each entry that nothing read, and that is nearly a key that was looked for and is not there."""
+        from difflib import get_close_matches
+
+        lacking = sorted(self.used - self.entries.keys())
+        other = [key for key in self.entries.keys() - self.used if not key.startswith("_")]
+        near = {key: get_close_matches(key, lacking, 1, 0.9) for key in other}
+        return [f"{key} is not read: did you mean '{found[0]}'?" for key, found in sorted(near.items()) if found]
+
+    def span(self, key: str) -> Span | None:
+        """Where a key stands with its value."""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            found = re.search(rf'"{re.escape(key)}"\s*:\s*([^,\s]*)', line)
+            if found:
+                return Span(self.file, number, line, found.start(), found.end())
+        return None
+
+    def fail(self, message: str, key: str = "", hint: str = "") -> NoReturn:
+        """Raises an error at a key."""
+        span = self.span(key) if key else None
+        raise ReaderError(message if span else f"{self.file}: {message}", span, hint)
+
+    def size(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A size: a positive whole number."""
+        value = self.get(key)
+        key = next((one for one in key.split("|") if one in self.entries), key)
+        if value is None:
+            if default is None:
+                self.fail(f"the configuration lacks {key}", hint="save the whole config.json of the model")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fail(f"{key} is {shown(value)}, but a whole number is needed", key)
+        if not least <= value <= SIZE_LIMIT:
+            self.fail(f"{key} is {shown(value)}", key, f"a size is a whole number from {least} to {SIZE_LIMIT}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """A yes or no."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fail(f"{key} is {shown(value)}, but true or false is needed", key)
+        return value
+
+    def rate(self, key: str, default: float) -> float:
+        """A probability."""
+        value = self.get(key) if key else 0.0
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+            self.fail(f"{key} is {shown(value)}, but a probability below 1 is needed", key)
+        return float(value)
+
+    def words(self, key: str, default: str) -> str:
+        """A text."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            self.fail(f"{key} is {shown(value)}, but text is needed", key)
+        return value
+
+
+def shown(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def parse_config(text: str, file: str = "<config>") -> Config:
+    """The entries of a configuration's text; bounds are checked before JSON is read.
+
+    Raises ``ReaderError`` for text that is no JSON object, or one nested too deep.
+    """
+    check_text(text, file)
+    printed = _PRINTED.match(text)
+    body = " " * printed.end() + text[printed.end() :] if printed and "\n" not in printed.group() else text
+    deep = _depth(body)
+    if deep > DEPTH_LIMIT:
+        raise ReaderError(f"{file}: brackets stand {deep} deep; at most {DEPTH_LIMIT} are read")
+    try:
+        entries = json.loads(body, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        lines = text.splitlines() or [""]
+        line = lines[min(error.lineno, len(lines)) - 1]
+        at = min(error.colno - 1, len(line))
+        span = Span(file, error.lineno, line, at, at + 1)
+        raise ReaderError(f"this is no JSON: {error.msg}", span, "is the file cut off or a comma missing?") from None
+    except (ValueError, RecursionError) as error:
+        said = "a number has more than 4,300 digits" if "digits" in str(error) else str(error)[:100]
+        raise ReaderError(f"{file}: this is no JSON: {said}") from None
+    if not isinstance(entries, dict):
+        raise ReaderError(f"{file}: a configuration is a JSON object", hint='such as {"model_type": "bert", ...}')
+    return Config(entries, file, text)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _depth(text: str) -> int:
+    """How deep brackets nest, those in strings left out."""
+    depth = deepest = 0
+    for piece in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        if piece.group() in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif piece.group() in "]}":
+            depth -= 1
+    return deepest

@@ -1,0 +1,427 @@
+"""What every pass is given: the graph, the conventions, the number format and the names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import gcd, lcm
+from typing import TYPE_CHECKING, ClassVar
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
+from symcomm.core.dtypes import Autocast, autocast_of, formats
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Form, Num, Ratio, Sym, num, product
+from symcomm.core.graph.autocast import WIDE, autocast
+from symcomm.core.graph.graph import Graph, Op, Region, bare
+from symcomm.core.notation import Notation
+from symcomm.core.parallel.placement import check_cuts, cut_axes
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.pipeline import check_divisible, check_stages
+from symcomm.core.program.program import Same
+from symcomm.core.records import dataclass
+from symcomm.core.units import Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The graph with everything a number depends on besides."""
+
+    graph: Graph
+    accounting: Accounting = field(default_factory=Accounting)
+    dtype: str = "fp16"
+    notation: Notation = field(default_factory=Notation)
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()  # what the options of a question name
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
+    told: ClassVar[bool] = True  # whether somebody reads the steps
+
+    def __post_init__(self) -> None:
+        wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)
+        if self.graph.windowed != wanted:
+            object.__setattr__(self, "graph", replace(self.graph, windowed=wanted))
+        if self.accounting.softmax == "as_given":
+            softmax = "fused" if self.graph.fused else "library"
+            object.__setattr__(self, "accounting", replace(self.accounting, softmax=softmax))
+
+    def freeze(self, said: str | Iterable[str] | None) -> Setting:
+        """The same with weights that are not trained; ``W*`` means all whose names begin with W.
+
+        Raises ``ValuesError`` for a name that no weight has, and where nothing is left to train.
+        """
+        if said is None:
+            return self
+        weights = [t.name for t in self.graph.weights]
+        found: set[str] = set()
+        for name in named(said):
+            mine = [w for w in weights if named_by(name, w)]
+            if not mine:
+                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
+            found.update(mine)
+        if found and len(found) == len(weights):
+            raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
+        return replace(self, frozen=frozenset(found))
+
+    def divided(self, strategy: Strategy) -> Setting:
+        """The same with the degrees of a strategy held against the sizes that they divide, now and in its derivations.
+
+        Raises ``StrategyError`` where one does not divide a size, both known.
+        """
+        check_divisible(self.graph, strategy, self.values)
+        return replace(self, checks=(*self.checks, partial(_check_sizes, self.graph, strategy)))
+
+    def in_parts(self, size: Form, parts: Form, what: str) -> Setting:
+        """The same where a size falls into so many whole parts, now and in its derivations; ``what`` says who cuts it.
+
+        Raises ``ValuesError`` where it does not, both known.
+        """
+        check = partial(_check_parts, size, parts, what)
+        check(self.values)
+        return replace(self, checks=(*self.checks, check))
+
+    def in_format(self, dtype: str | None) -> Setting:
+        """The same in other number formats: one for all, ``X=fp8, Y=fp32``, or mixed, ``autocast(bf16)``.
+
+        As it is where none is said. Raises ``ValuesError`` where the formats of a model under autocast are said again.
+        """
+        every, named = formats(dtype) if dtype else ("", {})
+        if every and any(op.attribute("cast") for op in self.graph.ops):
+            raise ValuesError(f"the model runs under autocast, which says the formats: {every} is no other one",
+                              hint="leave out dtype here, or autocast in the model")  # fmt: skip
+        if (mixed := autocast_of(every)) is not None:
+            return replace(self, dtype=WIDE, graph=_mixed(Same(self.graph), mixed))
+        return replace(self, dtype=every or self.dtype, graph=_in_formats(Same(self.graph), tuple(named.items())))
+
+    @property
+    def product_dtype(self) -> str:
+        """The format in which products are computed: that of the operands of the forward pass.
+
+        Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
+        """
+        graph = self.graph
+        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed
+                    and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
+        found: dict[str, str] = {}
+        for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
+            found.setdefault(graph.tensors[name].dtype or self.dtype, name)
+        if len(found) > 1:
+            (one, first), (two, second) = list(found.items())[:2]
+            problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
+            raise ValuesError(problem, hint="give a peak rate (rate: of_format), or one format to all operands")
+        return next(iter(found), self.dtype)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of the model, which no step may be named by."""
+        found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
+        found |= {s.name for size in self.graph.counts for s in size.free_symbols}
+        for name, right in self.graph.relations.equations:
+            found |= {name, *forms.names(right)}
+        return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions of the graph, in order."""
+        return self.graph.regions or (Region(self.graph.name),)
+
+    @property
+    def parts(self) -> tuple[Setting, ...]:
+        """The same setting for each region alone."""
+        if len(self.graph.regions) < 2:
+            return (self,)
+        return tuple(replace(self, graph=self.graph.region(region.name)) for region in self.graph.regions)
+
+    @property
+    def repeat(self) -> Form:
+        """How often the graph is repeated."""
+        return Sym(self.graph.repeat) if self.graph.repeat else num(1)
+
+    def written(self, expr: Expr) -> Form:
+        """An expression as a form, with sizes gathered: ``n_H H`` becomes ``D``."""
+        return forms.from_expr(self.graph.relations.gather(expr))
+
+    def elements(self, tensor: str) -> Form:
+        """The number of elements of a tensor, written."""
+        return self.written(self.graph.elements(tensor))
+
+    def sizes(self, sizes: Sequence[Expr]) -> Form:
+        """A product of sizes as written: factors that together make up a whole axis are written as that axis."""
+        return _sizes(Same(self.graph.relations), tuple(sizes))
+
+    def rows(self, op: str | None) -> Graph:
+        """The forward graph, or its ops of the row that computes one tensor.
+
+        Raises ``ValuesError`` where no row computes it.
+        """
+        if op is None:
+            return self.graph
+        found = self.graph.producers[self.graph.find(op, made=True).name]
+        ops = tuple(o for o in self.graph.ops if o.row == found.row)
+        return replace(self.graph, ops=ops, regions=(Region(found.region),))
+
+    def derivation(
+        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Iterable[Exhibit] = (),
+        notes: Sequence[str] = (),
+    ) -> Derivation:  # fmt: skip
+        """A derivation with this setting's conventions, relations and names."""
+        if self.frozen:
+            listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
+            notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
+        return Derivation(
+            title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
+            tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
+            checks=(self.graph.check_sizes, *self.checks),
+        )  # fmt: skip
+
+    def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
+        """The expression of a step's form, which the steps after it may ask for."""
+        return forms.value(form, known)
+
+    def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
+        """The step that writes a form's value collected; None where that is how it is written already."""
+        neat = self._neat(form, known)
+        bare = forms.substitute(form, lambda s: Sym(s.name, s.whole))  # a collected form has no units
+        if _pieces(neat) == _pieces(bare):  # the same factors or terms in another order need no line
+            return None
+        return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+
+    def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
+        """A form with its terms collected; what holds the largest of several keeps its shape and names."""
+        import sympy as sp
+        from sympy.core.function import AppliedUndef
+
+        worth = forms.value(form, known)
+        if not worth.has(sp.Max, sp.Min, AppliedUndef):
+            return _collected_form(Same(self.graph.relations), worth)
+        return form
+
+
+@lru_cache(maxsize=256)
+def cuts(held: Same[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
+    """The sizes that a strategy cuts, each with the degrees that must divide it."""
+    found: dict[tuple[Form, tuple[Form, ...]], None] = {}
+    for _, axis, meshes in cut_axes(held.it, strategy):
+        found[forms.from_expr(axis.size), tuple(strategy.sizes[mesh] for mesh in meshes)] = None
+    return tuple(found)
+
+
+def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a degree does not divide a size, both known."""
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, known)
+    for size, parts in cuts(Same(graph), strategy):
+        form = Ratio(size, product(*parts))
+        if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
+            check_cuts(graph, strategy, known)  # says which tensor it is
+
+
+def _check_parts(size: Form, parts: Form, what: str, known: Mapping[str, Fraction]) -> None:
+    """Raises ``ValuesError`` where a size is not divisible by a number, both known."""
+    if {*forms.names(size), *forms.names(parts)} <= known.keys():
+        length, count = forms.evaluate(size, known), forms.evaluate(parts, known)
+        if length % count:
+            shown = f"{size.name} = {length}" if isinstance(size, Sym) else str(length)
+            raise ValuesError(f"{what.format(count)}, but {shown} is not divisible by {count}",
+                              hint=f"choose a divisor of {length}")  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _in_formats(held: Same[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
+    return held.it.in_formats(dict(named))
+
+
+@lru_cache(maxsize=64)
+def _mixed(held: Same[Graph], said: Autocast) -> Graph:
+    return autocast(held.it, said)
+
+
+@lru_cache(maxsize=4096)
+def _sizes(held: Same[Relations], sizes: tuple[Expr, ...]) -> Form:
+    import sympy as sp
+
+    rest = list(sizes)
+    for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
+        top, bottom = sp.fraction(size)
+        if bottom != 1 and bottom in rest:
+            rest[rest.index(bottom)] = top
+            rest.remove(size)
+    for name, right in held.it.equations:
+        parts = list(sp.Mul.make_args(forms.value(right)))
+        while all(rest.count(p) >= parts.count(p) for p in parts):
+            at = rest.index(parts[0])
+            for p in parts:
+                rest.remove(p)
+            rest.insert(min(at, len(rest)), forms.value(Sym(name)))
+    # A size such as 4D stays one factor, so that a reader recognises the axis.
+    return (
+        forms.Product(tuple(forms.from_expr(s) for s in rest))
+        if len(rest) > 1
+        else product(*(forms.from_expr(s) for s in rest))
+    )
+
+
+def _pieces(form: Form) -> list[str]:
+    """The factors of a product or the terms of a sum, nested products taken apart, in an order of their own."""
+    if isinstance(form, forms.Product):
+        return sorted(piece for factor in form.factors for piece in _pieces(factor))
+    if isinstance(form, forms.Total):
+        return sorted("+" + "·".join(_pieces(term)) for term in form.terms)
+    return [repr(form)]
+
+
+@lru_cache(maxsize=4096)  # the same value is asked for under other conventions and numbers
+def _collected_form(held: Same[Relations], expr: Expr) -> Form:
+    return forms.from_expr(_collected(expr, held.it.gather))
+
+
+def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
+    """A value as people write it: one fraction, common factors outside the sums; cheap, unlike ``factor``."""
+    import sympy as sp
+
+    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+        return expr
+    divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
+    top, bottom = sp.fraction(_together(expr)) if divided else (expr, sp.Integer(1))
+    coefficient, bottom = bottom.as_coeff_Mul()
+    whole = top / coefficient
+    top = gather(sp.expand(whole))
+    if top.is_Add and len(top.args) <= 50:
+        top = _common_factor(top)
+        # (k - 1)(D V + D^2 + ...) is read more easily than its terms multiplied out.
+        factors = [gather(sp.expand(f)) if f.is_Add else f for f in sp.Mul.make_args(whole)]
+        if sum(f.is_Add for f in factors) > 1 and _terms(factors) <= _terms(sp.Mul.make_args(top)):
+            top = sp.Mul(*(_common_factor(f) if f.is_Add else f for f in factors))
+    return top if bottom == 1 else top / bottom
+
+
+def _together(expr: Expr) -> Expr:
+    """One fraction, common factors outside: SymPy's ``together`` takes ten times as long."""
+    import sympy as sp
+
+    if expr.is_Mul:
+        return sp.Mul(*(_together(factor) for factor in expr.args))
+    if expr.is_Pow and expr.exp.is_Integer:
+        return sp.Pow(_together(expr.base), expr.exp)
+    return _common_factor(sp.Add(*(_together(term) for term in expr.args))) if expr.is_Add else expr
+
+
+def _terms(factors: Iterable[Expr]) -> int:
+    """How many terms the sums among some factors have."""
+    import sympy as sp
+
+    flat = (piece for factor in factors for piece in sp.Mul.make_args(factor))
+    return sum(len(piece.args) for piece in flat if piece.is_Add)
+
+
+def _common_factor(total: Expr) -> Expr:
+    """An expanded sum with what all its terms share put outside; SymPy's ``factor_terms`` takes ten times as long."""
+    import sympy as sp
+
+    terms = [term.as_coeff_Mul() for term in total.args]
+    if not (total.is_Add and all(coefficient.is_Rational for coefficient, _ in terms)):
+        return total
+    content = sp.Rational(
+        gcd(*(int(coefficient.p) for coefficient, _ in terms)), lcm(*(int(coefficient.q) for coefficient, _ in terms))
+    )
+    powers = [rest.as_powers_dict() for _, rest in terms]
+    shared = {
+        base: min(p.get(base, 0) for p in powers)  # of what stands in a denominator the highest power
+        for base in dict.fromkeys(base for p in powers for base in p)
+        if not base.is_Number and all(p.get(base, sp.S.Zero).is_Integer for p in powers)
+    }
+    outside = [base**power for base, power in shared.items() if power]
+    if content == 1 and not outside:
+        return total
+    divisor = sp.Mul(content, *outside)
+    inside = sp.Add(*(coefficient * rest / divisor for coefficient, rest in terms))
+    return sp.Mul(*([] if content == 1 else [content]), *outside, inside, evaluate=False)
+
+
+def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names in a list, or in a text with commas between them.
+
+    >>> named("W, b"), named("z, r [B, L] int64"), named(["W"]), named(None)
+    (('W', 'b'), ('z', 'r [B, L] int64'), ('W',), ())
+    """
+    if said is None:
+        return ()
+    found = re.split(r",(?![^\[]*\])", said) if isinstance(said, str) else [str(name) for name in said]
+    return tuple(name.strip() for name in found if name.strip())
+
+
+def named_by(said: str, name: str) -> bool:
+    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
+
+    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
+    (True, False)
+    """
+    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
+
+
+class Work:
+    """The steps of a derivation while they are written down."""
+
+    def reused(self, name: str) -> Form | None:
+        """The name of a step that is there already; None where there is none."""
+        return Sym(name) if name in self.known else None
+
+    def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
+        """A form under a name; a symbol has one already."""
+        if isinstance(form, Sym):
+            return form
+        worth = partial(worked_out, form)
+        return self.define(name, form, unit, rule, text, witness=worth)
+
+    def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
+        self.setting = setting
+        self.taken = setting.symbols | {name for form in forms_in_use for name in forms.names(form)}
+        self.steps: list[Step] = []
+        self.known: dict[str, Expr] = {}
+
+    def define(
+        self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None,
+        witness: Witness | None = None,
+    ) -> Form:  # fmt: skip
+        """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
+
+        A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
+        """
+        while name in self.taken or name in self.known:
+            name += "'" if "_" in name or "^" in name else "_total"
+        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None, witness)))
+        self.known[name] = self.setting.worth(form, self.known)
+        if not isinstance(form, (Num, Sym)):
+            neat = self.setting.collected(name, form, unit, self.known)
+            if neat is not None:
+                self.steps.append(neat)
+        return Sym(name)
+
+
+def mark(region: Region) -> str:
+    """What tells the steps of one region from those of another."""
+    return region.name.split()[0]
+
+
+def times(region: Region, form: Form) -> Form:
+    """A count of one repetition for all of them."""
+    return product(Sym(region.times), form) if region.times else form
+
+
+def slug(name: str) -> str:
+    """A tensor's name as part of a step's name: ``score_i`` becomes ``score``, ``W^Q`` becomes ``WQ``.
+
+    >>> slug("score_i"), slug("A'"), slug("W_up^Q")
+    ('score', "A'", 'W,upQ')
+    """
+    base = name.split("·")[0].rpartition(":")[2].replace("d(", "d").replace(")", "")
+    head, _, index = base.rpartition("_")
+    base = head if head and len(index) == 1 and index.islower() else base
+    return re.sub(r"[^\w',]", "", base.replace("_", ","))

@@ -1,0 +1,376 @@
+r"""Reads formulas: computations, declarations of shapes, sizes, answers, and the rows of a layer table.
+
+Nothing here evaluates a formula. A name is a key in a tree, whatever Python or SymPy would make of it, and
+every bound (length, nesting, parts, digits, exponents) is checked before any heavy work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from symcomm.core.errors import FormulaError, Span, TableError
+from symcomm.core.garbage import uncollected
+from symcomm.core.records import dataclass
+from symcomm.core.text.calls import COMMON_FUNCTIONS
+from symcomm.core.text.context import Context, Scope
+from symcomm.core.text.declarations import read_declarations
+from symcomm.core.text.equations import Target, read_equation
+from symcomm.core.text.expressions import read_whole
+from symcomm.core.text.parsing import forget, parse
+from symcomm.core.text.ranges import read_ranges
+from symcomm.core.text.scripts import lone_name
+from symcomm.core.text.syntax import Branch, quotients
+from symcomm.core.text.table import Cell, Table, as_layer_table, layer_columns, single
+from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Range, bare, children
+from symcomm.core.text.vocabulary import GREEK
+
+ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
+_NOTHING = {"", "-", "–", "—", "$-$", "none", "None"}
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One row of a layer table: the computation, and the shapes of what goes in and out.
+
+    ``number`` counts rows from 1; ``notes`` say how something was read that was not written exactly so.
+    """
+
+    number: int
+    equation: Equation
+    inputs: tuple[Declaration, ...]
+    outputs: tuple[Declaration, ...]
+    notes: tuple[str, ...]
+    span: Span
+
+
+def parse_equation(
+    cell: Cell | str,
+    names: Iterable[str] = (),
+    sizes: Iterable[str] = (),
+    functions: frozenset[str] | None = None,
+    families: Iterable[str] = (),
+) -> Equation:
+    r"""Read one computation; ``names`` and ``sizes`` are the keys that may stand in it.
+
+    A name with an index that runs in the cell (``Q_i``, ``i = 1, \dots, n_h``) is known by its key in
+    ``families`` or by ``Q_i`` in ``names``. With ``functions``, any other function is refused.
+
+    >>> equation = parse_equation("$Q = xW^Q$", names={"x", "W^Q"})
+    >>> [factor.key for factor in equation.formula.factors]
+    ['x', 'W^Q']
+    """
+    cell = single(cell) if isinstance(cell, str) else cell
+    context, items, ranges = _items(cell)
+    indices = _indices(ranges)
+    tensors: dict[str, set[str]] = {}
+    for name in names:
+        head, _, letter = name.rpartition("_")
+        key, index = (head, letter) if head and letter in indices else (name, "")
+        tensors.setdefault(key, set()).add(index)
+    for name in families:
+        tensors.setdefault(name, set()).update(indices or {"i"})
+    context.scope = Scope(tensors, frozenset(sizes) | _keys(ranges), indices, functions)
+    return read_equation(context, items, ranges, Target(None))
+
+
+def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> tuple[Declaration, ...]:
+    r"""Read the shapes a cell declares; ``sizes`` are the sizes that may stand in them, None for any.
+
+    >>> [d.name.key for d in parse_declarations(r"$x \in \mathbb{R}^{B \times D}, W^Q \in \mathbb{R}^{D \times D}$")]
+    ['x', 'W^Q']
+    >>> [len(d.sizes) for d in parse_declarations("x [B, L, D]")]
+    [3]
+    """
+    cell = single(cell) if isinstance(cell, str) else cell
+    known = frozenset(sizes) if sizes is not None else _distinct(_atoms(cell))
+    context, items, ranges = _items(cell, Scope(sizes=known))
+    return tuple(_with_ranges(one, ranges, {}, {}) for one in read_declarations(context, items))
+
+
+def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> Node:
+    """Read one size, such as ``4D`` or ``n_h H``; ``known`` are the names that may stand in it, None for any.
+
+    >>> parse_size("4D", {"D"}).factors[1].key
+    'D'
+    """
+    cell = single(text_or_cell) if isinstance(text_or_cell, str) else text_or_cell
+    context = Context(cell, Scope(sizes=None if known is None else frozenset(known), kind="size"))
+    return read_whole(context, parse(context))
+
+
+def parse_answer(text: str | Cell, known: Iterable[str] | None, also: Iterable[str] = ()) -> Node:
+    r"""Read a scalar formula over ``known`` names: what a person answers, ``24 N_layer D^2``.
+
+    With None any name may stand in it; ``also`` are names that it is known to be about, so that ``nw`` is a product
+    where both are. A ``\log`` without a base is the natural logarithm.
+
+    >>> answer = parse_answer(r"\frac{2(k-1)}{k} N", {"k", "N"})
+    >>> answer.factors[1].key
+    'N'
+    >>> [factor.key for factor in parse_answer("nw", None, {"n", "w"}).factors]
+    ['n', 'w']
+    """
+    cell = single(text, "answer") if isinstance(text, str) else text
+    names = frozenset(known) if known is not None else _names(cell, frozenset(also))
+    context = Context(cell, Scope(sizes=names, functions=ANSWER_FUNCTIONS, kind="answer"))
+    return read_whole(context, parse(context))
+
+
+def _names(cell: Cell, also: frozenset[str]) -> frozenset[str]:
+    """The names of a formula in which any may stand; a word that known names make up is their product."""
+    context = Context(cell, Scope(sizes=None, functions=ANSWER_FUNCTIONS, kind="answer"))
+    read_whole(context, parse(context, also))
+    names = _distinct(context.sizes_found | also)
+    return also | {name for name in names - COMMON_FUNCTIONS if not _joined(name, also)}
+
+
+def _joined(word: str, names: Iterable[str]) -> bool:
+    """Whether a word is names side by side."""
+    ends = {0}
+    for place in range(len(word)):
+        if place in ends:
+            ends |= {place + len(name) for name in names if word.startswith(name, place)}
+    return len(word) in ends
+
+
+def parse_layer(
+    table: Table,
+    known_sizes: Iterable[str] | None = None,
+    functions: frozenset[str] | None = None,
+    scalars: Iterable[str] = (),
+) -> tuple[LayerRow, ...]:
+    r"""Read the rows of a layer table.
+
+    ``scalars`` are tensors of one number, where no row declares a shape for them.
+
+    A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
+    known in the rows below it. The range of an index may stand in any cell of the row.
+
+    >>> from symcomm.core.text.finder import read_tables
+    >>> text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, D]\ty [B, D]"
+    >>> [row] = parse_layer(read_tables(text, "t.txt")[0])
+    >>> row.equation.target.key, [one.name.key for one in row.inputs]
+    ('y', ['x', 'W'])
+    """
+    with uncollected():
+        return _Layer(as_layer_table(table), known_sizes, functions, scalars).rows()
+
+
+class _Layer:
+    def __init__(
+        self, table: Table, known_sizes: Iterable[str] | None, functions: frozenset[str] | None, scalars: Iterable[str]
+    ) -> None:
+        self.table, self.functions, self.scalars = table, functions, frozenset(scalars)
+        self.given = frozenset(known_sizes) if known_sizes is not None else None
+        self.columns = layer_columns(table.columns)
+        self.tensors: dict[str, set[str]] = {}
+        self.running: dict[str, Range] = {}  # key of a family -> the range its members were declared with
+        self.letters: dict[str, Range] = {}  # index -> the one range that it had in the rows above
+        self.torn: set[str] = set()  # indices that had several
+        self.sizes: frozenset[str] = frozenset()
+        self.numbers: frozenset[str] = frozenset()  # what stands in fractions and has no shape
+
+    def rows(self) -> tuple[LayerRow, ...]:
+        try:
+            return self.read()
+        finally:
+            forget()
+
+    def read(self) -> tuple[LayerRow, ...]:
+        if not self.table.rows:
+            raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
+        cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
+        found, declared = self.sizes_of(cells)
+        self.sizes = found if self.given is None else self.given
+        self.tensors = {name: {""} for name in self.scalars - declared - self.sizes}
+        near = frozenset(name.lower() for name in declared | self.scalars | self.sizes)
+        self.numbers = frozenset(name for row in cells for name in self.numbers_of(row["Computation"], near))
+        self.sizes |= self.numbers
+        return tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
+
+    def sizes_of(self, rows: list[dict[str, Cell]]) -> tuple[frozenset[str], frozenset[str]]:
+        """Every size in a shape or range of the table; a word of known letters is their product. And every tensor."""
+        found: set[str] = set()
+        declared: set[str] = set()
+        shapes: set[tuple[str, frozenset[str]]] = set()
+        for row in rows:
+            for column in ("Input", "Output"):
+                if row[column].text not in _NOTHING:
+                    found |= _atoms(row[column], shapes, declared)
+            found |= _range_sizes(row["Computation"])
+        return _distinct(found), frozenset(declared)
+
+    def numbers_of(self, cell: Cell, near: frozenset[str]) -> set[str]:
+        """The names of a computation that can only be numbers, as nothing is divided by a tensor; and small Greek
+        letters that stand alone above numbers. A name that differs from a known one in case alone is neither: ``near``
+        are these in small letters.
+        """
+        if cell.text in _NOTHING:
+            return set()
+        context, items, _ = _items(cell)
+        found: set[str] = set()
+        for top, bottom in (pair for item in items for pair in quotients(item)):
+            found |= {name for name in [lone_name(context, bottom)] if name and name.lower() not in near}
+            name = lone_name(context, top)
+            words = {str(token) for token in bottom.tokens() if token.type in ("WORD", "TEXT")}
+            if name in GREEK and name.islower() and name not in near and words <= self.sizes | found:
+                found.add(name)
+        return found
+
+    def row(self, number: int, cells: dict[str, Cell]) -> LayerRow:
+        contexts: dict[str, Context] = {}
+        items: dict[str, list[Branch]] = {}
+        ranges: tuple[Range, ...] = ()
+        for name in ("Computation", "Input", "Output"):
+            cell = cells[name]
+            if cell.text in _NOTHING and not (name == "Input" and cell.text):
+                raise TableError(f"row {number} has no {name}", cell.span(), _MISSING[name])
+            if cell.text in _NOTHING:
+                continue  # a dash says that nothing is declared anew
+            contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes, functions=self.functions))
+            ranges = _merged(ranges, found)
+        indices = _indices(ranges) | self.letters.keys()  # what runs in a row above runs here, too
+        scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions, torn=frozenset(self.torn))
+        for context in contexts.values():
+            context.scope = scope  # a range may stand in another cell of the row
+        declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
+        for name in ("Input", "Output"):
+            if name in contexts:
+                declared[name] = self.declared(contexts[name], items[name], ranges)
+        for one in (*declared["Input"], *declared["Output"]):
+            self.learn(one)
+        target = Target([one.name for one in declared["Output"]])
+        equation = read_equation(contexts["Computation"], items["Computation"], ranges, target)
+        equation = replace(equation, ranges=self.all_ranges(equation, ranges, declared))
+        notes = [f"{key} is read as a number, for it has no shape" for key in sorted(self.numbers & _keys([equation]))]
+        return LayerRow(
+            number, equation, declared["Input"], declared["Output"], (*target.notes, *notes),
+            cells["Computation"].span(),
+        )  # fmt: skip
+
+    def declared(self, context: Context, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
+        found = read_declarations(context, items)
+        if not found and not items:
+            raise FormulaError("this cell declares no shape", context.cell.span(), context.expects())
+        return tuple(_with_ranges(one, ranges, self.running, self.letters) for one in found)
+
+    def learn(self, one: Declaration) -> None:
+        self.tensors.setdefault(one.name.key, set()).add(one.name.index)
+        if one.name.index and one.ranges:
+            own = self.running[one.name.key] = one.ranges[0]
+            before = self.letters.setdefault(own.index, own)
+            if own.index in self.torn or bare(before.count) != bare(own.count):
+                self.torn.add(own.index)
+                del self.letters[own.index]
+
+    def all_ranges(
+        self, equation: Equation, ranges: tuple[Range, ...], declared: dict[str, tuple[Declaration, ...]]
+    ) -> tuple[Range, ...]:
+        """The row's ranges, and those of indices that earlier rows gave a range."""
+        found = list(ranges)
+        names = [node for node in _walk(equation) if isinstance(node, Identifier)]
+        names += [one.name for cell in declared.values() for one in cell]
+        for name in names:
+            known = self.running.get(name.key) or self.letters.get(name.index)
+            if name.index and known is not None and all(one.index != name.index for one in found):
+                found.append(replace(known, index=name.index))
+        return tuple(found)
+
+
+_MISSING = {
+    "Computation": "write the computation, such as $Q = xW^Q$",
+    "Input": r"write the shapes of what goes in, such as $x \in \mathbb{R}^{B \times L \times D}$; or `-` for none new",
+    "Output": r"write the shape of the result, such as $Q \in \mathbb{R}^{B \times L \times D}$",
+}
+
+
+def _walk(node: Node) -> Iterable[Node]:
+    yield node
+    for child in children(node):
+        yield from _walk(child)
+
+
+def _keys(nodes: Iterable[Node]) -> set[str]:
+    return {one.key for node in nodes for one in _walk(node) if isinstance(one, Identifier)}
+
+
+def _indices(ranges: Iterable[Range]) -> frozenset[str]:
+    return frozenset(one.index for one in ranges)
+
+
+_OPEN = Scope(sizes=None)  # any name may be a size, and nothing else is known
+
+
+def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tuple[Range, ...]]:
+    """The items of a cell and its ranges, whose indices run in the context."""
+    context = Context(cell, scope)
+    items, ranges = read_ranges(context, parse(context))
+    context.scope = replace(scope, indices=_indices(ranges)) if ranges else scope
+    return context, items, ranges
+
+
+def _atoms(
+    cell: Cell, shapes: set[tuple[str, frozenset[str]]] | None = None, declared: set[str] | None = None
+) -> set[str]:
+    """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there.
+
+    The names of its tensors are added to ``declared``.
+    """
+    context, items, _ = _items(cell)
+    context.shapes = shapes
+    found = read_declarations(context, items)
+    if declared is not None:
+        declared |= {one.name.key for one in found}
+    return context.sizes_found
+
+
+def _range_sizes(cell: Cell) -> set[str]:
+    """The sizes in the ranges of a computation, whose names are not known yet."""
+    return _items(cell)[0].sizes_found if cell.text not in _NOTHING else set()
+
+
+def _distinct(sizes: set[str]) -> frozenset[str]:
+    """The sizes without those that are letters of others side by side, as LaTeX writes a product."""
+    return frozenset(size for size in sizes if len(size) == 1 or not (size.isalpha() and set(size) <= sizes))
+
+
+def _merged(ranges: tuple[Range, ...], more: tuple[Range, ...]) -> tuple[Range, ...]:
+    found = list(ranges)
+    for one in more:
+        same = [other for other in found if other.index == one.index]
+        if not same:
+            found.append(one)
+        elif bare(same[0].count) != bare(one.count):
+            raise FormulaError(
+                f"the index {one.index} runs to two different ends in this row: "
+                f"{same[0].count.span.word} and {one.count.span.word}",
+                one.span,
+                "give both the same end, or use another index",
+            )
+    return tuple(found)
+
+
+def _with_ranges(
+    one: Declaration, ranges: Iterable[Range], running: dict[str, Range], letters: dict[str, Range]
+) -> Declaration:
+    """The declaration with the range of its own index."""
+    index = one.name.index
+    if not index:
+        return one
+    own = [other for other in ranges if other.index == index]
+    known = running.get(one.name.key) or letters.get(index)
+    if not own and known is not None:
+        own = [replace(known, index=index)]
+    return replace(one, ranges=tuple(own))
+
+
+__all__ = [
+    "ANSWER_FUNCTIONS",
+    "LayerRow",
+    "parse_answer",
+    "parse_declarations",
+    "parse_equation",
+    "parse_layer",
+    "parse_size",
+]

@@ -1,0 +1,294 @@
+"""Tables as they stand in a text: cells that know where they come from, whatever the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from symcomm.core.errors import Span, TableError
+from symcomm.core.records import dataclass
+
+TEXT_LIMIT = 2_000_000  # characters of one input
+CELL_LIMIT = 2_000  # characters of one cell
+ROW_LIMIT = 20_000  # rows of one table
+LAYER_COLUMNS = ("Computation", "Input", "Output")
+
+
+class Jump(NamedTuple):
+    """From ``offset`` of a cell's text on, the text stands in ``line`` from ``column`` on."""
+
+    offset: int
+    line: int
+    line_text: str
+    column: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, and where in which line that text begins.
+
+    ``column`` is the header above it. A cell that runs over several lines, or whose quotes were
+    doubled (CSV), has ``jumps``: the places from which on its text stands somewhere else.
+
+    >>> cell = Cell("$y = x$", "t.md", 3, "| $y = x$ | ...", 2, "Computation")
+    >>> cell.span(1, 2).word, cell.span(1, 2).place
+    ('y', 't.md:3, column Computation')
+    """
+
+    text: str
+    file: str
+    line: int
+    line_text: str
+    start: int
+    column: str = ""
+    jumps: tuple[Jump, ...] = ()
+
+    def span(self, start: int = 0, stop: int | None = None) -> Span:
+        """Where ``text[start:stop]`` stands in its line; the whole cell without arguments."""
+        stop = len(self.text) if stop is None else stop
+        if not self.jumps:
+            most = len(self.line_text)
+            first, last = min(self.start + start, most), min(self.start + min(stop, len(self.text)), most)
+            return Span(self.file, self.line, self.line_text, first, max(first, last), self.name)
+        here, end = Jump(0, self.line, self.line_text, self.start), len(self.text)
+        for jump in self.jumps:
+            if jump.offset > start:
+                end = jump.offset
+                # A jump within one line (a doubled quote) may be crossed; a line end may not.
+                if jump.line != here.line:
+                    break
+                if stop <= end:
+                    break
+                first = here.column + start - here.offset
+                last = jump.column + stop - jump.offset
+                return self._span(here, first, min(last, len(here.line_text)))
+            here, end = jump, len(self.text)
+        first = here.column + start - here.offset
+        return self._span(here, first, min(here.column + min(stop, end) - here.offset, len(here.line_text)))
+
+    def _span(self, here: Jump, first: int, last: int) -> Span:
+        first = min(first, len(here.line_text))
+        return Span(self.file, here.line, here.line_text, first, max(first, last), self.name)
+
+    @property
+    def name(self) -> str:
+        """``column Input``: what errors call this cell."""
+        return f"column {self.column}" if self.column else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its header, its rows, and the line its header stands in.
+
+    Every row has at least as many cells as there are columns; a missing cell is empty.
+    """
+
+    file: str
+    line: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    line_text: str = ""
+
+    @property
+    def span(self) -> Span:
+        """The header's line."""
+        return Span(self.file, self.line, self.line_text, 0, len(self.line_text))
+
+
+def single(text: str, file: str = "<text>", column: str = "") -> Cell:
+    """A cell of its own, for a formula that stands in no table.
+
+    >>> single("24 N D^2").span(3, 4).word
+    'N'
+    """
+    return Cell(text, file, 1, text, 0, column)
+
+
+class PlacedText(str):
+    """Text that knows where it stands: ``span`` is the place of its first line.
+
+    >>> text = PlacedText("a = 1; b = 2")
+    >>> [cell.text for cell in PlacedText.cells_of(text)]
+    ['a = 1', ' b = 2']
+    """
+
+    span: Span | None = None
+
+    @classmethod
+    def at(cls, text: str, span: Span) -> PlacedText:
+        """Text at a place: in the line of the span, or in the lines below it where it does not stand there."""
+        made = cls(text)
+        made.span = span
+        return made
+
+    @staticmethod
+    def cells_of(text: str) -> list[Cell]:
+        """The pieces of a text between line ends and semicolons, each with its place where the text has one."""
+        span = text.span if isinstance(text, PlacedText) else None
+        inside = -1 if span is None or "\n" in text else span.text.find(text)
+        found: list[Cell] = []
+        for number, line in enumerate(text.split("\n")):
+            start = 0
+            for piece in line.split(";"):
+                if span is None:
+                    found.append(Cell(piece, "<text>", number + 1, line, start))
+                elif inside >= 0:
+                    found.append(Cell(piece, span.file, span.line, span.text, inside + start))
+                else:  # a block of lines stands below the mark that begins it
+                    found.append(Cell(piece, span.file, span.line + number + 1, line, start))
+                start += len(piece) + 1
+        return found
+
+
+def trimmed(cell: Cell) -> Cell:
+    """The cell without the white space around its text."""
+    text = cell.text.strip()
+    lead = len(cell.text) - len(cell.text.lstrip()) if text else 0
+    return cell if text == cell.text else cut(cell, lead, lead + len(text))
+
+
+def cut(cell: Cell, start: int, stop: int) -> Cell:
+    """The cell with only ``text[start:stop]``, which stands where it stood."""
+    here = Jump(0, cell.line, cell.line_text, cell.start)
+    kept: list[Jump] = []
+    for jump in cell.jumps:
+        if jump.offset <= start:
+            here = jump
+        elif jump.offset < stop:
+            kept.append(jump._replace(offset=jump.offset - start))
+    column = here.column + start - here.offset
+    return Cell(cell.text[start:stop], cell.file, here.line, here.line_text, column, cell.column, tuple(kept))
+
+
+def build(file: str, header: list[Cell], body: Iterable[list[Cell]]) -> Table:
+    """A table of a header and rows of raw cells; bounds are checked here, once for every format."""
+    header = [trimmed(cell) for cell in header]
+    columns = tuple(header_name(cell.text) for cell in header)
+    first = header[0]
+    rows: list[tuple[Cell, ...]] = []
+    for raw in body:
+        if len(rows) >= ROW_LIMIT:
+            raise TableError(
+                f"this table has more than {ROW_LIMIT:,} rows",
+                raw[0].span(),
+                "a table states one layer; split the file or shorten the table",
+            )
+        cells: list[Cell] = []
+        for number, raw_cell in enumerate(raw):
+            cell = trimmed(raw_cell)
+            column = columns[number] if number < len(columns) else ""
+            cells.append(Cell(cell.text, cell.file, cell.line, cell.line_text, cell.start, column, cell.jumps))
+            check_cell(cells[-1])
+        last = raw[-1]
+        for number in range(len(cells), len(columns)):
+            cells.append(Cell("", file, last.line, last.line_text, len(last.line_text), columns[number]))
+        while len(cells) > len(columns) and not cells[-1].text:
+            cells.pop()  # empty cells beyond the header say nothing
+        if any(cell.text for cell in cells):
+            rows.append(tuple(cells))
+    return Table(file, first.line, columns, tuple(rows), first.line_text)
+
+
+def check_cell(cell: Cell) -> None:
+    """Refuse a cell that is longer than any formula."""
+    if len(cell.text) > CELL_LIMIT:
+        raise TableError(
+            f"this cell has {len(cell.text):,} characters; at most {CELL_LIMIT:,} are read",
+            cell.span(0, 20),
+            "is a quote, a `$` or a line end missing before it?",
+        )
+
+
+def header_name(text: str) -> str:
+    r"""The plain words of a header cell: emphasis and rulers of any format are taken off.
+
+    >>> header_name("**Input**"), header_name(r"\textbf{Output}"), header_name("$\\text{Computation}$")
+    ('Input', 'Output', 'Computation')
+    """
+    text = text.strip().strip("$").strip()
+    while True:
+        inner = re.fullmatch(r"\\(?:multicolumn\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]+)\s*\{(.*)\}", text, re.DOTALL)
+        if inner is None:
+            break
+        text = inner.group(1).strip()
+    return re.sub(r"\s+", " ", text.strip("*_`: \t"))
+
+
+def check_text(text: str, file: str) -> None:
+    """Refuse a text that is too long, before anything looks at it."""
+    if len(text) > TEXT_LIMIT:
+        raise TableError(
+            f"the input {file} has {len(text):,} characters; at most {TEXT_LIMIT:,} are read",
+            hint="give the file with the layer table, not a data set",
+        )
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"s$", "", column.casefold())
+
+
+_WANTED = tuple(_plain(name) for name in LAYER_COLUMNS)
+
+
+def layer_columns(columns: Iterable[str]) -> dict[str, int]:
+    """Which of the columns Computation, Input and Output there are, and at which position.
+
+    >>> layer_columns(("Outputs", "Note", "computation"))
+    {'Output': 0, 'Computation': 2}
+    """
+    found: dict[str, int] = {}
+    for position, column in enumerate(columns):
+        plain = _plain(column)
+        if plain in _WANTED:
+            found.setdefault(LAYER_COLUMNS[_WANTED.index(plain)], position)
+    return found
+
+
+def as_layer_table(table: Table) -> Table:
+    """The table, if it has the columns of a layer table and no row too wide; else an error that says what is missing.
+
+    >>> from symcomm.core.errors import TableError
+    >>> from symcomm.core.text.finder import read_tables
+    >>> [table] = read_tables("Computation\\tInput\\n$y = x$\\t$x$", "t.txt")
+    >>> try:
+    ...     as_layer_table(table)
+    ... except TableError as error:
+    ...     print(error.message)
+    this table lacks the column Output of a layer table
+    """
+    found = layer_columns(table.columns)
+    missing = [name for name in LAYER_COLUMNS if name not in found]
+    if missing:
+        which = " and ".join([", ".join(missing[:-1]), missing[-1]]) if len(missing) > 1 else missing[0]
+        close = [(near[0], name) for name in missing if (near := get_close_matches(name, table.columns, n=1))]
+        meant = "".join(f"; is '{column}' meant for {name}?" for column, name in close[:1])
+        shown = ", ".join(column for column in table.columns if column)
+        raise TableError(
+            f"this table lacks the column{'s' if len(missing) > 1 else ''} {which} of a layer table",
+            table.span,
+            f"its columns are {shown}{meant}",
+        )
+    for row in table.rows:
+        if len(row) > len(table.columns):
+            extra = row[len(table.columns)]
+            raise TableError(
+                f"this row has {len(row)} cells, the header has {len(table.columns)}",
+                extra.span(),
+                "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
+            )
+    return table
+
+
+def as_text(table: Table) -> str:
+    """The three columns of a layer table as text with tabs, which reads as the same table.
+
+    >>> from symcomm.core.text.finder import layer_tables
+    >>> [table] = layer_tables("| Input | Computation | Output |\\n|---|---|---|\\n| $x$ | $y = x$ | $y$ |", "t.md")
+    >>> as_text(table)
+    'Computation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n'
+    """
+    places = [layer_columns(table.columns)[name] for name in LAYER_COLUMNS]
+    rows = [[" ".join(row[n].text.split()) for n in places] for row in table.rows]
+    return "".join("\t".join(cells) + "\n" for cells in (LAYER_COLUMNS, *rows))

@@ -1,0 +1,443 @@
+r"""Reads the characters of a cell into tokens, LaTeX and plain spellings into the same ones.
+
+Everything that can be refused without a grammar is refused here: cells that are too long, brackets that are
+never closed, nesting that is too deep, characters that mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+from lark import Token
+
+from symcomm.core.errors import FormulaError
+from symcomm.core.text.syntax import start_of, stop_of
+from symcomm.core.text.table import CELL_LIMIT, Cell
+from symcomm.core.text.vocabulary import (
+    ACCENTS,
+    CHARACTER_HINTS,
+    CHARACTERS,
+    COMMANDS,
+    FONTS,
+    GREEK,
+    GREEK_LETTERS,
+    LETTER_FONTS,
+    LOWERED,
+    RAISED,
+    REFUSED_COMMANDS,
+    SPACING_COMMANDS,
+    TEXT_FONTS,
+)
+
+DEPTH_LIMIT = 60
+NAME_LIMIT = 40
+DIGITS_LIMIT = 40
+EXPONENT_LIMIT = 1_000
+
+
+# The token that closes a bracket: which one it closes, and how it is written.
+_BRACKETS = {
+    "RPAREN": ("LPAREN", ")"),
+    "RSQUARE": ("LSQUARE", "]"),
+    "RBRACE": ("LBRACE", "}"),
+    "RSET": ("LSET", r"\}"),
+    "RCEIL": ("LCEIL", r"\rceil"),
+    "RFLOOR": ("LFLOOR", r"\rfloor"),
+}
+_CLOSING = {closing: opening for closing, (opening, _) in _BRACKETS.items()}
+_PARTNER = dict(_BRACKETS.values())
+_OPENING = set(_PARTNER)
+_ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *_CLOSING}
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
+# Digits in groups of three are one number: `12 345`, `12{,}345`, `12\,345`.
+_NUMBER = re.compile(
+    r"\d{1,3}(?:(?:\{,\}|\\[, ]|[ ~\u00a0\u2009\u202f])\d{3}(?!\d))+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+", re.ASCII
+)
+_SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
+_COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_JOINING = {"and", "for", "where", "with", "all"}
+_QUOTES = "\"'“”"
+_QUOTED = re.compile(r"""["“”][^"“”]*["“”]|'[^']*'""")
+_SPACES = set(" \t\n\r\f\v~\u00a0\u2009\u202f\u200a\u2002\u2003\u2005\u2006\u200b\u2060\ufeff")
+_TEXT_CONTENT = re.compile(r"[A-Za-z0-9 _.\-~'α-ωΑ-Ω]*")
+
+
+class Scanner:
+    """Reads one cell into tokens; ``Scanner(cell).tokens()``. ``known`` are names that are never split."""
+
+    def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
+        self.cell, self.text, self.known = cell, cell.text, known
+        self.position = 0
+        self.found: list[Token] = []
+        self.words_join = words_join
+        self.hangs = False  # whether it makes a difference which names are known
+        self.open: list[Token] = []
+        self.taking: list[tuple[str, int, int]] = []  # what takes arguments: kind, brackets around it, how many more
+        self.dollar: int | None = None
+
+    def tokens(self) -> list[Token]:
+        """All tokens of the cell."""
+        text = self.text
+        if len(text) > CELL_LIMIT:
+            raise FormulaError(
+                f"this formula has {len(text):,} characters; at most {CELL_LIMIT:,} are read",
+                self.cell.span(0, 20),
+                "split it into several rows",
+            )
+        while self.position < len(text):
+            self._next()
+        if self.dollar is not None:
+            where = self.dollar
+            raise self.error("this `$` is never closed", where, where + 1, "write a `$` where the math ends")
+        if self.open:
+            token = self.open[-1]
+            shown = self._source(token)
+            raise self.error(
+                f"this `{shown}` is never closed",
+                start_of(token),
+                stop_of(token),
+                f"write a `{_PARTNER[token.type]}` where it ends",
+            )
+        return self._tidy()
+
+    def error(self, message: str, start: int, stop: int, hint: str = "") -> FormulaError:
+        """An error with its place in the cell."""
+        return FormulaError(message, self.cell.span(start, stop), hint)
+
+    def _source(self, token: Token) -> str:
+        return self.text[start_of(token) : stop_of(token)]
+
+    def _add(self, kind: str, value: str, start: int, stop: int) -> None:
+        token = Token(kind, value, start_pos=start, end_pos=stop)
+        if kind in _OPENING:
+            self.open.append(token)
+            if len(self.open) > DEPTH_LIMIT:
+                raise self.error(
+                    f"this formula is nested more than {DEPTH_LIMIT} deep",
+                    start,
+                    stop,
+                    "name a part of it in a row of its own",
+                )
+        elif kind in _CLOSING:
+            if not self.open:
+                raise self.error(
+                    f"this `{self.text[start:stop]}` closes nothing", start, stop, "take it away, or open it before"
+                )
+            opened = self.open.pop()
+            if opened.type != _CLOSING[kind]:
+                raise self.error(
+                    f"this `{self._source(opened)}` is never closed: `{self.text[start:stop]}` comes first",
+                    start_of(opened),
+                    stop_of(opened),
+                    f"write a `{_PARTNER[opened.type]}` where it ends",
+                )
+        self._take(kind)
+        self.found.append(token)
+
+    def _take(self, kind: str) -> None:
+        """Counts the arguments of fractions, roots and exponents, of which each takes one token or group."""
+        last, depth = self.found[-1].type if self.found else "", len(self.open)
+        if kind in ("FRAC", "SQRT") or (kind == "CARET" and last in _ENDS - {"WORD", "TEXT"}):
+            self.taking.append((kind, depth, 2 if kind == "FRAC" else 1))
+        elif kind == "LSQUARE" and last == "SQRT":  # the degree of a root is no argument
+            self.taking.append((kind, depth - 1, 2))
+        elif kind in _ENDS:
+            while self.taking and self.taking[-1][1] >= depth:
+                taker, at, more = self.taking.pop()
+                if at == depth and more > 1:
+                    self.taking.append((taker, at, more - 1))
+                    break
+
+    def _taker(self) -> str:
+        """The kind of token whose argument stands here without braces: one token in LaTeX."""
+        return self.taking[-1][0] if self.taking and self.taking[-1][1] == len(self.open) else ""
+
+    def _next(self) -> None:
+        text, start = self.text, self.position
+        char = text[start]
+        if char in _SPACES or char == "`":
+            self.position += 1
+        elif char == "$":
+            width = 2 if text.startswith("$$", start) and self.dollar is None else 1
+            width = 2 if self.dollar is not None and text.startswith("$$", self.dollar) else width
+            self.dollar = start if self.dollar is None else None
+            self.position += width if text.startswith("$" * width, start) else 1
+        elif char == "\\":
+            self._command()
+        elif char.isascii() and (char.isalpha() or text.startswith("__", start)):
+            self._word()
+        elif (char.isascii() and char.isdigit()) or (
+            char == "." and text[start + 1 : start + 2].isdigit() and text[start + 1].isascii()
+        ):
+            self._number()
+        elif char == ".":
+            self._dots()
+        elif char == "<" and (found := _BREAK.match(text, start)):
+            self._add("AND", ",", start, found.end())
+            self.position = found.end()
+        elif char == "<" and text.startswith("<=", start):
+            self._add("RELATION", "<=", start, start + 2)
+            self.position += 2
+        elif char == ":" and text.startswith(":=", start):
+            self._add("RELATION", "=", start, start + 2)
+            self.position += 2
+        elif char == "*" and self._raises():
+            self._add("WORD", "*", start, start + 1)  # n^*, the best n
+            self.position += 1
+        elif char == "*" and text.startswith("**", start):
+            self._add("CARET", "^", start, start + 2)
+            self.position += 2
+        elif char in _QUOTES and (found := _QUOTED.match(text, start)) and (char != "'" or self._begins()):
+            self._add("QUOTED", found.group()[1:-1], start, found.end())
+            self.position = found.end()
+        elif char in GREEK_LETTERS:
+            self._add("TEXT", GREEK_LETTERS[char], start, start + 1)
+            self.position += 1
+        elif char in RAISED or char in LOWERED:
+            self._raised(RAISED if char in RAISED else LOWERED)
+        elif char in CHARACTERS:
+            kind, value = CHARACTERS[char]
+            self._add(kind, value, start, start + 1)
+            self.position += 1
+        else:
+            hint = CHARACTER_HINTS.get(char, _USE)
+            raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
+
+    def _begins(self) -> bool:
+        """Whether an argument begins here, so that a `'` has nothing to stand at."""
+        return bool(self.found) and self.found[-1].type in ("LPAREN", "COMMA")
+
+    def _raises(self) -> bool:
+        """Whether what stands here is all that a `^` raises."""
+        kinds = [token.type for token in self.found[-2:]]
+        return kinds == ["CARET", "LBRACE"] or (kinds[-1:] == ["CARET"] and self.text[self.position - 1] == "^")
+
+    def _word(self) -> None:
+        start = self.position
+        found = _WORD.match(self.text, start)
+        if found is None:  # a lone `__`
+            self._add("UNDER", "_", start, start + 1)
+            self.position += 1
+            return
+        word, stop = found.group(), found.end()
+        if self._taker() and (word[1:2].isalpha() or (self._taker() == "FRAC" and word[1:2].isdigit())):
+            self.hangs = True
+            if word not in self.known:
+                word, stop = word[0], start + 1
+        self.position = stop
+        self._check_name(word, start, stop)
+        script = bool(self.found) and self.found[-1].type in ("UNDER", "CARET")
+        before = start == 0 or self.text[start - 1] in _SPACES or self.text[start - 1] in "$`"
+        after = stop == len(self.text) or self.text[stop] in _SPACES or self.text[stop] in "$`\\"
+        if not script and not self.open and before and after:
+            if word == "in" and self.found and self.found[-1].type in _ENDS:
+                self._add("RELATION", "in", start, stop)
+                return
+            if word in _JOINING and self.words_join:
+                self._add("AND", ",", start, stop)
+                return
+        self._add("WORD", word, start, stop)
+
+    def _check_name(self, word: str, start: int, stop: int) -> None:
+        if len(word) > NAME_LIMIT:
+            raise self.error(
+                f"this name has {len(word)} characters; names have at most {NAME_LIMIT}",
+                start,
+                stop,
+                "put spaces or operators between names",
+            )
+
+    def _number(self) -> None:
+        start = self.position
+        found = _NUMBER.match(self.text, start)
+        assert found is not None
+        stop = found.end()
+        raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and stop_of(self.found[-1]) == start
+        single = self._taker() == "FRAC" and self.text[start] != "."
+        if single:
+            stop = start + 1
+        elif raised and not found.group().replace(".", "").isdigit():
+            stop = start + len(found.group()) - len(found.group().lstrip("0123456789"))
+        elif self._taker() == "SQRT" and stop - start > 1 and self.text[start - 1] != "√":
+            hint = rf"write \sqrt{{{self.text[start:stop]}}}, or braces around one digit"
+            raise self.error("a root without braces takes one digit", start, stop, hint)
+        digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
+        power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
+        self.hangs |= power is not None
+        if power and power[1] in self.known and not power[2] and power[1] + power[3] not in self.known:
+            hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
+            raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
+        if power and power[1] not in self.known:
+            stop = power.end()
+            if len(power[3].lstrip("0")) > 4 or int(power[3]) > EXPONENT_LIMIT:
+                raise self.error(
+                    f"the exponent of this number is over {EXPONENT_LIMIT:,}", start, stop, "write a smaller number"
+                )
+            digits += f"e{power[2]}{int(power[3])}"
+        if len(digits.partition("e")[0].replace(".", "")) > DIGITS_LIMIT:
+            raise self.error(
+                f"this number has more than {DIGITS_LIMIT} digits", start, stop, "write it as a product or a power"
+            )
+        self.position = stop
+        self._add("NUMBER", digits, start, stop)
+
+    def _dots(self) -> None:
+        start = self.position
+        stop = start
+        while stop < len(self.text) and self.text[stop] == ".":
+            stop += 1
+        if stop - start in (2, 3):
+            self._add("DOTS", "...", start, stop)
+        elif self.text.startswith(".T", start) and not self.text[start + 2 : start + 3].isalnum() and self.found:
+            stop = start + 2
+            self._add("TRANSPOSED", "T", start, stop)
+        elif self.text.startswith(".*", start):
+            stop = start + 2
+            self._add("ODOT", "o", start, stop)
+        elif stop - start == 1 and not self.text[stop:].replace("\\]", "").replace("\\)", "").strip(" \t\n$`"):
+            pass  # the full stop of a sentence
+        else:
+            raise self.error(
+                f"unexpected character `{self.text[start:stop]}`",
+                start,
+                stop,
+                "a decimal is written 0.5; a list is cut short by `...`",
+            )
+        self.position = stop
+
+    def _raised(self, letters: dict[str, str]) -> None:
+        start = stop = self.position
+        while stop < len(self.text) and self.text[stop] in letters:
+            stop += 1
+        value = "".join(letters[char] for char in self.text[start:stop])
+        self._add("CARET" if letters is RAISED else "UNDER", "^" if letters is RAISED else "_", start, start)
+        if value.startswith("-"):
+            self._add("MINUS", "-", start, start)
+            value = value[1:]
+        if value.isdigit() and len(value) > DIGITS_LIMIT:
+            raise self.error(f"this number has more than {DIGITS_LIMIT} digits", start, stop)
+        self._check_name(value, start, stop)
+        self._add("NUMBER" if value.isdigit() else "WORD", value, start, stop)
+        self.position = stop
+
+    def _command(self) -> None:
+        text, start = self.text, self.position
+        found = _COMMAND.match(text, start)
+        if found is None:
+            raise self.error("this backslash starts no command", start, start + 1, "take it away")
+        name, stop = found.group()[1:], found.end()
+        if name.endswith("*") and name not in TEXT_FONTS:
+            name, stop = name[:-1], stop - 1
+        self.position = stop
+        if name in SPACING_COMMANDS:
+            if name in ("left", "right", "middle") and text.startswith(".", stop):
+                self.position = stop + 1  # `\left.` stands for no bracket at all
+        elif name in (",", ";", ":", "!", " ", ">", "/", "\n", "(", ")", "[", "]"):
+            pass  # spacing, and the borders of inline math
+        elif name == "$":
+            raise self.error(r"unexpected character `\$`", start, stop, "write `$` around formulas, not `\\$`")
+        elif name in TEXT_FONTS:
+            self._text_command(name, start, stop)
+        elif name in LETTER_FONTS:
+            self._letter_font(LETTER_FONTS[name], start, stop)
+        elif name in FONTS:
+            self._add("FONT", name, start, stop)
+        elif name in ACCENTS:
+            self._add("ACCENT", ACCENTS[name], start, stop)
+        elif name in GREEK:
+            self._add("TEXT", name, start, stop)
+        elif name in REFUSED_COMMANDS:
+            raise self.error(f"`\\{name}` is not read here", start, stop, REFUSED_COMMANDS[name])
+        elif name in COMMANDS:
+            kind, value = COMMANDS[name]
+            self._add(kind, value, start, stop)
+        elif name.isalpha() and name.isascii():
+            # A command of the author's own (\softmax, \Out): a word like any other.
+            self._check_name(name, start, stop)
+            self._add("TEXT", name, start, stop)
+        else:
+            raise self.error(f"unexpected `\\{_shown(name)}`", start, stop, _USE)
+
+    def _text_command(self, name: str, start: int, stop: int) -> None:
+        r"""``\text{...}``: the words inside are one word; one with formulas inside is only a change of font."""
+        text = self.text
+        opening = stop
+        while opening < len(text) and text[opening] in _SPACES:
+            opening += 1
+        if opening >= len(text) or text[opening] != "{":
+            self._add("FONT", name, start, stop)
+            return
+        closing = text.find("}", opening)
+        if closing < 0:
+            raise self.error("this `{` is never closed", opening, opening + 1, "write a `}` where it ends")
+        if quoted := _QUOTED.fullmatch(text[opening + 1 : closing].strip()):
+            at = text.index(quoted.group(), opening)
+            self._add("QUOTED", quoted.group()[1:-1], at, at + len(quoted.group()))
+            self.position = closing + 1
+            return
+        content = text[opening + 1 : closing].replace(r"\_", "_").replace("\\ ", " ").replace("\\-", "-")
+        content = content.replace("\\,", " ").replace("`", "'").replace("$", "")
+        if not _TEXT_CONTENT.fullmatch(content):
+            if any(mark in content for mark in "{^\\"):
+                self._add("FONT", name, start, stop)  # formulas inside: only the font changes
+                return
+            bad = next(char for char in content if not _TEXT_CONTENT.fullmatch(char))
+            where = text.find(bad, opening)
+            raise self.error(
+                f"unexpected character `{_shown(bad)}` in a name",
+                where,
+                where + 1,
+                "a name has letters, digits, `_`, `-` and `.`",
+            )
+        word = re.sub(r"[\s~]+", " ", content).strip()
+        self.position = closing + 1
+        if not word:
+            return
+        if not self.open and self.words_join and word.rstrip(".").lower() in _JOINING | {"for all"}:
+            self._add("AND", ",", start, closing + 1)
+        elif word == "in" and not self.open:
+            self._add("RELATION", "in", start, closing + 1)
+        else:
+            self._check_name(word, start, closing + 1)
+            self._add("TEXT", word.replace(" ", "_"), start, closing + 1)
+
+    def _letter_font(self, prefix: str, start: int, stop: int) -> None:
+        r"""``\mathbb{R}``, ``\mathcal{L}``: another letter than the plain one, so another name."""
+        found = re.compile(r"\s*(?:\{\s*([A-Za-z0-9]{1,20})\s*\}|([A-Za-z0-9]))").match(self.text, stop)
+        if found is None:
+            raise self.error(
+                f"`{self.text[start:stop]}` needs a letter in braces", start, stop, r"for example \mathbb{R}"
+            )
+        self.position = found.end()
+        self._add("TEXT", prefix + (found.group(1) or found.group(2)), start, found.end())
+
+    def _tidy(self) -> list[Token]:
+        """Commas where words or dots separate, each once, and none at the end."""
+        tidy: list[Token] = []
+        soft = False  # a comma that `and` or dots stand for is wanted, unless one is there
+        for token in self.found:
+            if token.type == "AND":
+                soft = True
+                continue
+            wanted = soft or token.type == "DOTS" or bool(tidy and tidy[-1].type == "DOTS")
+            starts = not tidy or tidy[-1].type in _OPENING or tidy[-1].type == "COMMA"
+            if wanted and not starts and token.type != "COMMA" and token.type not in _CLOSING:
+                tidy.append(Token("COMMA", ",", start_pos=start_of(token), end_pos=start_of(token)))
+            if soft and token.type == "COMMA" and starts:
+                continue
+            soft = False
+            tidy.append(token)
+        while tidy and tidy[-1].type == "COMMA":
+            tidy.pop()
+        return tidy
+
+
+_USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
+
+
+def _shown(char: str) -> str:
+    """A character as an error can show it."""
+    return char if char.isprintable() else f"U+{ord(char[:1] or ' '):04X}"

@@ -1,0 +1,356 @@
+"""Reads worksheets: text files of formulas with reasons, as a teacher writes them.
+
+A worksheet is a Markdown file. Its title is a heading of one mark, its first paragraph says what it tells; then come
+sections of lists, each item on lines of its own (an indented line goes on)::
+
+    ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE: what it means
+    ## Choices                    - OPTION = DEFAULT: what is chosen
+    ## Lines                      - NAME [UNIT] := FORMULA     (a rule defines the name)
+                                  - NAME = FORMULA             (algebra, proved; ... writes the names out)
+                                  - NAME ≈ FORMULA where WORDS (holds only there)
+                                      RULE: the reason, a sentence
+                                      run: NAME(FORMULA, ...)  (a brute-force run of ``worksheets.runs``, if any)
+                                  - require A < B: what is wrong otherwise
+                                  - note where A = B: what is told then
+
+Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
+it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
+line counts here, and ``answer:`` the name of a line, ``c that makes T least``, ``whole c that makes T least`` or
+``least T over c``. All but the heading may be left out; the answer is then the last line. It takes the lines before it
+that its formulas name, and those that their reasons name in backticks. The unit of a symbol that counts things is
+``count``; a number in a formula may have a unit: ``2 [FLOP/FMA]``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import Relation
+from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.core.records import dataclass
+from symcomm.core.text.table import Cell
+from symcomm.core.units import ONE, Unit
+from symcomm.core.worksheets.runs import RUNS
+
+SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
+_LISTS = ("Symbols", "Choices", "Lines")
+_NAME = r"[^\W\d][\w^*']*"
+_SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
+_CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
+_LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈)\s*(.+)")
+_CLAIM = re.compile(r"(.+?)\s(<=|>=|!=|<|>|=)\s(.+)")
+_ANSWER = re.compile(
+    rf"(?P<name>{_NAME})"
+    rf"|(?P<whole>whole )?(?P<place>{_NAME}) that makes (?P<cost>{_NAME}) (?P<how>least|greatest)"
+    rf"|(?P<value>least|greatest) (?P<of>{_NAME}) over (?P<over>{_NAME})"
+)
+
+
+@dataclass(frozen=True)
+class SheetSymbol:
+    """A symbol: what it means, in which unit, which option gives it, and its value where it has one."""
+
+    name: str
+    meaning: str
+    unit: Unit = ONE
+    counts: bool = False
+    option: str = ""
+    may_be_zero: bool = False
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class WorksheetLine:
+    """``name relation formula`` with its rule and reason; without a unit it has that of its formula."""
+
+    name: str
+    relation: Relation
+    formula: Cell
+    unit: Unit | None
+    rule: str
+    reason: str
+    condition: str
+    span: Span
+    run: str = ""
+    formulas: tuple[Cell, ...] = ()
+
+    @property
+    def written_out(self) -> bool:
+        """Whether it is the line before, without the names of lines."""
+        return self.formula.text == "..."
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A comparison of two formulas (or none) and what is said where it holds, or fails if it is ``required``."""
+
+    sides: tuple[Cell, ...]
+    relation: str
+    text: str
+    hint: str
+    required: bool
+    span: Span
+
+
+@dataclass(frozen=True)
+class WorksheetQuestion:
+    """A heading with what asks for it, its own lines, what is noted, and its answer as written."""
+
+    title: str
+    span: Span
+    chosen: tuple[tuple[str, str], ...] = ()
+    given: tuple[str, ...] = ()
+    conventions: tuple[tuple[str, str], ...] = ()
+    answer: re.Match[str] | None = None
+    units: tuple[tuple[str, Unit], ...] = ()
+    lines: tuple[WorksheetLine, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorksheetChoice:
+    """An option with its choices, the default and what it means."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A list item or paragraph: its first line, and the lines that go on."""
+
+    text: str
+    more: str
+    span: Span
+    listed: bool
+
+
+def read_unit(text: str | None, span: Span) -> Unit:
+    """The unit in square brackets; none is a plain number."""
+    try:
+        return ONE if not text or text == "count" else Unit.parse(text)
+    except SymcommError as error:
+        raise DocumentError(error.message, span, error.hint) from None
+
+
+class WorksheetReader:
+    """The sections of one file, read in order."""
+
+    def __init__(self, text: str, file: str) -> None:
+        if len(text) > SIZE_LIMIT:
+            raise DocumentError(f"{file}: a worksheet has at most {SIZE_LIMIT:,} characters, not {len(text):,}")
+        self.text, self.file, self.title, self.about = text, file, "", ""
+        self.symbols: dict[str, SheetSymbol] = {}
+        self.choices: dict[str, WorksheetChoice] = {}
+        self.lines: tuple[WorksheetLine, ...] = ()
+        self.claims: tuple[Claim, ...] = ()
+        self.questions: list[WorksheetQuestion] = []
+        sections = list(self.sections(text))
+        if not sections or not sections[0][0].text:
+            where = Span(file, 1, text.split("\n")[0], 0, 1)
+            raise DocumentError("a worksheet starts with its title", where, "# The time of a broadcast")
+        if sum(len(items) for _, items in sections) > LINE_LIMIT:
+            raise DocumentError(f"{file}: a worksheet has at most {LINE_LIMIT} lines")
+        (head, about), *rest = sections
+        self.span = head.span
+        self.title, self.about = head.text, next((item.text for item in about), "")
+        for heading, items in rest:
+            self.section(heading, items)
+
+    def sections(self, text: str) -> Iterator[tuple[_Item, list[_Item]]]:
+        """Every heading with the items below it."""
+        heading: _Item | None = None
+        items: list[_Item] = []
+        goes_on = False
+        for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+            words = line.strip()
+            span = Span(self.file, number, line, len(line) - len(line.lstrip()), len(line.rstrip()))
+            marks = re.fullmatch(r"#{1,6} +(.+?)", words)
+            if marks or heading is None:
+                if heading is not None:
+                    yield heading, items
+                heading, items = _Item(marks[1] if marks else "", "", span, False), []
+                goes_on = False
+            elif words.startswith("- "):
+                items.append(_Item(words[2:].strip(), "", span, True))
+                goes_on = True
+            elif words and goes_on and items[-1].listed and line[0].isspace():
+                items[-1] = replace(items[-1], more=f"{items[-1].more} {words}".strip())
+            elif words and goes_on and not items[-1].listed and not _header(items[-1].text):
+                items[-1] = replace(items[-1], text=f"{items[-1].text} {words}")
+            elif words:
+                items.append(_Item(words, "", span, False))
+                goes_on = True
+            else:
+                goes_on = False
+        if heading is not None:
+            yield heading, items
+
+    def section(self, heading: _Item, items: list[_Item]) -> None:
+        """One section."""
+        listed = [item for item in items if item.listed]
+        stray = next((i for i in items if not i.listed and (heading.text in _LISTS or ":=" in i.text)), None)
+        if stray:
+            raise DocumentError("this stands in no list", stray.span, "begin the line with a dash")
+        match heading.text:
+            case "Symbols":
+                for item in listed:
+                    self.symbol(item)
+            case "Choices":
+                self.choices |= {c.name: c for c in map(self.choice, listed)}
+            case "Lines":
+                self.lines, self.claims = self.read(listed, ())
+            case _:
+                made = self.question(heading, items)
+                if any((q.chosen, q.given, q.conventions) == (made.chosen, made.given, made.conventions)
+                       for q in self.questions):  # fmt: skip
+                    raise DocumentError("this question is asked for as one before it is", made.span)
+                self.questions.append(made)
+
+    def symbol(self, item: _Item) -> None:
+        found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
+        if not found:
+            raise DocumentError("this is no symbol", item.span, "- S [byte] from size: bytes of the tensor")
+        name, unit, option, zero, value, meaning = found.groups()
+        if name in self.symbols:
+            raise DocumentError(f"{name} is a symbol twice", item.span)
+        counts, of = unit == "count", read_unit(unit, item.span)
+        self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
+
+    def choice(self, item: _Item) -> WorksheetChoice:
+        found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())
+        if not found:
+            raise DocumentError("this is no choice", item.span, "- plan = serial: how the tensor is passed on")
+        return WorksheetChoice(found[1], found[2] or "", found[3])
+
+    def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
+        headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
+        chosen, given, conventions, units, answer = [], [], [], [], None
+        for (key, said), span in headers:
+            if key == "answer":
+                answer = _ANSWER.fullmatch(said)
+                if not answer:
+                    raise DocumentError("this is no answer", span, "answer: T, or answer: c that makes T least")
+            elif key == "with" and any(said == one.option for one in self.symbols.values()):
+                given.append(said)
+            elif key == "under":
+                field, _, name = (part.strip() for part in said.partition(":"))
+                try:
+                    Accounting.of(**{field: name})  # refuses what is no convention
+                except SymcommError as error:
+                    raise error.at(span) from None
+                conventions.append((field, name))
+            elif key == "unit" and (counted := re.fullmatch(rf"({_NAME}) \[(.+)\]", said)):
+                units.append((counted[1], read_unit(counted[2], span)))
+            elif key in self.choices:
+                chosen.append((key, said))
+            else:
+                known = ["answer", "with", "under", "unit", *self.choices]
+                if key in known:
+                    raise DocumentError(f"'{said[:40]}' is nothing that '{key}' takes", span)
+                raise DocumentError(f"'{key}' is nothing that asks for an answer", span, nearest(key, known))
+        lines, claims = self.read([item for item in items if item.listed], self.lines)
+        notes = tuple(item.text for item in items if not item.listed and not _header(item.text))
+        return WorksheetQuestion(
+            heading.text, heading.span, tuple(chosen), tuple(given), tuple(conventions), answer,
+            tuple(units), lines, claims, notes,
+        )  # fmt: skip
+
+    def read(
+        self, items: list[_Item], before: tuple[WorksheetLine, ...]
+    ) -> tuple[tuple[WorksheetLine, ...], tuple[Claim, ...]]:
+        """The lines and claims of a section; a name is defined once."""
+        lines: list[WorksheetLine] = []
+        claims: list[Claim] = []
+        for item in items:
+            word = re.match(r"(require|note)\b(?! *(?::=|=|≈|\[))", item.text)
+            if word:
+                claims.append(self.claim(item, word[1] == "require"))
+                continue
+            line = self.line(item)
+            defined = {one.name for one in (*before, *lines) if one.relation == ":="}
+            if line.relation == ":=" and line.name in {*defined, *self.symbols}:
+                raise DocumentError(f"{line.name} is defined twice", item.span)
+            if line.relation != ":=" and line.name not in defined:
+                raise DocumentError(f"{line.name} is not defined before this line", item.span, "define it with :=")
+            lines.append(line)
+        return tuple(lines), tuple(claims)
+
+    def line(self, item: _Item) -> WorksheetLine:
+        found = _LINE.fullmatch(item.text)
+        if not found:
+            raise DocumentError("this is no line of a worksheet", item.span, "- T [second] := S / w")
+        name, unit, relation, formula = found.groups()
+        condition = ""
+        if relation == "≈":
+            formula, _, condition = formula.partition(" where ")
+            if not condition:
+                hint = "- T ≈ S / w where alpha is small"
+                raise DocumentError("an approximation says where it holds", item.span, hint)
+        rule, colon, reason = item.more.partition(": ")
+        if not colon:
+            raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
+        told = None if unit is None else read_unit(unit, item.span)
+        cell, how = self.cell(formula, item), cast("Relation", relation)
+        said, ran, run = reason.partition(" run: ")
+        made = WorksheetLine(name, how, cell, told, rule, said.strip(), condition.strip(), item.span)
+        return self.running(made, run.strip()) if ran else made
+
+    def running(self, line: WorksheetLine, text: str) -> WorksheetLine:
+        """The line with the run that bears it out."""
+        found = re.fullmatch(r"(\w+)\((.*)\)", text)
+        if not found:
+            raise DocumentError(f"'{text[:40]}' is no run", line.span, "run: same(a x, b)")
+        record = RUNS.get(found[1])
+        if record is None:
+            raise DocumentError(f"there is no run '{found[1][:40]}'", line.span, nearest(found[1], [*RUNS]))
+        parts = _parts(found[2])
+        if len(parts) % record.formulas if record.again else len(parts) != record.formulas:
+            many = f"{record.formulas} formulas" + (", or a multiple of that," if record.again else "")
+            raise DocumentError(f"{found[1]} takes {many} and not {len(parts)}", line.span)
+        cells = tuple(Cell(part, self.file, line.span.line, line.span.text, 0) for part in parts)
+        return replace(line, run=found[1], formulas=cells)
+
+    def claim(self, item: _Item, required: bool) -> Claim:
+        head, colon, text = item.text.partition(": ")
+        if not colon:
+            raise DocumentError("this says nothing", item.span, "- require x < 1: x = {x}: it must be smaller")
+        body = head.removeprefix("require").removeprefix("note").strip().removeprefix("where ").strip()
+        sides = _CLAIM.fullmatch(body)
+        if not sides and (body or required):
+            raise DocumentError("this compares nothing", item.span, "write two formulas with <, >, <=, >=, = or !=")
+        made = (self.cell(sides[1], item), self.cell(sides[3], item)) if sides else ()
+        text, hint = (text, item.more) if required else (f"{text} {item.more}".strip(), "")
+        return Claim(made, sides[2] if sides else "", text, hint, required, item.span)
+
+    def cell(self, formula: str, item: _Item) -> Cell:
+        formula = formula.strip()
+        return Cell(formula, self.file, item.span.line, item.span.text, max(0, item.span.text.rfind(formula)))
+
+
+def _parts(text: str) -> list[str]:
+    """Formulas between commas that stand in no brackets.
+
+    >>> _parts("max(a, b), c")
+    ['max(a, b)', 'c']
+    """
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return [part.strip() for part in parts]
+
+
+def _header(text: str) -> tuple[str, str] | None:
+    """``key: choice``, if a line below a heading is one."""
+    found = re.fullmatch(r"([a-z]\w*): (.+)", text)
+    return (found[1], found[2].strip()) if found else None

@@ -1,0 +1,207 @@
+"""Brute-force runs that bear out the lines of worksheets: ``run: NAME(formula, ...)`` behind a reason.
+
+A run knows what a line is worth, or whether its number is right, without the line's formula: messages that follow one
+another, a search for the least, a slope over a small step, or the number put back into what it was solved from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache, partial
+from itertools import product
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Numbers, Witness, worked_out
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Sym
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from mpmath import mpf
+
+_EVENTS = 1_000_000  # of a run that is made one by one
+_NEAR = Fraction(1, 10**15)  # of a number that a search or a small step finds
+_DIGITS, _TURNS = 120, 120  # of a search for the least
+
+
+def chain(chunks: Fraction, links: Fraction, size: Fraction, rate: Fraction, latency: Fraction) -> Fraction:
+    """When the last chunk has crossed the last link: a chunk waits for the link, and a link for the chunk.
+
+    >>> chain(Fraction(2), Fraction(3), Fraction(8), Fraction(4), Fraction(1))
+    Fraction(8, 1)
+    """
+    free = [Fraction(0)] * _whole(links, "links", chunks)
+    arrived = Fraction(0)
+    for _ in range(_whole(chunks, "chunks")):
+        arrived = Fraction(0)
+        for link, idle in enumerate(free):
+            free[link] = arrived = max(arrived, idle) + latency + size / chunks / rate
+    return arrived
+
+
+def copies(*groups: Fraction) -> Fraction:
+    """When the last message is there, one after another: groups of how many, their bytes, their rate, their latency.
+
+    >>> copies(*map(Fraction, (1, 8, 2, 0, 3, 8, 4, 1)))
+    Fraction(13, 1)
+    """
+    clock = Fraction(0)
+    for many, size, rate, latency in zip(*[iter(groups)] * 4, strict=True):
+        for _ in range(_whole(many, "copies")):
+            clock += latency + size / rate
+    return clock
+
+
+def loops(*lengths: Fraction) -> Fraction:
+    """How often the body of nested loops runs; lengths that are too large or no whole numbers are multiplied.
+
+    >>> loops(Fraction(2), Fraction(3))
+    Fraction(6, 1)
+    """
+    every = Fraction(1)
+    for length in lengths:
+        every *= length
+    if every > _EVENTS / 100 or any(length.denominator != 1 for length in lengths):
+        return every
+    return Fraction(sum(1 for _ in product(*(range(int(length)) for length in lengths))))
+
+
+def adds(*terms: Fraction) -> Fraction:
+    """Terms added up one by one."""
+    found = Fraction(0)
+    for term in terms:
+        found += term
+    return found
+
+
+def _whole(many: Fraction, what: str, times: Fraction = Fraction(1)) -> int:
+    if many.denominator != 1 or many * times > _EVENTS:
+        raise ValuesError(f"{many} {what} cannot be followed one by one")
+    return int(many)
+
+
+def same(_: Fraction, numbers: Numbers, left: Form, right: Form) -> bool:
+    """Whether both formulas have one number, where what was solved for is put in."""
+    a, b = worked_out(left, numbers), worked_out(right, numbers)
+    return abs(a - b) * 10**30 <= abs(a)
+
+
+def slope(found: Fraction, numbers: Numbers, cost: Form, over: Form) -> bool:
+    """Whether the number is the slope of a formula over a symbol: its difference over a small step."""
+    name = _name(over)
+    step = numbers[name] / 10**9
+    up, down = (worked_out(cost, numbers.moved(name, numbers[name] + way * step)) for way in (1, -1))
+    measured = (up - down) / (2 * step)
+    return abs(measured - found) <= (abs(found) + abs(measured)) / 10**9
+
+
+def _lowest(numbers: Numbers, cost: Form, over: Form, other: Form, held: Form) -> tuple[mpf, mpf]:
+    """Where a formula is least, and how little that is, while ``other`` is what ``held`` says."""
+    name, bound = _name(over), _name(other)
+    form = forms.substitute(cost, lambda s: held if s.name == bound else s)
+    return _valley(form, name, tuple((n, numbers[n]) for n in forms.names(form) if n != name))
+
+
+@lru_cache(maxsize=64)
+def _valley(form: Form, name: str, numbers: tuple[tuple[str, Fraction], ...]) -> tuple[mpf, mpf]:
+    """The place of the least of a formula over a symbol, and its worth, by dividing in three."""
+    import mpmath
+    import sympy as sp
+
+    symbols = {s.name: s for s in forms.value(form).free_symbols}
+    others = [n for n in symbols if n != name]
+    run: Callable[..., mpf] = sp.lambdify([symbols[name], *(symbols[n] for n in others)], forms.value(form), "mpmath")
+    with mpmath.workdps(_DIGITS):
+        known = [mpmath.mpf(dict(numbers)[n].numerator) / dict(numbers)[n].denominator for n in others]
+
+        def worth(x: mpf) -> mpf:
+            return run(x, *known)
+
+        low, high = mpmath.mpf(-1000), mpmath.mpf(1000)  # powers of e: along them the formula has one valley
+        for _ in range(_TURNS):
+            third = (high - low) / 3
+            left, right = low + third, high - third
+            if worth(mpmath.exp(left)) <= worth(mpmath.exp(right)):
+                high = right
+            else:
+                low = left
+        place = mpmath.exp(low)
+        return +place, +worth(place)
+
+
+def _near(found: Fraction, measured: mpf) -> bool:
+    import mpmath
+
+    with mpmath.workdps(60):
+        near = Fraction(str(measured)) if measured else Fraction(0)
+    return abs(near - found) <= _NEAR * abs(found)
+
+
+def least_at(found: Fraction, numbers: Numbers, *search: Form) -> bool:
+    """Whether a formula is least there, of one symbol while another one is held to what a third formula says."""
+    return _near(found, _lowest(numbers, *search)[0])
+
+
+def least(found: Fraction, numbers: Numbers, *search: Form) -> bool:
+    """Whether a formula is never less, in the same search."""
+    return _near(found, _lowest(numbers, *search)[1])
+
+
+def exponent(found: Fraction, numbers: Numbers, *search: Form) -> bool:
+    """Whether the place of the least grows as this power of a symbol: it is looked for once more, at twice as much."""
+    import mpmath
+
+    *asked, of = search
+    twice = numbers.moved(_name(of), 2 * numbers[_name(of)])
+    with mpmath.workdps(_DIGITS):
+        grown = _lowest(twice, *asked)[0] / _lowest(numbers, *asked)[0]
+        return _near(found, mpmath.log(grown, 2))
+
+
+def _name(form: Form) -> str:
+    assert isinstance(form, Sym)
+    return form.name
+
+
+@dataclass(frozen=True)
+class LineRun:
+    """A run: how many formulas it takes (of a group that may come again), at which places symbols stand, and itself.
+
+    ``counts`` are given numbers and say what a line is worth; others are given its number and formulas to work out,
+    ``written_out`` those whose symbols it moves.
+    """
+
+    run: Callable[..., Fraction | bool]
+    formulas: int
+    again: bool = False
+    symbols: tuple[int, ...] = ()
+    counts: bool = True
+    written_out: bool = False
+
+
+RUNS: dict[str, LineRun] = {
+    "chain": LineRun(chain, 5),
+    "copies": LineRun(copies, 4, again=True),
+    "loops": LineRun(loops, 1, again=True),
+    "adds": LineRun(adds, 1, again=True),
+    "same": LineRun(same, 2, counts=False),
+    "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
+    "least_at": LineRun(least_at, 4, symbols=(1, 2), counts=False, written_out=True),
+    "least": LineRun(least, 4, symbols=(1, 2), counts=False, written_out=True),
+    "exponent": LineRun(exponent, 5, symbols=(1, 2, 4), counts=False, written_out=True),
+}
+
+
+def witness(name: str, line: str, args: Sequence[Form]) -> Witness:
+    """The witness that a run is of a line; ``args`` are its formulas."""
+    record = RUNS[name]
+
+    def counted(numbers: Numbers) -> Fraction | bool:
+        return record.run(*(worked_out(form, numbers) for form in args))
+
+    def borne_out(numbers: Numbers) -> Fraction | bool:
+        return partial(record.run, numbers[line], numbers)(*args)
+
+    return counted if record.counts else borne_out

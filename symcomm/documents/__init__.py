@@ -1,0 +1,1 @@
+"""Pages, pictures and reports of what the engine derived."""

@@ -1,0 +1,51 @@
+"""The roofline with some ops below it, as a small drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, log10
+
+from symcomm.documents.plots.drawing import INK, LINE, MARK, SOFT, Sketch
+
+_WIDTH, _HEIGHT = 470.0, 118.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 458.0, 10.0, 92.0
+
+
+def small_roofline(points: Mapping[str, tuple[float, float]], ridge: float, peak: float) -> tuple[Sketch, str]:
+    """The roofs of a machine (``peak`` in FLOP/s from ``ridge`` FLOP/B on) and ops by name: intensity and rate."""
+    every = [ridge, *(i for i, _ in points.values())]
+    low, high = floor(log10(min(every) / 1.5)), ceil(log10(max(every) * 1.5))
+    top = log10(peak) + 0.35
+    bottom = top - max(1.2, log10(peak) - log10(min(r for _, r in points.values())) + 0.75)
+    drawing = Sketch(_WIDTH, _HEIGHT)
+
+    def at(intensity: float, rate: float) -> tuple[float, float]:
+        x = _LEFT + (log10(intensity) - low) / (high - low) * (_RIGHT - _LEFT)
+        return x, _BOTTOM - (log10(rate) - bottom) / (top - bottom) * (_BOTTOM - _TOP)
+
+    drawing.line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM)
+    drawing.line(_LEFT, _BOTTOM, _LEFT, _TOP)
+    for n in range(low, high + 1):
+        x = at(10.0**n, peak)[0]
+        drawing.line(x, _BOTTOM, x, _BOTTOM + 3)
+        drawing.text(x, _BOTTOM + 12, f"{10.0**n:g}", 7.5, SOFT)
+    for n in range(ceil(bottom), floor(top) + 1):
+        y = at(10.0**low, 10.0**n)[1]
+        drawing.line(_LEFT - 3, y, _LEFT, y)
+        drawing.text(_LEFT - 5, y + 2.5, f"{10.0 ** (n - 12):g}", 7.5, SOFT, "end")
+    drawing.text((_LEFT + _RIGHT) / 2, _HEIGHT - 3, "arithmetic intensity (FLOP/B)", 8, SOFT)
+    drawing.text(_LEFT + 4, _TOP + 2, "TFLOP/s", 7.5, SOFT, "start")
+    start = max(10.0**low, ridge * 10.0**bottom / peak)
+    (x0, y0), (xr, yr), (x1, y1) = at(start, peak * start / ridge), at(ridge, peak), at(10.0**high, peak)
+    drawing.line(x0, y0, xr, yr, INK, wide=1.4)
+    drawing.line(xr, yr, x1, y1, INK, wide=1.4)
+    drawing.line(xr, yr, xr, _BOTTOM, LINE, dashed=True)
+    drawing.text(xr + 3, _BOTTOM - 4, f"{ridge:.4g} FLOP/B", 7.5, SOFT, "start")
+    for name, (intensity, rate) in points.items():
+        x, y = at(intensity, rate)
+        drawing.dot(x, y, 3.2)
+        right = intensity < ridge
+        drawing.text(x + (6 if right else 0), y + (9 if right else -6), f"{name}: {intensity:.4g}", 8, MARK,
+                     "start" if right else "middle")  # fmt: skip
+    told = ", ".join(f"{name} {'memory' if i < ridge else 'compute'} bound" for name, (i, _) in points.items())
+    return drawing, f"On this machine: {told}."

@@ -1,0 +1,183 @@
+"""The picture of a training step's memory: what is alive at every op, by kind, and the op at which it is most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import evaluate
+from symcomm.core.model import Model
+from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.rewrites.recomputation import RECOMPUTED
+from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.peak_memory import KINDS
+from symcomm.core.quantities.memory.state_memory import recipe_of
+from symcomm.core.quantities.memory.step_program import StepProgram
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+from symcomm.documents.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
+
+_LAYERS, _POINTS = 400, 60_000
+# Each kind has its colour, whichever kinds there are.
+_COLOUR = dict(zip(KINDS, (*COLOURS[:6], "#999999", "#8C6D31", "#444444", "#000000"), strict=False))
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is alive while one op runs, in bytes; ``layer`` counts from 1, and is 0 outside of the layers."""
+
+    phase: str
+    layer: int
+    op: str
+    parts: Mapping[str, Fraction]
+
+    @property
+    def total(self) -> Fraction:
+        """All kinds together."""
+        return sum(self.parts.values(), Fraction(0))
+
+
+def timeline(
+    model: Model, strategy: Strategy | str | None = None, *, accounting: Any = None, dtype: str | None = None,
+    recipe: str = "mixed_adam", recomputation: str | None = None, every: int | None = None, frozen: str | None = None,
+    step: str = "later", tables: str = "shared", values: Mapping[str, object] | None = None,
+) -> tuple[Point, ...]:  # fmt: skip
+    """Every op of a training step, from the first layer forward to the update, with the bytes alive while it runs.
+
+    The options are those of ``peak_memory``, whose errors are raised; ``values`` are sizes besides the model's. Raises
+    ``ValuesError`` where there are too many layers to be drawn one by one, and ``StrategyError`` for a pipeline.
+    """
+    model = model.at(**(values or {}))
+    placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if placed is not None and placed.pipeline is not None:
+        raise StrategyError(
+            "a pipeline runs too many microbatches to be drawn op by op",
+            hint="peak_memory has a table of its warm-up, steady state and cool-down",
+        )
+    options: dict[str, Any] = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen}
+    options |= {"recipe": recipe, "step": step, "tables": tables}
+    model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
+    chosen = Accounting.given(accounting)
+    known = model.graph.relations.complete(model.values)
+    setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
+    run = StepOptions(
+        placed or ONE_RANK,
+        recipe_of(recipe),
+        recomputation or RECOMPUTED[chosen.recomputation],
+        step,
+        tables=tables == "per_layer",
+        every=int(every or 0),
+    )
+    made, points = StepProgram(setting, run), list[Point]()
+    for part in made.parts:
+        layers = int(evaluate(part.count, known))
+        if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
+            raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
+    for shot, place in made.snapshots(known, unrolled=True):
+        layer = sum(int(number) * (run.every if over == "group" else 1) for over, number in place)
+        points.append(Point(shot.phase, layer + 1 if place else 0, shot.op, shot.bytes))
+    update = (Point(shot.phase, 0, shot.op, shot.bytes) for shot, _ in made.snapshots(known))
+    return (*(p for p in points if p.phase != "optimizer"), *(p for p in update if p.phase == "optimizer"))
+
+
+def timeline_plot(
+    model: Model,
+    strategy: Strategy | str | None = None,
+    path: str | Path | None = None,
+    title: str = "",
+    **options: Any,
+) -> Any:
+    """A Matplotlib figure of the memory of a training step: areas by kind over the ops of all layers, the peak marked.
+
+    ``options`` and errors are those of ``timeline``; written to ``path`` (.svg, .png or .pdf) where one is given.
+    """
+    points = timeline(model, strategy, **options)
+    name, unit = _unit(max(p.total for p in points))
+    made = figure(7.2, 4.2)
+    axes = made.add_subplot()
+    # Every op is a step of its own width; the update is drawn wider, for it is one op.
+    ends = [0.0]
+    for p in points:
+        ends.append(ends[-1] + (1.0 if p.phase != "optimizer" else max(1.0, len(points) * 0.04)))
+    xs = [x for pair in pairwise(ends) for x in pair]
+    floor = [0.0] * len(xs)
+    for kind in KINDS:
+        heights = [float(p.parts.get(kind, Fraction(0)) / unit) for p in points for _ in (0, 1)]
+        if any(heights):
+            roof = [a + b for a, b in zip(floor, heights, strict=True)]
+            axes.fill_between(xs, floor, roof, color=_COLOUR[kind], linewidth=0, label=kind)
+            floor = roof
+    top = max(range(len(points)), key=lambda n: points[n].total)
+    _mark_phases(axes, points, ends)
+    peak, x = points[top], (ends[top] + ends[top + 1]) / 2
+    height = float(peak.total / unit)
+    axes.axvline(x, color="black", linewidth=0.7, linestyle="--")
+    axes.plot([x], [height], "v", color="black", markersize=6, clip_on=False, zorder=6)
+    where = f"layer {peak.layer}, " if peak.layer and _layers(points) > 1 else ""
+    said = f"peak {height:.3g} {name}: {peak.phase}, {where}{sentence(peak.op, model.notation)}"
+    left = x > 0.5 * ends[-1]
+    axes.annotate(said, (x, height), xytext=(-8 if left else 8, 9), textcoords="offset points", fontsize=8,
+                  ha="right" if left else "left")  # fmt: skip
+    axes.set_xlim(0, ends[-1])
+    axes.set_ylim(0, height * 1.16)
+    axes.set_ylabel(f"bytes alive ({name})", fontsize=9)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    under = parse_strategy(strategy).name if isinstance(strategy, str) else strategy.name if strategy else ""
+    axes.set_title(words(title) or "Memory of one training step" + (f" under {under}" if under else ""), fontsize=10)
+    below(axes)
+    return save(made, path)
+
+
+def _layers(points: tuple[Point, ...]) -> int:
+    return max(p.layer for p in points)
+
+
+def _mark_phases(axes: Any, points: tuple[Point, ...], ends: list[float]) -> None:
+    """The phases, separated and named, and the numbers of the layers below them."""
+    ticks: list[float] = []
+    labels: list[str] = []
+    count = _layers(points)
+    every = max(1, -(-count // 8))
+    start = 0
+    for n in range(1, len(points) + 1):
+        here = points[n] if n < len(points) else None
+        before = points[n - 1]
+        if here is None or here.layer != before.layer or here.phase != before.phase:
+            middle = (ends[start] + ends[n]) / 2
+            layer = before.layer
+            opens = layer == (count if before.phase == "backward" else 1)
+            shown = opens or layer == 1 or count <= 8 or (layer % every == 0 and layer != count)
+            if layer and shown and count > 1:
+                ticks.append(middle)
+                labels.append(str(layer))
+            start = n
+    begin = 0
+    for n in range(1, len(points) + 1):
+        if n == len(points) or points[n].phase != points[n - 1].phase:
+            axes.axvline(ends[n], color=SOFT, linewidth=0.7)
+            axes.annotate(points[n - 1].phase, ((ends[begin] + ends[n]) / 2, 0), xycoords=("data", "axes fraction"),
+                          xytext=(0, -24 if count > 1 else -13), textcoords="offset points", fontsize=8.5, ha="center",
+                          rotation=0)  # fmt: skip
+            begin = n
+    axes.set_xticks(ticks, labels, fontsize=7)
+    axes.tick_params(axis="x", length=2)
+    axes.set_xlabel("\n" if count > 1 else " ", fontsize=8)  # room for the names of the phases
+    if count > 1:
+        axes.annotate("layer", (0, 0), xycoords="axes fraction", xytext=(-6, -11), textcoords="offset points",
+                      fontsize=7, ha="right")  # fmt: skip
+
+
+def _unit(largest: Fraction) -> tuple[str, int]:
+    """The binary prefix in which a person reads an amount."""
+    for name, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if largest >= size:
+            return name, size
+    return "B", 1

@@ -1,0 +1,152 @@
+"""What a write-up is made of: prose, tables, questions and answers, in the order of the page.
+
+A document is read from a problem file and handed to a template; it holds derivations and computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from symcomm.core.derivation import Derivation, Exhibit
+from symcomm.core.errors import Span
+from symcomm.core.notation import Notation
+from symcomm.core.records import dataclass
+from symcomm.core.text.table import Table
+from symcomm.core.units import Quantity
+from symcomm.documents.editions import ONLY, Detail, Edition
+
+
+@dataclass(frozen=True)
+class Prose:
+    """The author's Markdown with LaTeX maths, as written."""
+
+    markdown: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """A layer table as the author wrote it; its cells are Markdown with LaTeX maths."""
+
+    table: Table
+
+
+@dataclass(frozen=True)
+class Given:
+    """One given value: its name, what it means, and the number with its unit."""
+
+    name: str
+    meaning: str
+    quantity: Quantity
+
+
+@dataclass(frozen=True)
+class StepPoints:
+    """The points of one step of an answer, and what they are for."""
+
+    what: str
+    points: Fraction
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One derived answer: its derivation, the values used, and the exact quantity (None where a value is missing).
+
+    ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
+    under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
+    question, where it has its own, and ``grading`` those of its steps.
+    """
+
+    label: str
+    derivation: Derivation
+    given: tuple[Given, ...]
+    quantity: Quantity | None
+    span: Span
+    asked: str = ""
+    others: Exhibit | None = None
+    mistakes: tuple[str, ...] = ()
+    points: int | None = None
+    grading: tuple[StepPoints, ...] = ()
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading: a question or part, with its points where it has any. ``level`` is 1 to 4."""
+
+    level: int
+    markdown: str
+    points: int | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: what was drawn (with Matplotlib), the author's caption in Markdown, and a sentence on what it shows.
+
+    ``paper`` says that the paper shows it as well, and not the solution only.
+    """
+
+    drawn: Any
+    caption: str
+    says: str
+    paper: bool
+    span: Span
+
+
+@dataclass(frozen=True)
+class Only:
+    """From here on, what stands in the document is for some editions only; ``name`` is empty where it is for all."""
+
+    name: str
+    span: Span
+
+
+Block = Prose | LayerTable | Heading | Answer | Picture | Only
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole write-up. ``date`` is what the author gave ("2024-03-20" or empty); nothing is taken from the clock.
+
+    ``extra`` are the author's own keys, for a template of theirs; ``detail`` says how much of each derivation is shown.
+    ``code`` is what a QR code on the first page says, where there is one.
+    ``leaks`` is where prose that belongs to the paper refers to an answer, ``told`` what an author should look at.
+    """
+
+    title: str
+    subtitle: str
+    authors: tuple[str, ...]
+    date: str
+    language: str
+    file: str
+    notation: Notation
+    blocks: tuple[Block, ...]
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
+    leaks: tuple[Span, ...] = ()
+    told: tuple[str, ...] = ()
+    code: str = ""
+
+    def answers(self) -> Iterator[Answer]:
+        """The answers, in order."""
+        return (block for block in self.blocks if isinstance(block, Answer))
+
+    def shown(self, edition: Edition = "solution") -> tuple[Block, ...]:
+        """The blocks of an edition, in order: the paper has no answers, and the key nothing else."""
+        found: list[Block] = []
+        only = ""
+        for block in self.blocks:
+            if isinstance(block, Only):
+                only = block.name
+            elif (not only or edition in ONLY[only]) and _belongs(block, edition):
+                found.append(block)
+        return tuple(found)
+
+
+def _belongs(block: Block, edition: Edition) -> bool:
+    if edition == "key":
+        return isinstance(block, (Answer, Heading))
+    return edition != "paper" or not isinstance(block, (Answer, Picture)) or getattr(block, "paper", False)

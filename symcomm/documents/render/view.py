@@ -1,0 +1,200 @@
+"""The page of a document as a template sees it: every block written in the template's language, in order."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symcomm.core.accounting import Convention
+from symcomm.core.derivation import Exhibit
+from symcomm.core.errors import Span
+from symcomm.core.form import Form
+from symcomm.core.printing import short
+from symcomm.documents.editions import Edition
+from symcomm.documents.render import pictures
+from symcomm.documents.render.answers import AnswerWriter, FullWriter
+from symcomm.documents.render.codes import matrix_code
+from symcomm.documents.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
+from symcomm.documents.render.page import BlockView, ConventionView, FigureView, PageView, TableView
+from symcomm.documents.render.prose import InlinePiece, Target, convert
+from symcomm.documents.render.writer import Kind, PageWriter, shares, table_view
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
+
+
+def page(
+    document: Document, kind: Kind, edition: Edition = "solution", name: str = "document",
+    say: Callable[[str], str] = str,
+) -> PageView:  # fmt: skip
+    """An edition of the document as a template of the given kind sees it.
+
+    ``name`` is that of the document's file, after which the files of its pictures are called; ``say`` tells our
+    sentences in the document's language.
+    """
+    blocks = document.shown(edition)
+    prose = _prose(blocks, kind)
+    writer = PageWriter(kind, document.notation, say)
+    found = [b for b in blocks if isinstance(b, Answer)]
+    head = _shared_conventions(found)
+    made = FullWriter if document.detail == "full" else AnswerWriter
+    answers = made(writer, document.detail, {c.field: c for c in head}, len(found), edition == "graders")
+    if edition == "key":
+        views = [BlockView("table", table=_key(blocks, answers, writer, prose))]
+    else:
+        views = [*_views(document, blocks, kind, answers, writer, prose, name)]
+    if not any(view.answer and view.answer.before for view in views):  # nothing refers to a number
+        views = [replace(v, answer=replace(v.answer, number="")) if v.answer else v for v in views]
+    headings = [b for b in document.blocks if isinstance(b, Heading)]
+    top = min((h.level for h in headings if h.points is not None), default=0)
+    counted = [h.points or 0 for h in headings if h.level == top and h.points is not None]
+    told = head if edition != "paper" and found else ()
+    return PageView(
+        title=document.title,
+        subtitle=document.subtitle,
+        course=document.course,
+        authors=document.authors,
+        date=document.date,
+        language=document.language,
+        edition=edition,
+        conventions=tuple(ConventionView(c.field, c.name.replace("_", " "), say(c.statement)) for c in told),
+        points=sum(counted),
+        questions=len(counted),
+        blocks=tuple(views),
+        extra=dict(document.extra),
+        name=name,
+        code=matrix_code(document.code) if document.code else None,
+    )
+
+
+def _shared_conventions(answers: Sequence[Answer]) -> tuple[Convention, ...]:
+    """What holds for most answers of a document with several: told once, at its beginning."""
+    if len(answers) < 2:
+        return ()
+    fields: dict[str, Counter[Convention]] = {}
+    for answer in answers:
+        for convention in answer.derivation.conventions:
+            fields.setdefault(convention.field, Counter())[convention] += 1
+    return tuple(counted.most_common(1)[0][0] for counted in fields.values() if counted.total() > 1)
+
+
+def _views(
+    document: Document, blocks: Sequence[Block], kind: Kind, answers: AnswerWriter, writer: PageWriter,
+    prose: Callable[[str, Span, bool], Markup], name: str,
+) -> Iterator[BlockView]:  # fmt: skip
+    figures = depth = 0
+    lowest = min((b.level for b in blocks if isinstance(b, Heading)), default=1)
+    for run in _runs(blocks):
+        block = run[0]
+        match block:
+            case Prose(markdown, span):
+                yield BlockView("prose", prose(markdown, span, False))
+            case Heading(level, markdown, points, span):
+                # Readers of a tagged document need levels without gaps.
+                depth = min(level - lowest + 1, depth + 1)
+                yield BlockView("heading", prose(markdown, span, True), depth, points)
+            case LayerTable(table):
+                columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
+                rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
+                cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
+                longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
+                left = (False,) * len(columns)
+                yield BlockView("table", table=TableView("", columns, rows, True, shares(longest), left))
+            case Answer():
+                alike = [one for one in run if isinstance(one, Answer)]
+                together = answers.together(alike) if len(alike) > 1 else None
+                shown = [together] if together else [answers.one(one) for one in alike]
+                yield from (BlockView("answer", level=depth + 1, answer=one) for one in shown)
+            case Picture():
+                figures += 1
+                caption = prose(block.caption, block.span, True) if block.caption else writer.markup("")
+                yield BlockView("figure", figure=figure_view(block, figures, caption, writer, name))
+
+
+def _runs(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """The blocks, answers to one quantity that follow one another together."""
+    run: list[Block] = []
+    for block in blocks:
+        before = run[-1] if run else None
+        same = isinstance(block, Answer) and isinstance(before, Answer) and block.asked == before.asked != ""
+        if run and not same:
+            yield run
+            run = []
+        run.append(block)
+    if run:
+        yield run
+
+
+def _key(
+    blocks: Sequence[Block], answers: AnswerWriter, writer: PageWriter, prose: Callable[[str, Span, bool], Markup]
+) -> TableView:
+    """Question, formula, number and convention of every answer, in one table."""
+    from symcomm.core.derivation.chosen import chosen
+
+    rows: list[tuple[str | Form, ...]] = []
+    questions: list[Markup] = []
+    question = writer.markup("")
+    for block in blocks:
+        if isinstance(block, Heading):
+            question = prose(block.markdown, block.span, True)
+        elif isinstance(block, Answer):
+            own = answers.of(block)
+            label = own.sentence(block.label)
+            questions.append(writer.markup(f"{question}: {label}" if label else str(question)))
+            form = chosen(block.derivation)[-1].last
+            number = short(block.quantity) if block.quantity else ""
+            named = ", ".join(c.name.replace("_", " ") for c in block.derivation.conventions)
+            rows.append((form, number, named))
+    made = table_view(Exhibit("", ("", "formula", "number", "conventions"), tuple(("", *row) for row in rows)), writer)
+    told = tuple((q, *row[1:]) for q, row in zip(questions, made.rows, strict=True))
+    return TableView("", ("question", *made.columns[1:]), told, True, (0.34, 0.24, 0.22, 0.2), (False,) * 4)
+
+
+def prepare(documents: Iterable[Document], kind: Kind, edition: Edition) -> None:
+    """Converts the prose of many documents at once, so that none of them has to wait for it alone."""
+    if kind != "md":
+        convert([piece for document in documents for piece in _pieces(document.shown(edition))], _TARGET[kind])
+
+
+def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], Markup]:
+    from markupsafe import Markup
+
+    if kind == "md":
+        return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
+    pieces = _pieces(blocks)
+    converted = convert(pieces, _TARGET[kind]) if pieces else {}
+    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
+    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+
+
+def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
+    """The author's words of some blocks."""
+    pieces: list[InlinePiece] = []
+    for block in blocks:
+        if isinstance(block, Prose):
+            pieces.append(InlinePiece(block.markdown, block.span))
+        elif isinstance(block, Heading):
+            pieces.append(InlinePiece(block.markdown, block.span, True))
+        elif isinstance(block, Picture) and block.caption:
+            pieces.append(InlinePiece(block.caption, block.span, True))
+        elif isinstance(block, LayerTable):
+            pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
+            pieces += [InlinePiece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
+    return pieces
+
+
+def figure_view(picture: Picture, number: int, caption: Markup, writer: PageWriter, name: str) -> FigureView:
+    """One picture in the writer's format."""
+    inline = writer.kind == "html"
+    source = (
+        writer.markup(pictures.inline(picture, number, writer.say))
+        if inline
+        else pictures.file_name(name, number, writer.kind)
+    )
+    alt = " ".join(re.sub(r"[`$*{}\\]", "", f"{picture.caption} {writer.say(picture.says)}").split())
+    return FigureView(number, source, caption, writer.sentence(picture.says), alt)

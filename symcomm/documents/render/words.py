@@ -1,0 +1,91 @@
+"""The words of a page in the language of its document: a data file a language, in the folder of the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from symcomm.core.errors import RenderError, nearest
+from symcomm.core.records import dataclass
+from symcomm.documents.render.catalogue import HOLE, Catalogue
+from symcomm.documents.render.environment import TEMPLATES
+
+FOLDER = "languages"
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one language by what they stand for; in a template ``words.given`` and ``words.points(3)``.
+
+    >>> english = words("en")
+    >>> english.given, english.points(1), english.points(3)
+    ('Given', '1 point', '3 points')
+    """
+
+    said: Mapping[str, str]
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    def __getattr__(self, name: str) -> str:
+        try:
+            return self.said[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __getitem__(self, name: str) -> str:
+        return self.said[name]
+
+    def points(self, number: Fraction | int) -> str:
+        """A number of points."""
+        return self.counted("point", number)
+
+    def questions(self, number: int) -> str:
+        """A number of questions."""
+        return self.counted("question", number)
+
+    def counted(self, what: str, number: Fraction | int) -> str:
+        """So many of something, in the singular for one."""
+        return self.said[what if number == 1 else f"{what}s"].replace("#", str(number))
+
+
+def fitting(english: str, other: str, file: Path) -> str:
+    """A translation; raises ``RenderError`` where it has other holes than its pattern."""
+    count = len(HOLE.findall(english))
+    holes = [hole[1:-1] or str(n) for n, hole in enumerate(HOLE.findall(other))]
+    mixed = len({hole == "{}" for hole in HOLE.findall(other)}) > 1
+    if mixed or sorted(holes, key=int) != [str(n) for n in range(count)] or set(HOLE.sub("", other)) & {*"{}"}:
+        hint = "as many {} as there, or {1} and {0} in another order"
+        raise RenderError(f"{file.name}: '{other[:60]}' has other holes than '{english[:60]}'", hint=hint)
+    return other
+
+
+@cache
+def words(language: str, own: Path | None = None) -> Words:
+    """The words of a language, from the files of a folder of one's own or from ours.
+
+    Raises ``RenderError`` for a language that has no file.
+    """
+    import yaml
+
+    folders = [folder / FOLDER for folder in (own, TEMPLATES) if folder is not None]
+    known = sorted({file.stem for folder in folders if folder.is_dir() for file in folder.glob("*.yaml")})
+    code = language.lower().replace("_", "-")
+    name = next((n for n in (code, code.partition("-")[0]) if n in known), "")
+    if not name:
+        hint = nearest(language, known) + f"; or add {FOLDER}/{code.partition('-')[0]}.yaml to your templates"
+        raise RenderError(f"there are no words in the language '{language[:40]}'", hint=hint)
+    said: dict[str, str] = {}
+    told: dict[str, dict[str, str]] = {"sentences": {}, "pieces": {}}
+    for file in (TEMPLATES / FOLDER / "en.yaml", *(f for d in reversed(folders) if (f := d / f"{name}.yaml").exists())):
+        try:
+            read = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise RenderError(f"{file} cannot be read: {error}") from error
+        for key, text in read.items():
+            if key in told:
+                told[key] |= {str(english): fitting(str(english), str(other), file) for english, other in text.items()}
+            else:
+                said[str(key)] = str(text)
+    return Words(said, Catalogue(told["sentences"], told["pieces"], decimal=said["decimal"]))

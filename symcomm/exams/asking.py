@@ -1,0 +1,306 @@
+"""A question as it can be asked again under another choice: what is derived, from what, and what its symbols are for.
+
+Its ``form`` is the answer written out in symbols and numbers, with the units that its steps gave them, so that a change
+can find the bytes of an element or the ranks that something was divided by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import Form, Num, Sym
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.notation import Notation, axis_role
+from symcomm.core.records import dataclass
+from symcomm.core.units import Unit
+from symcomm.exams.problems.deriving import derive
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+    from symcomm.core.derivation import Derivation
+    from symcomm.core.model import Model
+    from symcomm.core.quantities.declared import DeclaredQuantity
+
+# What a symbol is, as its meaning says it.
+_ROLES = {
+    "ranks": re.compile(
+        r"number of (?:\w+ )?(?:ranks|workers|devices|GPUs|processors|nodes)|"
+        r"parallel(?:ism)? degree|\bparts of the\b|degree of", re.IGNORECASE),
+    "units": re.compile(r"number of (?:\w+ )*(?:multiprocessors|cores)", re.IGNORECASE),
+    "stages": re.compile(r"ranks of the pipeline|pipeline stages|number of stages", re.IGNORECASE),
+    "microbatches": re.compile(r"number of microbatches", re.IGNORECASE),
+    "layers": re.compile(r"number of (?:\w+ )*(?:layers|blocks)", re.IGNORECASE),
+    "heads": re.compile(r"number of (?:\w+ )*heads", re.IGNORECASE),
+    "head": re.compile(r"\bhead(?:'s)? (?:dimension|size|width)|(?:dimension|size|width) of (?:a|each|one) head",
+                       re.IGNORECASE),
+    "latency": re.compile(r"\blatency\b|overhead", re.IGNORECASE),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked, of which model, with which options, conventions and numbers.
+
+    ``forgotten`` are weights that are left out of what is counted. ``step`` names the step that is the answer, where it
+    is not the last.
+    """
+
+    asked: str | DeclaredQuantity
+    model: Model
+    options: tuple[tuple[str, Any], ...]
+    accounting: Accounting
+    values: tuple[tuple[str, Fraction], ...]
+    forgotten: frozenset[str] = frozenset()
+    step: str = ""
+    notation: Notation | None = None
+
+    def option(self, name: str) -> Any:
+        """The value of an option; its default where it is not given, None where there is none."""
+        given = dict(self.options)
+        if name in given:
+            return given[name]
+        return next((o.default for o in self.declared.options if o.name == name), None)
+
+    @cached_property
+    def declared(self) -> DeclaredQuantity:
+        """The quantity that is asked for."""
+        if not isinstance(self.asked, str):
+            return self.asked
+        from symcomm.core.quantities import QUANTITIES
+
+        return QUANTITIES[self.asked]
+
+    def with_option(self, name: str, value: object) -> Asking:
+        """The same question with another option."""
+        return replace(self, options=(*(o for o in self.options if o[0] != name), (name, value)))
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """The derivation; raises a ``SymcommError`` where there is none."""
+        return derive(self.asked, self._counted, dict(self.options), self.accounting, dict(self.values), ())
+
+    @property
+    def _counted(self) -> Model:
+        if not self.forgotten:
+            return self.model
+        graph = self.model.graph
+        tensors = {n: replace(t, role="constant") if n in self.forgotten else t for n, t in graph.tensors.items()}
+        return replace(self.model, graph=replace(graph, tensors=tensors))
+
+    @cached_property
+    def form(self) -> Form:
+        """The answer in symbols and numbers, as the rules wrote it; a step that only names a number stays a symbol."""
+        graph = self.model.graph
+        left_out = {op.source for op in graph.ops if self.forgotten & {*op.inputs} and op.source is not None}
+        known: dict[str, Form] = {}
+        for step in self.derivation.steps:
+            if step.relation != ":=":
+                continue
+            form = forms.substitute(step.form, lambda s: known.get(s.name, s))
+            if step.reason.source is not None and step.reason.source in left_out:
+                form = Num(Fraction(0), step.unit)
+            if isinstance(step.form, Num) and step.form.number > 1 and not self._used(step.name):
+                form = Sym(step.name, step.form.number.denominator == 1, step.unit)
+            known[step.name] = form
+        found = known[self.step] if self.step in known else known[self.derivation.answer.name]
+        free = {s.name for s in worth(found).free_symbols}  # what cancels may be one
+        return forms.substitute(found, lambda s: s if s.name in free else Num(Fraction(1)))
+
+    def _used(self, name: str) -> bool:
+        return any(name in forms.names(step.form) and step.name == name for step in self.derivation.steps)
+
+    @cached_property
+    def unit(self) -> Unit:
+        """The unit of the answer."""
+        steps = self.derivation.steps
+        return next((s.unit for s in reversed(steps) if s.name == self.step), self.derivation.unit)
+
+    @cached_property
+    def named_numbers(self) -> dict[str, Fraction]:
+        """The steps that only name a number: the capacity of a device."""
+        return {
+            s.name: s.form.number for s in self.derivation.steps
+            if s.relation == ":=" and isinstance(s.form, Num) and s.form.number > 1
+        }  # fmt: skip
+
+    @cached_property
+    def symbols(self) -> dict[str, bool]:
+        """The symbols of the question, and whether each counts something whole."""
+        derivation = self.derivation
+        defined = {s.name for s in derivation.steps if s.relation == ":="}
+        found = {
+            piece.name: piece.whole
+            for s in derivation.steps for piece in forms.walk(s.form)
+            if isinstance(piece, Sym) and piece.name not in defined
+        }  # fmt: skip
+        relations = derivation.relations.equations
+        others = {*derivation.sizes, *(n for left, right in relations for n in (left, *forms.names(right)))}
+        others |= {name for name, _ in self.values} | {*self._degrees}
+        for name in (*sorted(others), *self.named_numbers):
+            found.setdefault(name, True)
+        return found
+
+    # -- what the symbols are for --------------------------------------------------------------------------
+
+    @cached_property
+    def _meanings(self) -> dict[str, str]:
+        own = self.notation or Notation()
+        return {name: own.meanings.get(name) or self.derivation.notation.usual(name) for name in self.symbols}
+
+    def role(self, role: str) -> tuple[str, ...]:
+        """The symbols with a part to play: ranks, layers, batch, sequence, model, heads, head, stages, microbatches."""
+        graph = self.model.graph
+        if role in ("batch", "sequence"):
+            sized = {n for a in graph.axes.values() if a.role == role for n in (s.name for s in a.size.free_symbols)}
+            said = [
+                n
+                for n in self.symbols
+                if self.symbols[n] and axis_role(self._meanings[n]) == role and not self._is(n, "microbatches")
+            ]
+            return tuple(dict.fromkeys((*said, *(n for n in sized if n in self.symbols))))
+        if role == "layers":
+            times = tuple(region.times for region in graph.regions if region.times)
+            return times or self._said("layers")
+        if role == "ranks":
+            return self._degrees or tuple(n for n in self._said("ranks") if not self._is(n, "stages"))
+        if role == "model":
+            return tuple(left for left, right in self.derivation.relations.equations if self._heads(right))
+        if role in ("heads", "head"):
+            found = self._said(role)
+            products = [right for _, right in self.derivation.relations.equations if self._heads(right)]
+            return tuple(n for n in found if any(n in forms.names(right) for right in products)) or found
+        axes = {s.name for a in graph.axes.values() for s in a.size.free_symbols}
+        return tuple(n for n in self._said(role) if n not in axes)
+
+    @property
+    def _degrees(self) -> tuple[str, ...]:
+        """The symbols of the degrees of a strategy."""
+        from symcomm.core.parallel.strategy import Strategy, parse_strategy
+
+        strategy = self.option("strategy")
+        strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+        sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+        return tuple(n for size in sizes for n in forms.names(size))
+
+    def _is(self, name: str, role: str) -> bool:
+        return _ROLES[role].search(self._meanings[name]) is not None
+
+    def _said(self, role: str) -> tuple[str, ...]:
+        return tuple(name for name in self.symbols if self._is(name, role))
+
+    def _heads(self, right: Form) -> bool:
+        return any(self._is(n, "head") or self._is(n, "heads") for n in forms.names(right) if n in self.symbols)
+
+    # -- its weights ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[frozenset[str], ...]]:
+        """The weights that are forgotten together, by what they are for: output, mlp, gate, vectors.
+
+        The output projection is the first weight behind a softmax; the matrices of the MLP are those of the same
+        regions that attention does not need; a gate is one of two whose results are multiplied.
+        """
+        graph = self.model.graph
+        repeated = {region.name for region in graph.regions if region.times} or {r.name for r in graph.regions}
+        forward = [op for op in graph.ops if op.phase == "forward" and (not op.region or op.region in repeated)]
+        matrices = [op for op in forward if op.summed and self._weights(graph, op)]
+        if len(matrices) < 2:
+            return {}
+        made = {op.output: op for op in forward}
+        reads: dict[str, list[Op]] = {}
+        for op in forward:
+            for name in op.inputs:
+                reads.setdefault(name, []).append(op)
+        output = [op for op in matrices if any(o.kind == "softmax" for o in self._before(made, matrices, op))]
+        attention = {n for op in output for o in self._behind(made, op) for n in self._weights(graph, o)}
+        mlp = [op for op in matrices if op not in output and not attention & self._weights(graph, op)]
+        gates = [
+            op for op in mlp for product in forward
+            if product.kind == "elementwise product" or (not product.summed and len(product.inputs) == 2)
+            if op in (back := {*self._before(made, matrices, product)}) and len(back & {*mlp}) == 2
+        ]  # fmt: skip
+        vectors = frozenset(t.name for t in graph.weights if len(t.axes) == 1)
+        found = {
+            "output": self._with_bias(graph, reads, output),
+            "mlp": self._with_bias(graph, reads, mlp),
+            "gate": tuple(self._weights(graph, op) for op in dict.fromkeys(gates)),
+            "vectors": (vectors,) if vectors else (),
+        }
+        return {name: some for name, some in found.items() if some}
+
+    @staticmethod
+    def _weights(graph: Graph, op: Op) -> frozenset[str]:
+        return frozenset(n for n in op.inputs if graph.tensors[n].role == "weight")
+
+    def _before(self, made: dict[str, Op], matrices: list[Op], op: Op) -> list[Op]:
+        """The ops that lead to one without a weight's product in between, and those products."""
+        found: list[Op] = []
+        todo = [made[n] for n in op.inputs if n in made]
+        while todo:
+            one = todo.pop()
+            if one in found:
+                continue
+            found.append(one)
+            if one not in matrices:
+                todo += [made[n] for n in one.inputs if n in made]
+        return found
+
+    @staticmethod
+    def _behind(made: dict[str, Op], op: Op) -> list[Op]:
+        """All ops of the region that lead to one."""
+        found, todo = [], [op]
+        while todo:
+            one = todo.pop()
+            if one not in found:
+                found.append(one)
+                todo += [made[n] for n in one.inputs if n in made]
+        return found
+
+    def _with_bias(self, graph: Graph, reads: dict[str, list[Op]], ops: list[Op]) -> tuple[frozenset[str], ...]:
+        """The weights of each product, alone and with the bias that is added to it."""
+        found: dict[frozenset[str], None] = {}
+        for op in ops:
+            alone = self._weights(graph, op)
+            bias = {n for after in reads.get(op.output, ()) for n in self._weights(graph, after) if
+                    len(graph.tensors[n].axes) == 1 and not after.summed}  # fmt: skip
+            found |= {alone: None, alone | bias: None}
+        return tuple(found)
+
+    def again(self, **changes: Any) -> Asking | None:
+        """The same question under other choices; None where nothing can be derived under them."""
+        return self.derived(replace(self, **changes))
+
+    def derived(self, changed: Asking) -> Asking | None:
+        """A changed question with its answer; what was asked before, as another convention, is not derived again."""
+        about = changed.accounting, changed.forgotten, changed.options
+        try:
+            if about not in self._asked:
+                self._asked[about] = changed if changed._has_answer() else None
+            return self._asked[about]
+        except TypeError:  # an option that is no key
+            return changed if changed._has_answer() else None
+
+    @cached_property
+    def _asked(self) -> dict[Hashable, Asking | None]:
+        return {}
+
+    def _has_answer(self) -> bool:
+        try:
+            self.form  # noqa: B018  (derived here, so that no one else has to ask)
+        except SymcommError:
+            return False
+        return True
+
+
+def worth(form: Form) -> Expr:
+    """What a form is worth in SymPy."""
+    return forms.value(form)

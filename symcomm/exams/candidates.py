@@ -1,0 +1,250 @@
+"""What is known of a question: the right answer, those of other conventions, of mistakes, and of pairs of mistakes.
+
+It is symbolic: candidates are forms, made once; given numbers are put in when an answer is checked, so that every
+student's paper shares the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import Form
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity, Unit
+from symcomm.exams.asking import Asking, worth
+from symcomm.exams.changes import Attempt, same_names
+from symcomm.exams.mistakes import Misconception
+from symcomm.exams.numbers import FormNumber, number_of
+from symcomm.exams.points import NoNumberError, Probe, Residues, points
+from symcomm.exams.problems.answer_keys import AnswerKeys
+from symcomm.exams.reading.formula import AnswerReader
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+    from symcomm.core.derivation import Derivation, Relations
+
+_PAIRS_LIMIT = 4_000
+Choices = tuple[tuple[tuple[str, str], ...], ...]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What a question comes to under another convention or a mistake (one or two names), and one sentence on each.
+
+    ``prefix`` is the power of 1000 that was taken for 1024, where that is the mistake.
+    """
+
+    names: tuple[str, ...]
+    says: tuple[str, ...]
+    form: Form = field(repr=False)
+    unit: Unit
+    convention: bool = False
+    prefix: int = 0
+    mixed: bool = False  # a convention and a mistake
+
+    @cached_property
+    def expr(self) -> Expr:
+        """The wrong expression."""
+        return worth(self.form)
+
+    @cached_property
+    def number(self) -> FormNumber:
+        """Its number at given values; None where a number is missing or there is none."""
+        return FormNumber(self.form)
+
+    def at(self, values: Mapping[str, Fraction]) -> Quantity | None:
+        """Its number with its unit."""
+        number = self.number.at(values)
+        return None if number is None else Quantity(number, self.unit)
+
+
+@dataclass
+class Candidates:
+    """The answers that are known: the right one, those of other conventions, of mistakes, and of pairs of mistakes."""
+
+    question: Asking
+    right: Form
+    scale: Fraction
+    unit: Unit
+    conventions: tuple[Wrong, ...]
+    mistakes: tuple[Misconception, ...]
+    others: tuple[tuple[Asking, Wrong], ...] = ()  # the same question under other conventions
+
+    @cached_property
+    def _draft(self) -> Attempt:
+        return Attempt(self.question, self.question.form)
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, int], list[Attempt]]:
+        """What each change of each mistake comes to alone."""
+        return {
+            (mistake.name, n): _tried(change.apply(self._draft))
+            for mistake in self.mistakes for n, change in enumerate(mistake.changes)
+        }  # fmt: skip
+
+    @cached_property
+    def singles(self) -> tuple[Wrong, ...]:
+        """What every mistake comes to, where it changes something."""
+        found = []
+        for mistake in self.mistakes:
+            for n in range(len(mistake.changes)):
+                found += [self._wrong((mistake,), draft) for draft in self._made[mistake.name, n]]
+        return self._new(found)
+
+    @cached_property
+    def pairs(self) -> tuple[Wrong, ...]:
+        """What two mistakes come to together, where both change something and the two are not one."""
+        apply = {name for wrong in self.singles for name in wrong.names}
+        found: list[Wrong] = []
+        for one, other in combinations([m for m in self.mistakes if m.name in apply], 2):
+            if other.name in one.never_with or one.name in other.never_with:
+                continue
+            for n, first in enumerate(one.changes):
+                for m, second in enumerate(other.changes):
+                    if first.alone or second.alone:
+                        continue
+                    turned = second.again and not first.again
+                    made, then = (self._made[other.name, m], first) if turned else (self._made[one.name, n], second)
+                    for draft in made:
+                        found += [self._wrong((one, other), d) for d in _tried(then.apply(draft))]
+                        if len(found) > _PAIRS_LIMIT:
+                            return self._new(found)
+        return self._new(found, {self._residues(wrong.form) for wrong in self.singles})
+
+    @cached_property
+    def mixed(self) -> tuple[Wrong, ...]:
+        """What one mistake comes to under another convention."""
+        found = []
+        for question, wrong in self.others:
+            start = Attempt(question, same_names(self.question, question))
+            for mistake in self.mistakes:
+                for change in mistake.changes:
+                    if not (change.alone or change.again):
+                        found += [
+                            replace(self._wrong((mistake,), draft), names=(*wrong.names, mistake.name),
+                                    says=(*wrong.says, mistake.says), mixed=True)
+                            for draft in _tried(change.apply(start))
+                        ]  # fmt: skip
+        known = (*self.conventions, *self.singles, *self.pairs)
+        return self._new(found, {self._residues(wrong.form) for wrong in known})
+
+    def _wrong(self, mistakes: Sequence[Misconception], draft: Attempt) -> Wrong:
+        form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)
+        return Wrong(tuple(m.name for m in mistakes), tuple(m.says for m in mistakes), form, self.unit, False,
+                     draft.prefix)  # fmt: skip
+
+    def _new(self, found: Iterable[Wrong], known: Iterable[Residues | None] = ()) -> tuple[Wrong, ...]:
+        """Those that differ from the right answer and from one another."""
+        right = {self._residues(self.right), None, *known}
+        kept: dict[tuple[tuple[str, ...], Residues | None, int], Wrong] = {}
+        for wrong in found:
+            residues = self._residues(wrong.form)
+            if residues not in right and any(residues or ()):
+                kept.setdefault((wrong.names, residues, wrong.prefix), wrong)
+        return tuple(kept.values())
+
+    @cached_property
+    def _point(self) -> tuple[Probe, ...]:
+        return points(self.question.symbols, self.question.derivation.relations, {}, 1)[0]
+
+    def _residues(self, form: Form) -> Residues | None:
+        return residues(form, self._point)
+
+
+def residues(form: Form, at: tuple[Probe, ...]) -> Residues | None:
+    """A form modulo each prime; None where it has no number."""
+    try:
+        return tuple(point.worth(form) for point in at)
+    except (NoNumberError, KeyError, SymcommError):
+        return None
+
+
+def _tried(drafts: Iterator[Attempt]) -> list[Attempt]:
+    """The drafts of a change, as far as it can be made."""
+    made: list[Attempt] = []
+    try:
+        for draft in drafts:
+            made.append(draft)
+    except (SymcommError, TypeError, ZeroDivisionError):
+        pass
+    return made
+
+
+@dataclass(frozen=True)
+class AnswerKey:
+    """A question that is ready to check answers; what is known of it, and the numbers that are given."""
+
+    candidates: Candidates = field(repr=False, compare=False)
+    spec: AnswerKeys
+    spellings: tuple[tuple[str, str], ...]
+    given: tuple[tuple[str, Fraction], ...]
+    supposed: frozenset[str] = field(default=frozenset(), kw_only=True)
+
+    @property
+    def derivation(self) -> Derivation:
+        """The derivation of the right answer."""
+        return self.candidates.question.derivation
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the right answer."""
+        return self.candidates.unit
+
+    @property
+    def relations(self) -> Relations:
+        """What holds between the symbols."""
+        return self.derivation.relations
+
+    @cached_property
+    def values(self) -> dict[str, Fraction]:
+        """The given numbers, and what the relations imply."""
+        known = {**self.candidates.question.named_numbers, **dict(self.given)}
+        return {n: v for n, v in self.relations.complete(known).items() if n in self.candidates.question.symbols}
+
+    @cached_property
+    def number(self) -> Quantity | None:
+        """The right number, where all that it needs is given."""
+        found = number_of(self.candidates.right, self.values)
+        return None if found is None else Quantity(found, self.unit)
+
+    @property
+    def expr(self) -> Expr:
+        """The right expression."""
+        return worth(self.candidates.right)
+
+    @property
+    def conventions(self) -> tuple[Wrong, ...]:
+        """The answers under other conventions."""
+        return self.candidates.conventions
+
+    @property
+    def mistakes(self) -> tuple[Wrong, ...]:
+        """The answers under one mistake each."""
+        return self.candidates.singles
+
+    @cached_property
+    def bare(self) -> tuple[Fraction, int]:
+        """What a number without a unit is multiplied by, and the power of the prefix in that."""
+        if not self.spec.unit:
+            return Fraction(1), 0
+        from symcomm.exams.reading.measures import measure
+
+        found = measure(self.spec.unit)
+        return Quantity.parse(f"1 {self.spec.unit}").value, found[2] if found is not None else 0
+
+    @cached_property
+    def reader(self) -> AnswerReader:
+        """What reads answers to this question."""
+        question = self.candidates.question
+        real = frozenset(name for name, whole in question.symbols.items() if not whole)
+        return AnswerReader(
+            dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed
+        )

@@ -1,0 +1,449 @@
+"""Decides an answer: read, brought to the question's unit, and held against what is known.
+
+Residues at random points decide formulas of sums, products and whole powers, one way and the other. Where roots,
+rounding or logarithms are in it, equal residues are still equal formulas; different ones are held against real numbers,
+which certified intervals have to tell apart; what is equal there has to be proved by cases (``identity``), or is
+undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm.core import form as forms
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import Form
+from symcomm.core.identity import UndecidedError, identical
+from symcomm.core.records import dataclass
+from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.exams.candidates import AnswerKey, Wrong, residues
+from symcomm.exams.deadline import TimeUpError, deadline
+from symcomm.exams.numbers import are_apart, is_exact, number_of
+from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
+from symcomm.exams.reading.formula import Side, degree
+from symcomm.exams.reading.measures import counts
+from symcomm.exams.reading.numbers import Literal
+from symcomm.exams.reading.unread import UnreadError
+from symcomm.exams.verdict import Counterexample, Verdict
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
+_SYMPY_DEGREE = 20
+_EXACT = Fraction(1, 10**30)
+SECONDS = 2.0  # that the answer itself may take, at each of the places where its size decides
+_TIME_UP = "a person has to look at this: it takes too long to decide"
+
+
+def decide(answer: str, key: AnswerKey) -> Verdict:
+    """The verdict on an answer, decided anew."""
+    try:
+        with deadline(SECONDS):
+            parts = key.reader.read(answer)
+    except UnreadError as why:
+        return Verdict("refused" if why.refused else "unreadable", hint=why.hint)
+    except RecursionError:
+        return Verdict("refused", hint="the formula is nested too deep")
+    except TimeUpError:
+        return Verdict("undecided", hint=_TIME_UP)
+    read = " = ".join(_shown(part, key) for part in parts)
+    found = Verdict("right", read)
+    for part in parts:
+        found = _decided(part, key, read)
+        if not found.right:
+            break
+    supposed = dict.fromkeys(note for part in parts for note in part.supposed)
+    return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
+
+
+def _decided(part: Side, key: AnswerKey, read: str) -> Verdict:
+    """The verdict on one part, whose unit may be the letter of a symbol.
+
+    12 B is 12 bytes; it is twelve times the batch only where that is right.
+    """
+    try:
+        found = _Decision(part, key, read).verdict()
+    except NoNumberError as why:
+        return Verdict("unreadable", read, hint=str(why))
+    except TimeUpError:
+        return Verdict("undecided", read, hint=_TIME_UP)
+    other = part.otherwise
+    if found.right or other is None:
+        return found
+    if isinstance(other, UnreadError):
+        return found if part.literal is not None else Verdict("unreadable", read, hint=other.hint)
+    second = _decided(other, key, _shown(other, key))
+    if second.right:
+        return second
+    if part.unit is not None and _same_kind(part.unit, key):
+        return found
+    named = " and ".join(sorted(other.names))
+    return Verdict("unreadable", read, hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
+
+
+def _shown(part: Side, key: AnswerKey) -> str:
+    from symcomm.core.printing.forms import tex
+
+    try:
+        text = tex(part.form, None, key.derivation.notation)
+    except (SymcommError, TypeError, RecursionError):
+        return ""
+    if part.unit is None:
+        return text
+    unit = str(part.unit) if part.unit != ONE else "\\%"
+    scale = "" if part.scale == 1 or part.unit == ONE else f"{_scale(part)}\\,"
+    return rf"{text}\ {scale}\text{{{unit}}}" if unit != "\\%" else rf"{text}\,\%"
+
+
+def _scale(part: Side) -> str:
+    scale = part.scale
+    for base in (1000, 1024):
+        for power in range(1, 6):
+            if scale == Fraction(base) ** power:
+                return rf"\cdot 10^{{{3 * power}}}" if base == 1000 else rf"\cdot 2^{{{10 * power}}}"
+    return rf"\cdot {scale}" if scale.denominator == 1 else rf"\cdot \frac{{{scale.numerator}}}{{{scale.denominator}}}"
+
+
+@dataclass
+class _Table:
+    """Points at which some symbols have their given numbers, and the residues of all that is known there."""
+
+    points: tuple[Probe, ...]
+    right: Residues | None
+    tables: dict[str, dict[Residues, list[Wrong]]] = field(default_factory=dict)
+
+    def known(self, level: str, wrongs: Iterable[Wrong]) -> dict[Residues, list[Wrong]]:
+        """The answers of a level by their residues."""
+        found = self.tables.get(level)
+        if found is None:
+            found = self.tables[level] = {}
+            for wrong in wrongs:
+                at = residues(wrong.form, self.points)
+                if at is not None:
+                    found.setdefault(at, []).append(wrong)
+        return found
+
+
+_LEVELS = ("conventions", "mistakes", "pairs", "mixed")
+
+
+@dataclass
+class _Decision:
+    """One part of an answer against a key."""
+
+    part: Side
+    key: AnswerKey
+    read: str
+
+    def verdict(self) -> Verdict:
+        """The verdict; raises ``NoNumberError`` where the part has no number at all."""
+        part, key = self.part, self.key
+        if part.unit is not None and not _same_kind(part.unit, key):
+            asked = key.spec.unit or str(key.unit)
+            hint = (
+                f"this is in {part.unit}, but the answer is in {asked}"
+                if asked != "1"
+                else (f"this is in {part.unit}, but the answer is a plain number")
+            )
+            return Verdict("different", self.read, hint=hint)
+        return self._formula() if part.names else self._number()
+
+    # -- numbers -------------------------------------------------------------------------------------------
+
+    def _number(self) -> Verdict:
+        part, key = self.part, self.key
+        right = key.number
+        with deadline(SECONDS):
+            number = number_of(part.form, {})
+        if number is None:
+            _raise(part.form)
+            return Verdict("unreadable", self.read, hint="this is no real number")
+        if right is None:
+            missing = [n for n in forms.names(key.candidates.right) if n not in key.values]
+            if not missing:
+                return Verdict("undecided", self.read)
+            return Verdict("undecided", self.read, hint=f"no number is given for {', '.join(missing)}: write a formula")
+        scales = [part.scale] if part.unit is not None else [key.bare[0]]
+        if part.unit is None and part.literal is None and key.bare[0] != 1:
+            scales.append(Fraction(1))  # a calculation may be in the unit of the formula
+        for scale in scales:
+            literal = part.literal.times(scale) if part.literal is not None else None
+            if self._says(literal, number * scale, right.value):
+                return Verdict("right", self.read)
+        for scale in scales:
+            literal = part.literal.times(scale) if part.literal is not None else None
+            for level in _LEVELS:
+                matched = [
+                    wrong for wrong, worth in self._numbers(level, number * scale)
+                    if self._says(literal, number * scale, worth) and self._prefixed(wrong, worth)
+                ]  # fmt: skip
+                if matched:
+                    return self._wrong(matched)
+        return self._different(number * scales[0], right)
+
+    def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:
+        """The answers of a level, with their numbers, that a rounded one may be."""
+        cached: dict[str, list[tuple[float, Wrong, Fraction]]] = self.key.__dict__.setdefault("_numbers", {})
+        if level not in cached:
+            made = ((wrong, self._worth(wrong)) for wrong in _of(self.key, level))
+            cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
+        near = _float(about)
+        spread = abs(near) * 0.2
+        return ((wrong, worth) for size, wrong, worth in cached[level] if abs(size - near) <= spread)
+
+    def _worth(self, wrong: Wrong) -> Fraction | None:
+        """The number of a known answer."""
+        cached: dict[int, Fraction | None] = self.key.__dict__.setdefault("_worths", {})
+        if id(wrong) not in cached:
+            cached[id(wrong)] = wrong.number.at(self.key.values)
+        return cached[id(wrong)]
+
+    def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
+        if literal is not None:
+            return literal.says(worth)
+        return abs(number - worth) <= max(self.part.slack, _EXACT) * abs(worth)
+
+    def _prefixed(self, wrong: Wrong, worth: Fraction) -> bool:
+        """Whether a confused prefix is the one that was written, or that a number without one would have."""
+        if not wrong.prefix:
+            return True
+        part = self.part
+        if part.prefix:
+            return wrong.prefix == part.prefix
+        if part.unit is None and self.key.bare[1]:
+            return wrong.prefix == self.key.bare[1]
+        natural = 0
+        while abs(worth) >= 1000 ** (natural + 1):
+            natural += 1
+        return wrong.prefix == natural
+
+    # -- formulas ------------------------------------------------------------------------------------------
+
+    def _formula(self) -> Verdict:
+        key, part = self.key, self.part
+        form = _with_whole_logarithms(part.form)
+        form = form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), form)
+        free = self._views(None)
+        views = [*free]
+        if any(name not in part.names for name in key.values):
+            views += self._views(part.names)
+        with deadline(SECONDS):
+            mine = [_at(form, view.points) for view in views]
+        if any(at is not None and at == view.right for at, view in zip(mine, views, strict=True)):
+            return Verdict("right", self.read)
+        if part.slack and self._near(form):
+            return Verdict("right", self.read)
+        undecided = False
+        if not self._is_rational(form):
+            with deadline(SECONDS):
+                same = self._really(form)
+            if same:
+                return Verdict("right", self.read)
+            undecided = same is None
+        for some in (range(len(free)), range(len(free), len(views))):
+            for level in _LEVELS:
+                matched = [w for n in some for w in views[n].known(level, _of(key, level)).get(mine[n] or (), ())]
+                matched = [w for w in matched if not w.prefix or self._prefixed(w, self._worth(w) or Fraction(0))]
+                if matched:
+                    return self._wrong(matched)
+        if undecided:
+            return Verdict(
+                "undecided", self.read, hint="a person has to look at this: it is equal at all numbers tried"
+            )
+        with deadline(SECONDS):
+            return self._unequal(form)
+
+    def _views(self, used: frozenset[str] | None) -> list[_Table]:
+        cached: dict[frozenset[str] | None, list[_Table]] = self.key.__dict__.setdefault("_views", {})
+        found = cached.get(used)
+        if found is None:
+            key = self.key
+            fixed = {} if used is None else {n: v for n, v in key.values.items() if n not in used}
+            made = points(key.candidates.question.symbols, key.relations, fixed, 7)
+            found = [_Table(point, residues(key.candidates.right, point)) for point in made]
+            if len(cached) < 300:
+                cached[used] = found
+        return found
+
+    def _samples(self, used: frozenset[str]) -> list[tuple[dict[str, Fraction], Fraction]]:
+        """Real points, and the right number there: with symbols free, and with given numbers for those not used."""
+        cached: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]]
+        cached = self.key.__dict__.setdefault("_samples", {})
+        if used not in cached:
+            key = self.key
+            fixed = {n: v for n, v in key.values.items() if n not in used}
+            made = real_points(key.candidates.question.symbols, key.relations, fixed)
+            with_right = [(p, number_of(key.candidates.right, p)) for p in made]
+            cached[used] = [(p, n) for p, n in with_right if n is not None]
+        return cached[used]
+
+    def _near(self, form: Form) -> bool:
+        """Whether a formula with rounded decimals is right as far as they go, wherever it is looked at."""
+        found = [(number_of(form, point), right) for point, right in self._samples(self.part.names)]
+        return bool(found) and all(
+            mine is not None and abs(mine - right) <= self.part.slack * abs(right) for mine, right in found
+        )
+
+    def _really(self, form: Form) -> bool | None:
+        """Whether a formula that residues do not decide is right: proved, refuted, or None."""
+        key = self.key
+        for used in dict.fromkeys((frozenset(key.values), self.part.names)):
+            seen = False
+            for point, right in self._samples(used):
+                mine = number_of(form, point)
+                if mine is None:
+                    continue
+                seen = True
+                if self._differ(form, mine, right, point):
+                    break
+            else:
+                if not seen:
+                    continue
+                return self._proved(form, used)
+        return False
+
+    def _is_rational(self, form: Form) -> bool:
+        """Whether an answer and the key are sums, products and whole powers."""
+        right = self.key.candidates.right
+        return is_rational(form) and bool(self.key.__dict__.setdefault("_rational", is_rational(right)))
+
+    def _differ(self, form: Form, mine: Fraction, right: Fraction, point: Mapping[str, Fraction]) -> bool:
+        """Whether an answer and the key have other numbers for certain."""
+        if is_exact(form, point) and is_exact(self.key.candidates.right, point):
+            return mine != right
+        if abs(mine - right) <= _EXACT * max(abs(right), Fraction(1)):
+            return False
+        return are_apart(form, self.key.candidates.right, point)
+
+    def _proved(self, form: Form, used: frozenset[str]) -> bool | None:
+        if (
+            sum(1 for _ in forms.walk(form)) > _SYMPY_NODES
+            or degree(form) > _SYMPY_DEGREE
+            or any(isinstance(piece, forms.Logarithm) for piece in forms.walk(form))
+        ):
+            return None
+        key = self.key
+        numbers = {n: forms.rational(v) for n, v in key.values.items() if n not in used}
+
+        def whole(f: Form) -> Expr:
+            put = forms.substitute(f, lambda s: numbers.get(s.name, forms.Sym(s.name, key.candidates.question.symbols
+                                                                             .get(s.name, True))))  # fmt: skip
+            return key.relations.expand(forms.value(put))
+
+        try:
+            return identical(whole(form), whole(key.candidates.right)) or None
+        except (UndecidedError, SymcommError, TypeError, ZeroDivisionError):
+            return None
+
+    # -- verdicts ------------------------------------------------------------------------------------------
+
+    def _wrong(self, matched: Sequence[Wrong]) -> Verdict:
+        first = matched[0]
+        others = tuple(dict.fromkeys(w.names for w in matched[1:] if w.names != first.names))
+        right = self.key.number
+        counter = None if right is None else Counterexample((), self._mine(first), right)
+        if first.convention:
+            return Verdict("other_convention", self.read, first.names, (), others, first.says, "", counter)
+        conventions = first.names[:-1] if first.mixed else ()
+        return Verdict(
+            "mistake", self.read, conventions, first.names[len(conventions) :], others, first.says, "", counter
+        )
+
+    def _mine(self, wrong: Wrong) -> Quantity:
+        return Quantity(self._worth(wrong) or Fraction(0), self.key.unit)
+
+    def _different(self, number: Fraction, right: Quantity) -> Verdict:
+        hint = ""
+        ratio = number / right.value if right.value else Fraction(0)
+        for size, power in ((size, power) for power in (1, 2, 3, 4) for size in (1000, 1024)):
+            for turned, what in ((ratio, "large"), (1 / ratio if ratio else ratio, "small")):
+                if not hint and turned and abs(_float(turned) / size**power - 1) < 0.01:
+                    times = f"{size}^{power}" if power > 1 else str(size)
+                    hint = f"this is {times} times too {what}: which prefix is meant?"
+        if not hint and ratio == 100:
+            hint = "this is 100 times too large: is it in percent?"
+        return Verdict("different", self.read, hint=hint, counterexample=self._counter(
+            (), Quantity(number, right.unit), right))  # fmt: skip
+
+    def _counter(self, values: tuple[tuple[str, Fraction], ...], mine: Quantity, right: Quantity) -> Counterexample:
+        return Counterexample(values, mine, right)
+
+    def _unequal(self, form: Form) -> Verdict:
+        """A formula that is not right: where it differs, first at the given numbers."""
+        key = self.key
+        names = [n for n in key.candidates.question.symbols
+                 if n in self.part.names or n in forms.names(key.candidates.right)]  # fmt: skip
+        tried = [(dict(key.values), None), *self._samples(frozenset(key.values))]
+        for point, known in tried:
+            right = number_of(key.candidates.right, point) if known is None else known
+            mine = number_of(form, point)
+            if right is not None and mine is not None and self._differ(form, mine, right, point):
+                hint = (
+                    ""
+                    if known is None or key.number is None
+                    else ("this agrees at the given numbers only: other numbers tell the two apart")
+                )
+                values = tuple((n, point[n]) for n in names if n in point)
+                return Verdict("different", self.read, hint=hint, counterexample=self._counter(
+                    values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
+        return Verdict("different", self.read)
+
+
+def _with_whole_logarithms(form: Form) -> Form:
+    """The formula with logarithms of powers of their base as whole numbers: log_2(4) is 2."""
+    if isinstance(form, forms.Logarithm) and form.base > 1 and isinstance(form.inside, forms.Num):
+        number, power = form.inside.number, 0
+        while number > 1 and (number / form.base).denominator == 1:
+            number, power = number / form.base, power + 1
+        return forms.num(Fraction(power)) if number == 1 else form
+    return form.mapped(_with_whole_logarithms)
+
+
+def _float(number: Fraction) -> float:
+    """A number near to it; infinite where it is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def _of(key: AnswerKey, level: str) -> tuple[Wrong, ...]:
+    if level == "conventions":
+        return key.candidates.conventions
+    if level == "mistakes":
+        return key.candidates.singles
+    return key.candidates.pairs if level == "pairs" else key.candidates.mixed
+
+
+def _at(form: Form, at: tuple[Probe, ...]) -> Residues | None:
+    """A formula at points; raises ``NoNumberError`` for what has no number anywhere."""
+    try:
+        return tuple(point.worth(form) for point in at)
+    except KeyError:
+        return None
+
+
+def _raise(form: Form) -> None:
+    """Says why a number is none."""
+    for piece in forms.walk(form):
+        if isinstance(piece, forms.Ratio) and not number_of(piece.bottom, {}):
+            raise NoNumberError("division by zero")
+
+
+def _same_kind(unit: Unit, key: AnswerKey) -> bool:
+    """Whether a unit measures what the question asks for; words and elements are one thing."""
+    asked = {key.unit}
+    if key.spec.unit:
+        asked.add(Quantity.parse(f"1 {key.spec.unit}").unit)
+    if unit in asked:
+        return True
+    if {unit, *asked} == {Unit.parse("FLOP"), Unit.parse("operation")}:
+        return True
+    loose = {Unit.parse("word"), Unit.parse("element")}
+    if unit in loose and asked & (loose | {Unit.parse("parameter")}):
+        return True
+    return key.unit == ONE and not key.spec.unit and counts(unit)

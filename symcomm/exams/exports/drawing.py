@@ -1,0 +1,385 @@
+"""Draws the variants of a document's questions and writes them down as items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from symcomm.core.collected import WholeNumbers
+from symcomm.core.errors import DocumentError, Span
+from symcomm.core.form import Form, names
+from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, tex
+from symcomm.core.program.program import Same
+from symcomm.core.records import dataclass
+from symcomm.core.text.table import Table
+from symcomm.core.units import Quantity, Unit
+from symcomm.documents.editions import ONLY
+from symcomm.documents.plots.figure import written
+from symcomm.documents.render.document import Answer, Heading, LayerTable, Only, Prose
+from symcomm.documents.render.prose import InlinePiece, convert
+from symcomm.exams.candidates import Wrong
+from symcomm.exams.exports.item import (
+    Item,
+    Kind,
+    Medium,
+    QuestionOption,
+    QuestionPart,
+    Recognised,
+    number_text,
+    shown_in,
+)
+from symcomm.exams.exports.markup import element, plain_text
+from symcomm.exams.kept_answers import KeptAnswers, KnownWrong
+from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
+from symcomm.exams.problems.figures import Figure
+from symcomm.exams.problems.problem import Ask, Problem, Template, letters
+from symcomm.exams.problems.problem import Item as ProblemItem
+from symcomm.exams.problems.solve import following, picture_of
+from symcomm.exams.roster import numbered
+from symcomm.exams.rubric import credit_of
+
+TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
+_NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
+_AT_ONCE = 50  # variants whose prose is converted together
+_MARK = "\ufdd1"  # refused in texts: where converted prose will stand
+_MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
+Progress = Callable[[int, int, str], None]
+
+
+def draw_items(
+    template: Template, seed: str, variants: int, tolerance: Fraction = TOLERANCE, progress: Progress | None = None
+) -> tuple[Item, ...]:
+    """All questions of a document in so many variants, question by question.
+
+    A recognised answer that is closer to the right one than the tolerance tells apart is left out, and one that is a
+    billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
+    drawn.
+    """
+    exam = exam_of(template, seed, tolerance)
+    papers = exam.settle(numbered(variants))
+    found: list[Item] = []
+    for start in range(0, len(papers), _AT_ONCE):
+        some = list(enumerate(papers[start : start + _AT_ONCE], start=start + 1))
+        found += items_of(exam, some, tolerance)
+        if progress:
+            progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
+    order = list(dict.fromkeys(item.id for item in found))
+    return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
+
+
+def exam_of(template: Template, seed: str, tolerance: Fraction = TOLERANCE) -> Exam:
+    """The exam whose papers have all questions.
+
+    Raises ``DocumentError`` where there is none, and for a tolerance that is no small share.
+    """
+    if not 0 < tolerance <= Fraction(1, 10):
+        raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
+    exam = Exam(template, seed, whole=True)
+    if not exam.example.asks:
+        raise DocumentError(f"{exam.example.title or template.file} asks no question", hint="ask: parameters")
+    return exam
+
+
+def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction) -> list[Item]:
+    """The questions of some papers, each with the number of its variant; their prose is converted together."""
+    prose = _Prose()
+    drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
+    done = prose.converted()
+    made = [_settled(item, done) for item in drawn]  # texts of several items are put together once
+    for item in made:
+        item.check()
+    return made
+
+
+class _Prose:
+    """Markdown that becomes XHTML: gathered first, since much of it is converted at once; a mark keeps its place."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
+        self.sentences: dict[Hashable, str] = {}
+        self.wrong: dict[Hashable, tuple[KnownWrong, dict[int, _ToldWrong]]] = {}
+        self.tables: dict[int, str] = {}
+
+    def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
+        about = markdown, inline
+        if about not in self.wanted:
+            self.wanted[about] = f"{_MARK}{len(self.wanted)}{_MARK}", InlinePiece(markdown, span, inline)
+        return self.wanted[about][0]
+
+    def converted(self) -> dict[str, str]:
+        """What each mark stands for."""
+        done = convert([piece for _, piece in self.wanted.values()], "html")
+        return {mark: done[piece] for mark, piece in self.wanted.values()}
+
+
+def _settled(item: Item, done: dict[str, str]) -> Item:
+    """An item with its prose in the place of the marks; a title is plain text."""
+
+    def text(marked: str) -> str:
+        if marked not in done:
+            done[marked] = _MARKED.sub(lambda found: done[found[0]], marked) if _MARK in marked else marked
+        return done[marked]
+
+    def part(one: QuestionPart) -> QuestionPart:
+        wrong = tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in one.recognised)
+        options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
+        return replace(one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options)
+
+    blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
+    title = plain_text(text(item.title)) if _MARK in item.title else item.title
+    return replace(item, title=title or item.id, blocks=tuple(block for block in blocks if block))
+
+
+def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _Prose) -> Iterator[Item]:
+    problem = paper.problem
+    check_prose(problem.items)
+    parts = dict(zip(map(id, problem.asks), _parts(exam, paper, tolerance, prose), strict=True))
+    shown = [*_shown(problem)]
+    headings = [item for item in shown if isinstance(item, Heading)]
+    pointed = [item.level for item in headings if item.points is not None]
+    top = min(pointed or [item.level for item in headings] or [0])
+    before: list[ProblemItem] = []
+    groups: list[list[ProblemItem]] = []
+    for item in shown:
+        if isinstance(item, Heading) and item.level <= top:
+            groups.append([item])
+        else:
+            (groups[-1] if groups else before).append(item)
+    if any(isinstance(item, Ask) for item in before):  # questions that stand below no heading
+        groups, before = [before, *groups], []
+    for group in groups:
+        asks = [item for item in group if isinstance(item, Ask)]
+        if not asks:
+            before += group  # what is said of all that follows
+            continue
+        heading = group[0] if isinstance(group[0], Heading) else None
+        title = prose(without_number(heading.markdown), heading.span) if heading else problem.title
+        blocks: list[str | QuestionPart] = []
+        media: list[Medium] = []
+        for item in [*before, *(group[1:] if heading else group)]:
+            if isinstance(item, Ask):
+                blocks.append(parts[id(item)])
+            elif isinstance(item, Figure):
+                picture = picture_of(problem, item, exam.kept.model(problem, item.model))
+                name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
+                media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
+                blocks.append(_string(element("p", element("img", src=f"media:{name}", alt=picture.says))))
+                blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
+            else:
+                blocks.append(_block(item, prose))
+        span = heading.span if heading else asks[0].span
+        yield Item(asks[0].exam.id, variant, title, tuple(blocks), tuple(media), span)
+
+
+def _shown(problem: Problem) -> Iterator[ProblemItem]:
+    """What the paper shows."""
+    only = ""
+    for item in problem.items:
+        if isinstance(item, Only):
+            only = item.name
+        elif (not only or "paper" in ONLY[only]) and (not isinstance(item, Figure) or item.paper):
+            yield item
+
+
+def _block(item: ProblemItem, prose: _Prose) -> str:
+    match item:
+        case Prose(markdown, span):
+            return prose(markdown, span, inline=False)
+        case Heading(_, markdown, _, span):
+            return f"<p><strong>{prose(markdown, span)}</strong></p>"
+        case LayerTable(table):
+            return _table(table, prose)
+    return ""
+
+
+def _table(table: Table, prose: _Prose) -> str:
+    about = id(table)
+    if about not in prose.tables:  # which are those of papers that are there
+        prose.tables[about] = _rows(table, prose)
+    return prose.tables[about]
+
+
+def _rows(table: Table, prose: _Prose) -> str:
+    head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _string(made: object) -> str:
+    from xml.etree import ElementTree
+
+    text: str = ElementTree.tostring(made, encoding="unicode")  # type: ignore[call-overload]
+    return text
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iterator[QuestionPart]:
+    problem, known = paper.problem, dict[str, Quantity | None]()
+    several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
+    for part in paper.parts:
+        asked = following(part.ask, known)
+        answer = exam.kept.answer(problem, asked)
+        known[part.id] = answer.quantity
+        place, count = several[id(part.ask)]
+        number = f"({letters(place)})" if count > 1 else ""
+        yield _part(exam.kept, problem, part, asked, answer, number, tolerance, prose)
+
+
+def _part(
+    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str, tolerance: Fraction,
+    prose: _Prose,
+) -> QuestionPart:  # fmt: skip
+    ask, span, quantity = part.ask, part.ask.span, answer.quantity
+    notation = answer.derivation.notation
+    value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
+    scale = quantity.value / value if quantity is not None and value else Fraction(1)
+    known, values = kept.wrong(problem, asked, answer)
+    form = known.right
+    every = _all_wrong(known, ask, problem, prose)
+    symbols = dict.fromkeys(known.names)
+    if quantity is None:
+        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every.values()]
+        symbols |= dict.fromkeys(known.numbers.names)
+    else:
+        at = tuple(values.get(name) for name in known.numbers.names)
+        used, found = _told_apart(Same(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
+        symbols |= dict.fromkeys(used)
+        apart = [
+            Recognised(every[n].wrong.names, worth, every[n].wrong.form, every[n].credit, every[n].says)
+            for n, worth in found
+        ]  # fmt: skip
+    options = tuple(
+        QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
+               _sentences(choice.says, ask, prose, problem))
+        for choice in part.choices
+    )  # fmt: skip
+    kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
+    spoken = [markdown_text(ask.label)] if ask.label else []
+    if not options and value is None:
+        said = ", ".join(markdown_maths(tex(_symbol(form, name), None, notation)) for name in names(form))
+        spoken.append(f"a formula in {said}")
+    elif not options and unit:
+        spoken.append(f"in {_unit_text(unit)}")
+    lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
+    worked = markdown_maths(kept.tex(form, notation))
+    if value is not None:
+        worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
+    free = tuple(symbols)
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
+    return QuestionPart(
+        part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
+        tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
+        tuple(apart), options, prose(worked, span), relations,
+    )  # fmt: skip
+
+
+def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> Iterator[tuple[str, Form]]:
+    """The relations that lead from some symbols to others."""
+    reached = {*symbols}
+    groups = [{left, *names(right)} for left, right in equations]
+    for _ in groups:
+        reached.update(*(group for group in groups if group & reached))
+    yield from ((left, right) for left, right in equations if left in reached)
+
+
+def _is_near(wrong: WholeNumbers, right: Fraction) -> bool:
+    above, below = abs(wrong[0] * right.denominator), abs(right.numerator * wrong[1])
+    return not above or not below or (below < _NEAR * above and above < _NEAR * below)
+
+
+def _symbol(form: Form, name: str) -> Form:
+    from symcomm.core.form import Sym, walk
+
+    return next(one for one in walk(form) if isinstance(one, Sym) and one.name == name)
+
+
+def _unit_text(unit: str) -> str:
+    power, _, rest = unit.partition(" ")
+    return f"${power.replace('^', '^{')}}}$ {markdown_text(rest)}".strip() if "10^" in power else markdown_text(unit)
+
+
+def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem) -> str:
+    if not says:
+        return ""
+    about = says, ask.exam.id, (*problem.notation.latex.items(),)
+    if about not in prose.sentences:
+        told = " ".join(markdown_sentence(one, problem.notation) for one in says)
+        prose.sentences[about] = prose(told, ask.span)
+    return prose.sentences[about]
+
+
+@dataclass(frozen=True)
+class _ToldWrong:
+    """An answer that is recognised, with its credit and what is said of it."""
+
+    wrong: Wrong
+    credit: Fraction
+    says: str
+
+
+def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, _ToldWrong]:
+    """What is recognised of a question by its place, most credit first; told once for some papers."""
+    about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
+    if about not in prose.wrong:
+        made = {}
+        for n, one in enumerate(known.wrong):
+            conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+            credit = credit_of(conventions, mistakes, ask, problem)
+            made[n] = _ToldWrong(one, credit, _sentences(one.says, ask, prose, problem))
+        prose.wrong[about] = known, dict(sorted(made.items(), key=lambda one: -one[1].credit))
+    return prose.wrong[about][1]
+
+
+@lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
+def _told_apart(
+    known: Same[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
+    scale: Fraction, tolerance: Fraction,
+) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
+    """The names in what is near the right number, and those that differ from it and from one another.
+
+    They do by more than both may be off: their places and numbers, divided by ``scale``.
+    """
+    values = {name: number for name, number in zip(known.it.numbers.names, at, strict=True) if number is not None}
+    near = {
+        n: worth for n, (one, worth) in enumerate(zip(known.it.wrong, known.it.numbers.at(values), strict=True))
+        if worth is not None and one.unit == unit and _is_near(worth, right)
+    }  # fmt: skip
+    apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
+    first = right.numerator, right.denominator
+    others = [(first, _rough(first))]
+    found = []
+    for n in order:
+        if n not in near:
+            continue
+        a = near[n]
+        x = _rough(a)
+        size = abs(x)
+        for b, y in others:
+            gap, spread = abs(x - y), size + abs(y)
+            if gap > apart * spread:
+                continue
+            if gap < alike * spread or _are_near(Fraction(*a), Fraction(*b), tolerance):  # floats are too near
+                break
+        else:
+            others.append((a, x))
+            found.append((n, Fraction(a[0] * scale.denominator, a[1] * scale.numerator)))
+    return tuple(dict.fromkeys(name for n in near for name in known.it.wrong[n].number.names)), tuple(found)
+
+
+def _are_near(a: Fraction, b: Fraction, tolerance: Fraction) -> bool:
+    return abs(a - b) <= tolerance * (abs(a) + abs(b))
+
+
+def _rough(number: WholeNumbers) -> float:
+    try:
+        return number[0] / number[1]
+    except OverflowError:
+        return float("nan")  # compares with nothing: exact numbers decide

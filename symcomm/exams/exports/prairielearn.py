@@ -1,0 +1,205 @@
+"""PrairieLearn: a folder for each question that needs nothing but PrairieLearn on the server.
+
+Texts, answers and what is recognised travel as data in ``server.py``; formulas are nested lists that it builds SymPy
+expressions from. The seed of a variant picks one of those that were drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import astuple
+from fractions import Fraction
+from itertools import groupby
+from math import lcm
+from typing import Any
+
+from symcomm.core.errors import DocumentError, Span
+from symcomm.core.form import Sym
+from symcomm.exams.exports.item import Item, QuestionPart, Recognised, number_text
+from symcomm.exams.exports.markup import carried, unpacked, with_tex
+from symcomm.exams.exports.spelled import check_names, stands_for, tree, without_relations
+
+_SERVER = '''"""Variants of one question with their answers, made by symcomm; it needs nothing but PrairieLearn."""
+
+import json
+
+import prairielearn as pl
+import sympy
+
+VARIANTS = [
+    json.loads(text)
+    for text in (
+{variants}
+    )
+]
+MADE = {{
+    "plus": lambda *parts: sympy.Add(*parts), "times": lambda *parts: sympy.Mul(*parts),
+    "over": lambda top, bottom: top / bottom, "power": lambda base, exponent: base**exponent,
+    "sqrt": sympy.sqrt, "ceiling": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min,
+    "log": sympy.log,
+}}
+
+
+def build(node):
+    """The expression that nested lists stand for."""
+    kind, *parts = node
+    if kind == "number":
+        return sympy.Rational(*parts)
+    if kind == "symbol":
+        return sympy.Symbol(parts[0], positive=True)
+    return MADE[kind](*map(build, parts))
+
+
+def generate(data):
+    variant = VARIANTS[int(data["variant_seed"]) % len(VARIANTS)]
+    data["params"].update(variant["params"])
+    for name, answer in variant["answers"].items():
+        data["correct_answers"][name] = pl.to_json(build(answer)) if isinstance(answer, list) else answer
+
+
+def is_same(given, one, stands):
+    """Whether an answer that was read is a recognised one; symbols that stand for others are written out."""
+    given = pl.from_json(given)
+    if "value" in one:
+        return abs(given - one["value"]) <= one["spread"]
+    given = given.xreplace({{s: build(stands.get(s.name, ["symbol", s.name])) for s in given.free_symbols}})
+    return (given - build(one["formula"])).equals(0) is True
+
+
+def grade(data):
+    for name, recognised in data["params"]["recognised"].items():
+        partial, given = data["partial_scores"].get(name), data["submitted_answers"].get(name)
+        if given is None or not partial or (partial.get("score") or 0) >= 1:
+            continue
+        for one in recognised:
+            if is_same(given, one, data["params"]["stands"].get(name, {{}})):
+                partial["score"] = one["credit"]
+                if one["feedback"]:
+                    data["feedback"][name] = one["feedback"]
+                break
+    pl.set_weighted_score_data(data)
+'''
+
+
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """What is drawn for a variant, and the page that all share.
+
+    Raises ``DocumentError`` for names that PrairieLearn takes for others.
+    """
+    return {
+        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": carried(item),
+        "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
+        "place": astuple(item.span) if item.span else None,
+    }  # fmt: skip
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The folders below ``prairielearn``. Raises ``DocumentError`` where variants cannot share their page."""
+    made: dict[str, bytes] = {}
+    for name, group in groupby(pieces, key=lambda one: one["id"]):
+        every = list(group)
+        folder = every[0]["folder"]
+        if any(one["shape"] != every[0]["shape"] for one in every):
+            place = Span(*every[0]["place"]) if every[0]["place"] else None
+            raise DocumentError(f"{name}: its variants have other parts, and share one page", place)
+        drawn = ",\n".join(f"        {one['drawn']!a}" for one in every) + ","
+        made |= {
+            f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
+            f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
+        }  # fmt: skip
+        made |= {f"{folder}/clientFilesQuestion/{picture}": data for picture, data in unpacked(every).items()}
+    return made
+
+
+def _shape(block: str | QuestionPart) -> tuple[str, ...]:
+    return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
+
+
+def _info(title: str, item: Item) -> str:
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{item.id}")  # the same question, the same uuid
+    told = {
+        "uuid": str(name), "title": item.title, "topic": title or "symcomm",
+        "tags": ["symcomm", *dict.fromkeys(part.kind for part in item.parts)], "type": "v3", "partialCredit": True,
+        "comment": "Made by symcomm; change the document it was made from.",
+    }  # fmt: skip
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+def _html(text: str) -> str:
+    shown = text.replace('<img src="media:', '<pl-figure file-name="')
+    return with_tex(shown, str, _dollars)
+
+
+def _dollars(tex: str, display: bool) -> str:
+    return f"$${tex}$$" if display else f"${tex}$"
+
+
+def _page(item: Item) -> str:
+    """The page of all variants: what differs is among the parameters."""
+    scale = lcm(*(part.points.denominator for part in item.parts))
+    lines, feedback = [], []
+    parts = {id(part): n for n, part in enumerate(item.parts, start=1)}
+    for at, block in enumerate(item.blocks):
+        if isinstance(block, str):
+            lines.append(f"<pl-question-panel>\n{{{{{{params.text{at}}}}}}}\n</pl-question-panel>")
+        else:
+            n = parts[id(block)]
+            lines += [f"<pl-question-panel><p>{{{{{{params.prompt{n}}}}}}}</p></pl-question-panel>",
+                      _input(block, n, int(block.points * scale))]  # fmt: skip
+            feedback.append(f"{{{{#feedback.a{n}}}}}<p>{{{{{{feedback.a{n}}}}}}}</p>{{{{/feedback.a{n}}}}}")
+    lines.append(f"<pl-submission-panel>\n{chr(10).join(feedback)}\n</pl-submission-panel>")
+    lines.append("<pl-answer-panel>\n{{{params.worked}}}\n</pl-answer-panel>")
+    return "\n".join(lines) + "\n"
+
+
+def _input(part: QuestionPart, n: int, weight: int) -> str:
+    if part.kind == "choice":
+        option = '<pl-answer correct="{{correct}}" feedback="{{feedback}}">{{{text}}}</pl-answer>'
+        repeated = f"{{{{#params.options{n}}}}}\n  {option}\n{{{{/params.options{n}}}}}"
+        return (f'<pl-multiple-choice answers-name="a{n}" order="random" weight="{weight}">\n{repeated}\n'
+                "</pl-multiple-choice>")  # fmt: skip
+    if part.kind == "symbolic":
+        names = ", ".join(part.symbols)
+        return f'<pl-symbolic-input answers-name="a{n}" variables="{names}" weight="{weight}"></pl-symbolic-input>'
+    wide = number_text(part.tolerance, part.tolerance)
+    nothing = number_text(part.spread(Fraction(0)), part.spread(Fraction(0))) if not part.answer else "0"
+    return (f'<pl-number-input answers-name="a{n}" comparison="relabs" rtol="{wide}" atol="{nothing}" '
+            f'suffix="{{{{params.unit{n}}}}}" weight="{weight}"></pl-number-input>')  # fmt: skip
+
+
+def _variant(item: Item) -> str:
+    """All that is drawn for a variant, as JSON."""
+    params: dict[str, Any] = {"variant": item.variant, "recognised": {}, "stands": {}}
+    answers: dict[str, Any] = {}
+    for at, block in enumerate(item.blocks):
+        if isinstance(block, str):
+            params[f"text{at}"] = _html(block)
+    for n, part in enumerate(item.parts, start=1):
+        params |= {f"prompt{n}": _html(part.prompt), f"unit{n}": part.unit}
+        if part.kind == "choice":
+            params[f"options{n}"] = [
+                {"text": _html(o.text), "correct": "true" if o.right else "false", "feedback": _html(o.feedback)}
+                for o in part.options
+            ]
+            continue
+        if part.kind == "symbolic":
+            for name in part.symbols:
+                check_names(Sym(name), item)
+            answers[f"a{n}"] = tree(part.form, item)
+            params["stands"][f"a{n}"] = {name: tree(form, item) for name, form in stands_for(part).items()}
+        else:
+            answers[f"a{n}"] = float(part.text)
+        known = part.recognised
+        if part.relations:  # the element itself does not know them
+            known = (Recognised((), None, part.form, Fraction(1), ""), *known)
+        params["recognised"][f"a{n}"] = [
+            {"credit": float(one.credit), "feedback": _html(one.feedback), "names": list(one.names)}
+            | ({"formula": tree(without_relations(one.form, part), item)}
+               if part.kind == "symbolic" and one.form is not None else
+               {"value": float(part.number(one.value)), "spread": float(part.spread(one.value))})
+            for one in known
+        ]  # fmt: skip
+    params["worked"] = "".join(f"<p>{_html(part.prompt)} {_html(part.worked)}</p>" for part in item.parts)
+    return json.dumps({"params": params, "answers": answers}, ensure_ascii=True)

@@ -1,0 +1,193 @@
+"""Grades a class: each answer is checked against its student's own key, with what follows from earlier answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm.core.errors import DocumentError, SymcommError, nearest
+from symcomm.core.form import evaluate, from_expr
+from symcomm.core.graph.drafts import size_form
+from symcomm.core.text.formula import parse_answer
+from symcomm.core.units import BYTE, ONE, Quantity, Unit
+from symcomm.exams.key import Key
+from symcomm.exams.papers import Exam, Paper, PaperPart
+from symcomm.exams.problems.printed import last_digit
+from symcomm.exams.problems.problem import Ask, Problem
+from symcomm.exams.problems.solve import following
+from symcomm.exams.rubric import Mark, mark_of
+from symcomm.exams.sheets import Sheet, check_columns
+from symcomm.exams.summary import Decision, Graded, Grades
+from symcomm.exams.verdict import Verdict
+
+Progress = Callable[[int, int, str], None]
+_LONGEST = 2_000  # characters of an answer that is worked out
+LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
+
+
+def grade(
+    exam: Exam, papers: Sequence[Paper], sheets: Iterable[Sheet], decisions: Iterable[Decision] = (),
+    progress: Progress | None = None,
+) -> Grades:  # fmt: skip
+    """The marks of a class.
+
+    ``decisions`` come before everything else, where question and answer are the same. Raises ``DocumentError`` for a
+    sheet of nobody and an answer to no question.
+    """
+    by_student = {sheet.student: sheet for sheet in sheets}
+    check_columns(by_student.values(), papers)
+    decided = {(one.question, _same(one.answer)): one for one in decisions}
+    grader = Grader(exam)
+    made: list[Graded] = []
+    for done, paper in enumerate(papers):
+        if progress:
+            progress(done, len(papers), paper.student.id)
+        sheet = by_student.get(paper.student.id)
+        made += grader.paper(paper, sheet.answer if sheet else lambda number, name: "", decided)
+    return Grades(tuple(papers), tuple(made))
+
+
+class Grader:
+    """Marks papers of one exam; what was decided once is not decided again."""
+
+    def __init__(self, exam: Exam) -> None:
+        self.exam = exam
+        self.seen: dict[tuple[object, ...], Verdict] = {}
+
+    def paper(
+        self, paper: Paper, answer: Callable[[str, str], str], decided: Mapping[tuple[str, str], Decision]
+    ) -> list[Graded]:
+        """The marks of one paper."""
+        right: dict[str, Quantity | None] = {}
+        own: dict[str, Quantity] = {}  # the numbers the student got where they are not the key's
+        told: dict[str, str] = {}
+        made = []
+        for part in paper.parts:
+            text = answer(part.number, part.id)
+            ask = following(part.ask, right)
+            keyed = self.exam.kept.answer(paper.problem, ask)
+            right[part.id] = keyed.quantity
+            told[part.id] = part.number
+            key = self.exam.kept.key(paper.problem, ask)
+            decision = decided.get((part.id, _same(text)))
+            if decision is not None:
+                mark = Mark(min(decision.points, part.points), part.points, "decided", (), decision.says)
+            else:
+                mark = self.mark(paper, part, text, key, right, own, told)
+            if mark.verdict != "right" or mark.follows:
+                number = number_of(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
+                if number is not None:  # bytes and things are counted, whatever digits were typed
+                    counted = number.unit == BYTE or (number.unit.is_count and number.unit != ONE)
+                    whole = round(number.value) or (1 if number.value > 0 else 0)
+                    own[part.id] = replace(number, value=Fraction(whole)) if counted else number
+            shown = str(keyed.quantity) if keyed.quantity is not None else str(keyed.derivation.expr)
+            made.append(Graded(paper.student.id, part, text, mark, part.right or shown))
+        return made
+
+    def mark(
+        self, paper: Paper, part: PaperPart, text: str, key: Key, right: Mapping[str, Quantity | None],
+        own: Mapping[str, Quantity], told: Mapping[str, str],
+    ) -> Mark:  # fmt: skip
+        """The mark of one answer."""
+        ask, problem = part.ask, paper.problem
+        if not text:
+            return Mark(Fraction(0), part.points, "none", (), "no answer")
+        if part.choices:
+            return _chosen(part, text, problem_share=lambda verdict: mark_of(verdict, ask, problem, part.points))
+        *before, last = LINES.split(text)
+        verdict = self.verdict(key, last)
+        if not verdict.right:
+            follows = [(name, own[name]) for _, name, _ in ask.exam.follows if name in own]
+            if follows:  # the same question, from the student's own earlier numbers
+                again = self.follow_up(problem, following(ask, {**right, **dict(follows)}))
+                if again is not None and self.verdict(again, last).right:
+                    return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
+        reached = self.reached(part, [*before, last], key) if ask.exam.rubric else ()
+        return mark_of(verdict, ask, problem, part.points, reached)
+
+    def follow_up(self, problem: Problem, ask: Ask) -> Key | None:
+        """The key of a question from a student's own numbers; None where it has no answer from these."""
+        try:
+            return self.exam.kept.key(problem, ask)
+        except SymcommError:
+            return None
+
+    def verdict(self, key: Key, text: str) -> Verdict:
+        """The verdict on one line, decided once."""
+        about = (key.derivation.title, id(key.derivation), key.given, text)
+        if about not in self.seen:
+            self.seen[about] = key.check(text)
+        return self.seen[about]
+
+    def reached(self, part: PaperPart, lines: Sequence[str], key: Key) -> tuple[str, ...]:
+        """The steps of the rubric whose values stand in some line."""
+        d, values = key.derivation, dict(key.given)
+        units = {step.name: step.unit for step in d.steps}
+        found = []
+        for line in part.ask.exam.rubric:
+            if line.step not in d.worth:
+                known = nearest(line.step, [*d.worth])
+                raise DocumentError(f"the derivation has no step '{line.step[:40]}'", line.span, known)
+            try:
+                worth = Quantity(
+                    evaluate(from_expr(d.worth[line.step]), d.relations.complete(values)), units[line.step]
+                )
+            except SymcommError:  # without a number there is nothing to compare
+                continue
+            if any(_is(text, worth, key) for text in lines):
+                found.append(line.step)
+        return tuple(found)
+
+
+def number_of(text: str, key: Key, unit: Unit) -> Quantity | None:
+    """The number that an answer comes to at the key's values, in a unit; None where it cannot be read.
+
+    The last side of a chain of equalities counts.
+    """
+    last = re.split(r"[=≈]", text)[-1].strip().strip("$").strip()
+    if not last or len(last) > _LONGEST:
+        return None
+    try:
+        read = Quantity.parse(last)
+        return Quantity(read.value, unit) if read.unit.is_count else read
+    except SymcommError:
+        pass
+    values = key.derivation.relations.complete(dict(key.given))
+    try:
+        return Quantity(evaluate(size_form(parse_answer(last, values.keys())), values), unit)
+    except (SymcommError, ZeroDivisionError):
+        return None
+
+
+def _is(text: str, worth: Quantity, key: Key) -> bool:
+    """Whether a line says a number, to the digits that it has (at least three)."""
+    found = number_of(text, key, worth.unit)
+    if found is None or found.unit != worth.unit:
+        return False
+    off = abs(found.value - worth.value)
+    try:
+        last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
+    except SymcommError:  # a formula has no digits
+        last = Fraction(0)
+    return off == 0 or (off * 2 <= last and last * 200 <= abs(worth.value))
+
+
+def _same(text: str) -> str:
+    """An answer without what makes no difference to a reader."""
+    return re.sub(r"\s+", "", text).strip("$")
+
+
+def _chosen(part: PaperPart, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
+    """The mark of a chosen option, told by its letter or its text."""
+    letter = re.fullmatch(r"\s*\(?([A-Ja-j])\)?\.?\s*", text)
+    at = ord(letter[1].upper()) - ord("A") if letter else -1
+    found = [c for n, c in enumerate(part.choices) if n == at or _same(c.text) == _same(text)]
+    if not found:
+        return problem_share(Verdict("unreadable", hint=f"answer with one letter, A to {chr(64 + len(part.choices))}"))
+    choice = found[0]
+    if choice.right:
+        return problem_share(Verdict("right"))
+    mark = problem_share(Verdict("different", says=choice.says))
+    return replace(mark, verdict="mistake", names=choice.names)  # recognised, and worth nothing: it was offered

@@ -1,0 +1,393 @@
+"""The answers of many papers of one document: derived once with symbols, then numbers are put in.
+
+A question is derived the usual way for the first papers, and once more with no number known. Where both give the same
+numbers, the second one answers for every further paper; where they do not, or it cannot be derived without numbers,
+every paper is derived by itself. ``same_pages`` says that both also read alike, step by step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from symcomm.core.derivation import Derivation, Relations
+from symcomm.core.errors import SymcommError
+from symcomm.core.form import Form, from_expr, names
+from symcomm.core.model import Model
+from symcomm.core.notation import Notation
+from symcomm.core.printing import tex
+from symcomm.core.printing.forms import plain
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity
+from symcomm.documents.render.document import Answer, Given
+from symcomm.exams.candidates import Wrong
+from symcomm.exams.key import Key, key_of
+from symcomm.exams.numbers import FormNumbers
+from symcomm.exams.problems.deriving import accounting_of, derive, no_model
+from symcomm.exams.problems.keys import Known
+from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
+from symcomm.exams.problems.solve import answer_of, known_of, load_block, used
+
+_AGREED = 3  # papers on which both ways agree before one is enough: of a question; for pages, of each of its choices
+_KEPT = 20_000  # answers and models that are kept
+_LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
+_READ = 2_000  # questions of the latest papers with what is known to each
+
+
+@dataclass
+class _Entry:
+    """What is known of one question: the derivation without numbers, and how often it was right.
+
+    ``names`` are those of the known numbers that mean something to it, ``whole`` says that they are enough.
+    """
+
+    symbolic: Derivation | None
+    agreed: int = 0
+    same_pages: bool = True
+    names: frozenset[str] = frozenset()
+    whole: bool = True
+    quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KnownWrong:
+    """The right answer of a question and those that are recognised besides, for all papers; it fits between processes.
+
+    ``named`` are steps that only name a number; ``symbols`` are those of the question.
+    """
+
+    right: Form
+    wrong: tuple[Wrong, ...]
+    named: tuple[tuple[str, Fraction], ...]
+    symbols: frozenset[str]
+    relations: Relations
+
+    @classmethod
+    def of(cls, key: Key) -> KnownWrong:
+        """That of a key."""
+        question = key.candidates.question
+        named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
+        return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in the right answer."""
+        return names(self.right)
+
+    @cached_property
+    def numbers(self) -> FormNumbers:
+        """The numbers of those that are recognised besides."""
+        return FormNumbers(tuple(one.number for one in self.wrong))
+
+    def values(self, given: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        """The numbers of the question, and what the relations imply."""
+        known = self.relations.complete({**dict(self.named), **given})
+        return {name: value for name, value in known.items() if name in self.symbols}
+
+
+Learned = tuple[dict[tuple[Hashable, Hashable], _Entry], dict[Hashable, KnownWrong]]
+
+
+class KeptAnswers:
+    """Answers the questions of papers of one document; everything is derived as seldom as possible."""
+
+    def __init__(self) -> None:
+        self._models: dict[Hashable, Model] = {}
+        self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
+        self._reads: dict[tuple[int, ...], _Read] = {}
+        self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
+        self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
+        self._derived: dict[Hashable, Answer] = {}
+        self._keys: dict[Hashable, Key] = {}
+        self._formulas: dict[int, tuple[Derivation, str]] = {}
+        self._tex: dict[int, tuple[Form, Notation, str]] = {}
+        self._known_wrong: dict[Hashable, KnownWrong] = {}
+        self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
+
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
+        """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
+
+        Raises what ``solve`` raises.
+        """
+        read = self._read(problem, ask)
+        if pages not in read.answers:
+            read.answers[pages] = self._answered(problem, ask, read, pages)
+        return read.answers[pages]
+
+    def _answered(self, problem: Problem, ask: Ask, read: _Read, pages: bool) -> Answer:
+        about, _ = read.same
+        entry = self._entries.get(read.same)
+        if entry is None:
+            without = {number.option for number in read.numbers}
+            entry = self._entries[read.same] = _Entry(self._symbolic(problem, ask, without))
+        question = ask.exam.id or about
+        agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
+        if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
+            fresh = self._fresh(problem, ask, read.known, about)
+            if entry.symbolic is not None and not agreed:
+                self._compare(entry, fresh, read.known, read.numbers)
+                self._agreed[question] += 1
+            if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
+                return fresh  # else the formula of every paper is the same one, whichever is made first
+        return _refilled(entry, entry.symbolic, ask, read.known, read.numbers, pages)
+
+    def model(self, problem: Problem, name: str) -> Model | None:
+        """A model of a paper with its numbers."""
+        block = problem.models.get(name)
+        return None if block is None else self._load(block)
+
+    def key(self, problem: Problem, ask: Ask) -> Key:
+        """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
+        answer = self.answer(problem, ask)  # whether numbers can be put in is known then
+        read = self._read(problem, ask)
+        about, numbers = self._about_key(problem, ask, read)
+        return self._key(about, problem, ask, numbers).at(dict(answer.derivation.given) | _values(read.known, numbers))
+
+    def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
+        """What is recognised of a question whose answer is known, and the numbers of the paper."""
+        read = self._read(problem, ask)
+        about, numbers = self._about_key(problem, ask, read)
+        if about not in self._known_wrong:
+            self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
+        found = self._known_wrong[about]
+        return found, found.values(dict(answer.derivation.given) | _values(read.known, numbers))
+
+    def _about_key(self, problem: Problem, ask: Ask, read: _Read) -> tuple[Hashable, tuple[_Number, ...]]:
+        about: Hashable = read.same
+        numbers = read.numbers
+        if self._entries[read.same].symbolic is None:
+            about, numbers = (read.same, _exactly(ask), tuple(item.quantity.value for item in read.known)), ()
+        return (about, ask.answer, problem.mistakes), numbers
+
+    def _key(self, about: Hashable, problem: Problem, ask: Ask, numbers: tuple[_Number, ...]) -> Key:
+        if about not in self._keys:
+            model = self.model(problem, ask.model)
+            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in numbers)
+            left = tuple(one for one in ask.options if one[0] not in {number.option for number in numbers})
+            said = replace(ask, options=left, given=(*ask.given, *told))
+            self._keys[about] = key_of(problem, said, {ask.model: model} if model else {})
+        return self._keys[about]
+
+    # -- what processes tell one another -----------------------------------------------------------
+
+    def like(self, problem: Problem, ask: Ask) -> Hashable:
+        """What questions have in common whose answers are known from one of them."""
+        return ask.exam.id, self._read(problem, ask).same
+
+    @property
+    def learned(self) -> Learned:
+        """What is known of answers, for another process."""
+        return dict(self._entries), dict(self._known_wrong)
+
+    def learn(self, learned: Learned) -> None:
+        """Takes what another process knows; what is known here stays."""
+        entries, wrong = learned
+        for (about, options), entry in entries.items():
+            self._entries.setdefault((about, options), entry)
+        for about, one in wrong.items():
+            self._known_wrong.setdefault(about, one)
+
+    def formula(self, derivation: Derivation) -> str:
+        """The formula of an answer as text."""
+        known = self._formulas.get(id(derivation))
+        if known is None or known[0] is not derivation:
+            form, steps = derivation.answer.form, {step.name for step in derivation.steps}
+            own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
+            known = self._formulas[id(derivation)] = (derivation, plain(own))
+        return known[1]
+
+    def tex(self, form: Form, notation: Notation) -> str:
+        """A formula of a key in TeX."""
+        known = self._tex.get(id(form))
+        if known is None or known[0] is not form or known[1] != notation:
+            known = self._tex[id(form)] = (form, notation, tex(form, None, notation))
+        return known[2]
+
+    # -- how it is kept ------------------------------------------------------------------------
+
+    def _read(self, problem: Problem, ask: Ask) -> _Read:
+        """What is known to a question of a paper, which is asked several times."""
+        of = problem.models.get(ask.model), problem.values, problem.conventions
+        at = id(ask), *map(id, of)
+        if at not in self._reads:
+            if len(self._reads) > _READ:
+                self._reads.clear()
+            known = self._known(problem, ask)
+            options, numbers = _options(ask)
+            self._reads[at] = _Read((ask, *of), known, numbers, (self._about(problem, ask, known), options))
+        return self._reads[at]
+
+    def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
+        """All that an answer depends on but the options of its question and the numbers that are known."""
+        block = problem.models.get(ask.model)
+        sheet = ask.section.text("worksheet")
+        units = tuple((item.name, item.quantity.unit) for item in known)
+        model = None if block is None else self._of_model(block)
+        return ask.quantity, sheet, ask.label, model, problem.conventions, ask.conventions, units
+
+    def _of_model(self, block: ModelBlock) -> Hashable:
+        parts = tuple(self._of_model(part) for part in block.parts)
+        named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
+        return *named, block.layers_before, block.module or self._identity(block.table), parts
+
+    def _identity(self, thing: object) -> Hashable:
+        if not thing:
+            return None
+        if id(thing) not in self._held:
+            self._held[id(thing)] = thing, sha256(repr(thing).encode()).hexdigest()
+        return self._held[id(thing)][1]
+
+    def _load(self, block: ModelBlock) -> Model:
+        """The model of a block with its numbers; a paper asks several questions about each."""
+        if id(block) not in self._loaded:
+            if len(self._loaded) > _LOADED:
+                self._loaded.clear()
+            self._loaded[id(block)] = block, self._with_numbers(block)
+        return self._loaded[id(block)][1]
+
+    def _with_numbers(self, block: ModelBlock) -> Model:
+        values = tuple((item.name, item.quantity.value) for item in block.values)
+        about = (self._of_model(block), tuple(name for name, _ in values))
+        made = self._models.get(about)
+        if made is None:
+            made = self._models[about] = load_block(block)
+        numbers = {**made.values, **dict(values)}
+        made.graph.relations.complete(numbers)  # refuses values that contradict one another
+        return replace(made, values=numbers) if made.values != numbers else made
+
+    def _symbolic(self, problem: Problem, ask: Ask, options: set[str]) -> Derivation | None:
+        model = self.model(problem, ask.model)
+        about = replace(model, values={}) if model else no_model(problem.notation)
+        said = {name: value for name, value in ask.options if name not in options}
+        own = tuple(name for name, _ in ask.conventions)
+        try:
+            chosen = accounting_of(problem.conventions, ask.conventions)
+            return derive(ask.sheet or ask.quantity, about, said, chosen, {}, own)
+        except SymcommError:  # it needs a number to be derived at all
+            return None
+
+    def _known(self, problem: Problem, ask: Ask) -> tuple[Known, ...]:
+        """The numbers that are known to a question, those of a printed module as well."""
+        known = known_of(problem, ask)
+        model = self.model(problem, ask.model)
+        names = {item.name for item in known}
+        own = model.values if model else {}
+        return known + tuple(Known(n, Quantity(v), ask.span) for n, v in own.items() if n not in names)
+
+    def _fresh(self, problem: Problem, ask: Ask, known: tuple[Known, ...], about: Hashable) -> Answer:
+        numbers = tuple(item.quantity.value for item in known)
+        exactly = (about, _exactly(ask), numbers)
+        if exactly not in self._derived:
+            if len(self._derived) > _KEPT:
+                self._derived.clear()
+            model = self.model(problem, ask.model)
+            self._derived[exactly] = answer_of(problem, ask, model)
+        return self._derived[exactly]
+
+    def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
+        assert entry.symbolic is not None
+        d, values = entry.symbolic, _values(known, numbers)
+        entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
+        try:
+            same = d.at(values) == fresh.quantity
+        except SymcommError:
+            same = not entry.whole
+        entry.agreed += 1
+        if not same:
+            entry.symbolic = None
+        else:
+            a, b = entry.symbolic, fresh.derivation
+            alike = (a.steps, a.notes, a.exhibits, a.title) == (b.steps, b.notes, b.exhibits, b.title)
+            entry.same_pages = entry.same_pages and alike
+
+
+@dataclass(frozen=True)
+class _Number:
+    """An option of a worksheet that does nothing but give a symbol its number."""
+
+    option: str
+    symbol: str
+    text: str
+
+    @cached_property
+    def value(self) -> Fraction:
+        return Quantity.parse(self.text).value
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
+
+    ``of`` stays alive as long as this is known by its identity. ``answers`` are without pages and with them.
+    """
+
+    of: tuple[object, ...]
+    known: tuple[Known, ...]
+    numbers: tuple[_Number, ...]
+    same: tuple[Hashable, Hashable]
+    answers: dict[bool, Answer] = field(default_factory=dict)
+
+
+def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
+    """The options of a question that its derivation depends on, and those that are only numbers of symbols."""
+    from symcomm.core.quantities import QUANTITIES
+
+    declared = ask.sheet or QUANTITIES[ask.quantity]
+    sheet = getattr(declared.derive, "__self__", None)  # a worksheet, whose symbols name their options
+    symbols = {one.option: name for name, one in sheet.read.symbols.items() if one.option} if sheet else {}
+    kept: list[tuple[str, Hashable]] = []
+    numbers: list[_Number] = []
+    for name, value in ask.options:
+        if name in symbols and value not in (0, "0") and str(value)[:1].isdigit():
+            numbers.append(_Number(name, symbols[name], str(value)))
+            kept.append((name, None))
+        else:
+            kept.append((name, _hashable(value)))
+    return tuple(kept), tuple(numbers)
+
+
+def _exactly(ask: Ask) -> Hashable:
+    return tuple((name, _hashable(value)) for name, value in ask.options)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(one)) for key, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fraction]:
+    return {item.name: item.quantity.value for item in known} | {one.symbol: one.value for one in numbers}
+
+
+def _knows(d: Derivation, name: str) -> bool:
+    try:
+        d.check_names([name])
+    except SymcommError:
+        return False
+    return True
+
+
+def _refilled(
+    entry: _Entry, d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...], pages: bool
+) -> Answer:
+    values = {name: value for name, value in _values(known, numbers).items() if name in entry.names}
+    told: tuple[Given, ...] = ()
+    if pages:
+        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
+        every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
+        told = used(d, every, [item.name for item in ask.given])
+    quantity = None
+    if entry.whole:
+        at = tuple(values.values())  # of the same names: these are part of what the entry is of
+        if at not in entry.quantities:
+            if len(entry.quantities) > _KEPT:
+                entry.quantities.clear()
+            entry.quantities[at] = d.at(values)
+        quantity = entry.quantities[at]
+    return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

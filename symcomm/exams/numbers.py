@@ -1,0 +1,345 @@
+"""The real number of a form: exact where it is rational and not too long, else to 50 digits; SymPy is never asked.
+
+Digits can cancel, so that two formulas differ only where intervals that hold the numbers for certain do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from symcomm.core import form as forms
+from symcomm.core.collected import Collected, WholeNumbers, collect, in_whole_numbers
+from symcomm.core.errors import IrrationalError, SymcommError
+from symcomm.core.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+)
+from symcomm.core.records import dataclass
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
+
+_DIGITS = 50
+_MORE_DIGITS = 500  # where the intervals of 50 digits are too wide
+_BITS = 60_000  # of an exact number
+_EXPONENT = 40_000  # of two, in a number to 50 digits
+_USUAL = 128  # bits of a given number, as sizes, rates and times have them at most
+
+
+def number_of(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+    """The number of a form, to 50 digits where it is irrational or long; None where there is none.
+
+    >>> number_of(Root(Num(Fraction(9))), {}), number_of(Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
+    (Fraction(3, 1), None)
+    """
+    try:
+        if _bits(form, values) < _BITS:
+            return forms.evaluate(form, values)
+    except IrrationalError:
+        pass
+    except (SymcommError, KeyError, OverflowError):
+        return None
+    return _near(form, values, near)
+
+
+@dataclass(frozen=True)
+class FormNumber:
+    """A form whose number is wanted at many values: collected once, so that each is a few products of whole numbers.
+
+    >>> FormNumber(Ratio(Sym("a"), Sym("b"))).at({"a": Fraction(3), "b": Fraction(2)})
+    Fraction(3, 2)
+    """
+
+    form: Form
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in it, in order."""
+        return forms.names(self.form)
+
+    @cached_property
+    def _collected(self) -> Collected | None:
+        try:
+            if _bits(self.form, dict.fromkeys(self.names, Fraction(1 << _USUAL))) < _BITS:
+                return collect([("=", self.form)], ("=",))
+        except (SymcommError, TypeError, ArithmeticError):
+            pass
+        return None
+
+    def at(self, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+        """What ``number_of`` gives, faster where all numbers are positive and of usual length.
+
+        ``near`` knows pieces of other forms at the same values.
+        """
+        collected = self._collected
+        if collected is not None and all(name in values and _is_usual(values[name]) for name in self.names):
+            try:
+                return collected.at({name: values[name] for name in self.names})["="]
+            except IrrationalError:
+                return _near(self.form, values, near)
+            except SymcommError:  # there is none
+                pass
+        return number_of(self.form, values, near)
+
+
+@dataclass(frozen=True)
+class FormNumbers:
+    """Several forms whose numbers are wanted at the same values: what they have in common is worked out once.
+
+    >>> FormNumbers((FormNumber(Sym("a")), FormNumber(Ratio(Sym("a"), Sym("b"))))).at({"a": Fraction(3)})
+    [(3, 1), None]
+    """
+
+    several: tuple[FormNumber, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in them, in order."""
+        return tuple(dict.fromkeys(name for one in self.several for name in one.names))
+
+    @cached_property
+    def _collected(self) -> dict[frozenset[str], _AtOnce]:
+        """By the names that have usual numbers: what is worked out at once."""
+        return {}
+
+    def together(self, known: Iterable[str]) -> _AtOnce:
+        """What is worked out at once where some names have usual numbers: all that needs no others."""
+        names = frozenset(known)
+        if names not in self._collected:
+            places = [n for n, one in enumerate(self.several) if names.issuperset(one.names) and one._collected]
+            try:
+                made = collect([(f"={n}", self.several[n].form) for n in places], [f"={n}" for n in places])
+            except (SymcommError, TypeError, ArithmeticError):
+                places, made = [], Collected((), ())
+            self._collected[names] = _AtOnce(tuple(places), made)
+        return self._collected[names]
+
+    def at(self, values: Mapping[str, Fraction]) -> list[WholeNumbers | None]:
+        """What each gives alone, above and below a line and perhaps not cancelled; None where there is none."""
+        known = {name: values[name] for name in self.names if name in values and _is_usual(values[name])}
+        together = self.together(known)
+        found: dict[int, WholeNumbers | None] = {}
+        with suppress(SymcommError):  # of one of them
+            found.update(zip(together.places, together.made.worked_out(in_whole_numbers(known)), strict=True))
+        near = _Near(_digits(), values)
+        for n, one in enumerate(self.several):
+            if n not in found:
+                number = one.at(values, near)
+                found[n] = None if number is None else (number.numerator, number.denominator)
+        return [found[n] for n in range(len(self.several))]
+
+
+@dataclass(frozen=True)
+class _AtOnce:
+    """Some of several forms, by their places, collected."""
+
+    places: tuple[int, ...]
+    made: Collected
+
+
+def _is_usual(number: Fraction) -> bool:
+    top = number.numerator
+    return top > 0 and top.bit_length() + number.denominator.bit_length() <= _USUAL
+
+
+def is_exact(form: Form, values: Mapping[str, Fraction]) -> bool:
+    """Whether ``number_of`` works a form out exactly: nothing irrational is in it, and it is not too long."""
+    if any(isinstance(piece, (Root, Logarithm)) or (isinstance(piece, Power) and not _is_whole(piece.exponent))
+           for piece in forms.walk(form)):  # fmt: skip
+        return False
+    return _bits(form, values) < _BITS
+
+
+def _is_whole(exponent: Form) -> bool:
+    return isinstance(exponent, Num) and exponent.number.denominator == 1
+
+
+def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
+    """A bound of the digits of two that the exact number takes, above and below."""
+    match form:
+        case Num(number):
+            return number.numerator.bit_length() + number.denominator.bit_length()
+        case Sym(name):
+            worth = values[name]
+            return worth.numerator.bit_length() + worth.denominator.bit_length()
+        case Power(base, Num(exponent)):
+            return _bits(base, values) * max(1.0, float(abs(exponent)))
+        case Power(base, exponent):
+            return _bits(base, values) * float(2.0 ** min(60.0, _bits(exponent, values)))
+    return 1.0 + sum(_bits(part, values) for part in form.parts)
+
+
+@lru_cache(maxsize=1)
+def _digits() -> MPContext:
+    """Arithmetic with 50 digits, which nobody else changes."""
+    from mpmath import MPContext
+
+    context = MPContext()
+    context.dps = _DIGITS
+    return context
+
+
+def _near(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+    context = _digits()
+    try:
+        found = (near or _Near(context, values)).go(form)
+    except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
+        return None
+    if not context.isfinite(found) or isinstance(found, context.mpc):
+        return None
+    sign, mantissa, exponent, _ = found._mpf_
+    if abs(exponent) > 2 * _EXPONENT:
+        return None
+    whole, power = Fraction(int(mantissa)), int(exponent)
+    size = whole * Fraction(1 << power) if power >= 0 else whole / Fraction(1 << -power)
+    return -size if sign else size
+
+
+def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
+    """Whether two forms have different numbers for certain; where that cannot be told, they may be equal.
+
+    >>> two = Product((Root(Num(Fraction(2))), Root(Num(Fraction(2)))))
+    >>> are_apart(two, Num(Fraction(2)), {}), are_apart(two, Num(Fraction(2) + Fraction(1, 10**60)), {})
+    (False, True)
+    """
+    from mpmath.ctx_iv import MPIntervalContext
+
+    for digits in (_DIGITS, _MORE_DIGITS):
+        context = MPIntervalContext()
+        context.dps = digits
+        try:
+            certain = _Certain(context, values)
+            found = certain.go(one) - certain.go(other)
+        except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
+            return False
+        if (found.a > 0) is True or (found.b < 0) is True:
+            return True
+    return False
+
+
+class _Near:
+    """Works a form out in numbers of 50 digits."""
+
+    def __init__(self, context: MPContext, values: Mapping[str, Fraction]) -> None:
+        self.mp: Any = context
+        self.values = values
+        self._known: dict[int, tuple[Form, Any]] = {}  # pieces that several forms have, by identity
+
+    def go(self, form: Form) -> Any:
+        if id(form) not in self._known:
+            self._known[id(form)] = form, self._worked_out(form)
+        return self._known[id(form)][1]
+
+    def _worked_out(self, form: Form) -> Any:
+        mp, go = self.mp, self.go
+        match form:
+            case Num(number):
+                return mp.mpf(number.numerator) / number.denominator
+            case Sym(name):
+                number = Fraction(self.values[name])
+                return mp.mpf(number.numerator) / number.denominator
+            case Total(terms):
+                return mp.fsum(go(t) for t in terms)
+            case Product(factors):
+                return mp.fprod(go(f) for f in factors)
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                return self.power(go(base), go(exponent))
+            case Root(inside):
+                return self.power(go(inside), mp.mpf(1) / 2)
+            case Ceiling(inside):
+                return mp.ceil(go(inside))
+            case Floor(inside):
+                return mp.floor(go(inside))
+            case Largest(choices):
+                return max(go(c) for c in choices)
+            case Smallest(choices):
+                return min(go(c) for c in choices)
+            case Logarithm(inside, base):
+                worth = go(inside)
+                if worth <= 0:
+                    raise ValueError("no logarithm")
+                return mp.log(worth, base) if base else mp.log(worth)
+        number = forms.evaluate(form, self.values)
+        return mp.mpf(number.numerator) / number.denominator
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        """A power of a positive number, or a whole power; raises ``ValueError`` for one that is too large."""
+        mp = self.mp
+        if base < 0 and exponent != mp.floor(exponent):
+            raise ValueError("not a real number")
+        if base and abs(exponent) * abs(mp.log(abs(base), 2)) > _EXPONENT:
+            raise ValueError("too large")
+        return base**exponent
+
+
+class _Certain(_Near):
+    """Works a form out in intervals that hold its number; raises ``ValueError`` where none is known."""
+
+    def _worked_out(self, form: Form) -> Any:
+        mp, go = self.mp, self.go
+        match form:
+            case Total(terms):
+                return sum((go(t) for t in terms), mp.mpf(0))
+            case Product(factors):
+                found = mp.mpf(1)
+                for f in factors:
+                    found = found * go(f)
+                return found
+            case Ceiling(inside):
+                return -self._floor(-go(inside))
+            case Floor(inside):
+                return self._floor(go(inside))
+            case Largest(choices) | Smallest(choices):
+                every = [go(c) for c in choices]
+                pick = max if isinstance(form, Largest) else min
+                return mp.mpf([pick(c.a for c in every).a, pick(c.b for c in every).b])
+            case Root(inside):
+                return mp.sqrt(self._from_zero(go(inside)))
+            case Logarithm(inside, base):
+                worth = go(inside)
+                if not worth.a > 0:
+                    raise ValueError("no logarithm")
+                return mp.log(worth) / mp.log(mp.mpf(base)) if base else mp.log(worth)
+        return super()._worked_out(form)
+
+    def _floor(self, inside: Any) -> Any:
+        from mpmath import mpf, workprec
+        from mpmath.libmp import mpf_floor
+
+        with workprec(self.mp.prec):
+            low, high = (mpf(mpf_floor(end)) for end in inside._mpi_)
+        return self.mp.mpf([low, high])
+
+    def _from_zero(self, inside: Any) -> Any:
+        """An interval without what lies below zero, where a real root has nothing."""
+        if inside.b < 0:
+            raise ValueError("not a real number")
+        return inside if inside.a >= 0 else self.mp.mpf([0, inside.b])
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        whole = exponent.a == exponent.b and self._floor(exponent).a == exponent.a
+        size = abs(base).b
+        if size > 0 and abs(exponent).b * abs(self.mp.log(size)).b > _EXPONENT:
+            raise ValueError("too large")
+        if whole is True:
+            return base ** int(exponent.a)
+        if not base.a > 0:
+            raise ValueError("a root of what may be negative")
+        return self.mp.exp(exponent * self.mp.log(base))

@@ -1,0 +1,97 @@
+"""The pages of one student: the paper with room for answers, and its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from symcomm.core.errors import RenderError
+from symcomm.core.printing import markdown_text
+from symcomm.documents.render.document import Answer, Block, Document, Prose
+from symcomm.documents.render.words import Words, words
+from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose
+from symcomm.exams.problems.figures import Figure
+from symcomm.exams.problems.problem import Ask, ModelBlock
+from symcomm.exams.problems.solve import picture_of, solve
+from symcomm.exams.rubric import points_text
+
+_ROOM = "." * 60  # where the answer is written
+
+
+def paper_page(exam: Exam, paper: Paper) -> Document:
+    """What a student gets: questions with room for answers, and nothing that tells one.
+
+    Raises ``DocumentError`` where the prose refers to an answer.
+    """
+    problem = paper.problem
+    check_prose(problem.items)
+    parts, several, said = iter(paper.parts), _several(paper), _said(paper.problem.language)
+    blocks: list[Block] = []
+    for item in problem.items:
+        if isinstance(item, Ask):
+            part = next(parts)
+            blocks += _field(part, part.number in several, said)
+        elif isinstance(item, Figure):
+            if item.paper:
+                blocks.append(picture_of(problem, item, exam.kept.model(problem, item.model)))
+        elif not isinstance(item, ModelBlock):
+            blocks.append(item)
+    return _page(exam, paper, tuple(blocks))
+
+
+def solution_page(exam: Exam, paper: Paper) -> Document:
+    """The same with the worked solution below each question."""
+    parts, several, said = iter(paper.parts), _several(paper), _said(paper.problem.language)
+    blocks: list[Block] = []
+    for block in solve(paper.problem, answering=exam.kept).blocks:
+        if isinstance(block, Answer):
+            part = next(parts)
+            blocks += _field(part, part.number in several, said, solved=True)
+            block = replace(block, label=f"{part.number}" + (f" ({part.right})" if part.right else ""))
+        blocks.append(block)
+    return _page(exam, paper, tuple(blocks))
+
+
+def _several(paper: Paper) -> set[str]:
+    """The numbers of parts that share a heading with another one."""
+    groups = [question.asks for question in paper.problem.questions]
+    return {part.number for part in paper.parts for asks in groups if len(asks) > 1 and part.ask in asks}
+
+
+def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
+    problem, student = paper.problem, paper.student
+    said = _said(problem.language)
+    seat = said.seat.replace("#", student.seat) if student.seat else ""
+    told = [student.name, seat, said.sheet.replace("#", paper.code), problem.subtitle]
+    # The title is repeated on every page, so that no loose sheet is without its student.
+    return Document(
+        f"{problem.title} · {student.id}", " · ".join(part for part in told if part), problem.authors, problem.date,
+        problem.language, problem.file, problem.notation, blocks, problem.course, problem.detail, problem.extra,
+    )  # fmt: skip
+
+
+def _said(language: str) -> Words:
+    """The words of a language; the English ones of one whose words are in somebody's own templates."""
+    try:
+        return words(language)
+    except RenderError:
+        return words("en")
+
+
+def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) -> Iterator[Prose]:
+    """The place of an answer: its number, its points where there are several, and its options or room to write."""
+    told = [markdown_text(part.ask.label)] if part.ask.label else []
+    if several:
+        told.append(said["point" if part.points == 1 else "points"].replace("#", points_text(part.points)))
+    named = f"**{said.answer.replace('#', part.number)}**" + (f" ({', '.join(told)})" if told else "")
+    if part.choices:
+        letters = "ABCDEFGHIJ"
+        lines = [f"{named}:" if solved else f"{named}: {said.one_of}", ""]
+        for letter, choice in zip(letters, part.choices, strict=False):
+            says = [markdown_text(said.catalogue(one)) for one in choice.says] if solved else []
+            why = f" ({' '.join(says)})" if says else ""
+            mark = " ✓" if solved and choice.right else ""
+            lines.append(f"- **{letter}** {markdown_text(choice.text)}{mark}{why}")
+        yield Prose("\n".join(lines), part.ask.span)
+    elif not solved:
+        yield Prose(f"{named}: {_ROOM}", part.ask.span)

@@ -1,0 +1,499 @@
+"""The papers of a class: every student's own values, questions and order, from one problem document.
+
+A paper follows from the document's draws, the seed and the student's id. Where it breaks a bound, or an earlier student
+has the same, the next attempt is drawn; the attempt is told with the key, so that each paper can be made again alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+
+from symcomm.core.errors import DocumentError, Span
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity
+from symcomm.documents.render.document import Answer, Heading, Prose
+from symcomm.exams.choices import DrawAgainError, OfferedAnswer, choices_of
+from symcomm.exams.kept_answers import KeptAnswers
+from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.exams.problems.drawing_values import Drawn
+from symcomm.exams.problems.exam_keys import Bounds
+from symcomm.exams.problems.figures import Figure
+from symcomm.exams.problems.grading import points_of
+from symcomm.exams.problems.pieces import HeadingPiece, Piece, ProsePiece, TablePiece
+from symcomm.exams.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
+from symcomm.exams.problems.randomness import Stream
+from symcomm.exams.problems.references import references
+from symcomm.exams.problems.solve import following
+from symcomm.exams.roster import Student
+from symcomm.exams.rubric import check_credit
+
+ATTEMPTS = 200  # draws for one student before it is said that none keeps the bounds
+
+
+@dataclass(frozen=True)
+class PaperPart:
+    """One answer of a paper: its number on the page, its id in the document, its points and the options it offers."""
+
+    number: str
+    id: str
+    ask: Ask
+    points: Fraction
+    choices: tuple[OfferedAnswer, ...] = ()
+
+    @property
+    def right(self) -> str:
+        """The letter of the right option; empty for a question without options."""
+        return next((letters(n).upper() for n, choice in enumerate(self.choices) if choice.right), "")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One student's paper: a problem of its own with its questions in order, and the parts that are answered."""
+
+    student: Student
+    seed: str
+    attempt: int
+    code: str
+    drawn: Drawn = field(repr=False)
+    problem: Problem = field(repr=False)
+    parts: tuple[PaperPart, ...] = field(repr=False)
+    signature: tuple[object, ...] = field(repr=False)
+
+    @property
+    def settled(self) -> Settled:
+        """Which paper it is, in few words."""
+        return Settled(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Which paper a student has: the attempt, and one word for what makes it differ from others."""
+
+    student: Student
+    attempt: int
+    signature: str
+
+
+@dataclass(frozen=True)
+class _QuestionGroup:
+    """One question with all that stands below its heading."""
+
+    heading: Heading
+    items: tuple[Item, ...]
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        return tuple(item for item in self.items if isinstance(item, Ask))
+
+
+class Exam:
+    """The papers of one template: ``paper`` makes one, ``settle`` finds for a class which differ from one another.
+
+    With ``whole``, every paper has all questions in the order of the document.
+    """
+
+    def __init__(self, template: Template, seed: str = "0", whole: bool = False) -> None:
+        self.template, self.seed, self.whole, self.kept = template, seed, whole, KeptAnswers()
+
+    @cached_property
+    def example(self) -> Problem:
+        """The problem with the values of an example."""
+        return self.template.problem()
+
+    def settle(self, students: Sequence[Student]) -> tuple[Paper, ...]:
+        """A paper for each student, no two alike.
+
+        Raises ``DocumentError`` with the number of different papers where these are fewer than the students, unless
+        the document says that they may be.
+        """
+        self.check_space(len(students))
+        first = [self.paper(student) for student in students]
+        chosen = self.settled([paper.settled for paper in first])
+        return tuple(
+            paper if paper.attempt == one.attempt else self.exactly(one.student, one.attempt)
+            for paper, one in zip(first, chosen, strict=True)
+        )
+
+    def settled(self, first: Sequence[Settled]) -> tuple[Settled, ...]:
+        """The same where the first paper of each student is known."""
+        students = [paper.student for paper in first]
+        taken: dict[str, str] = {}
+        made: dict[str, Settled] = {}
+        for paper in sorted(first, key=lambda p: p.student.id):  # whatever the order of the roster
+            student = paper.student
+            while not self.example.exam.alike and taken.get(paper.signature):
+                if paper.attempt >= ATTEMPTS * 10:
+                    said = f"the draws give no paper of their own to {len(students):,} students: {len(taken):,} found"
+                    raise DocumentError(said, hint="draw from more values, or say exam: {alike: yes}")
+                paper = self.paper(student, paper.attempt + 1).settled
+            taken[paper.signature] = student.id
+            made[student.id] = paper
+        return tuple(made[student.id] for student in students)
+
+    def check_space(self, students: int) -> None:
+        """Raises ``DocumentError`` where there are more students than different papers."""
+        check_credit(self.example, self.template.head)
+        settings, space = self.example.exam, self.template.draws.space
+        groups = self._groups(self.example)[1]
+        if settings.questions > len(groups):
+            what = f"{settings.questions} questions are wanted, but there are {len(groups)}"
+            raise DocumentError(what, self.template.head.span_of("exam"), "count the headings that have points")
+        if settings.alike or space is None:
+            return
+        space *= comb(len(groups), settings.questions) if settings.questions else 1
+        if space < students:
+            raise DocumentError(
+                f"{students:,} students cannot have papers of their own: the draws give {space:,}",
+                hint="draw from more values, or say exam: {alike: yes}",
+            )
+
+    def paper(self, student: Student, attempt: int = 0) -> Paper:
+        """The first paper from an attempt on that keeps the bounds of the document.
+
+        Raises ``DocumentError`` where none of many does, with what was broken.
+        """
+        broken = ""
+        for number in range(attempt, attempt + ATTEMPTS):
+            try:
+                made = self.exactly(student, number)
+            except DrawAgainError as error:
+                broken, last = broken or str(error.message), error
+                continue
+            return made
+        raise DocumentError(f"{ATTEMPTS} draws for {student.id}, and none keeps the bounds: {broken}", last.span,
+                            "wider bounds, or draws that keep them")  # fmt: skip
+
+    def exactly(self, student: Student, attempt: int) -> Paper:
+        """The paper of one attempt. Raises ``DrawAgainError`` where it breaks a bound."""
+        draws = self.template.draws
+        drawn = draws.draw(self.seed, student.id, attempt)
+        words = (draws.digest, self.seed, student.id, str(attempt))
+        chosen = self._chosen(Stream(*words, "", "questions"))
+        deciding = tuple(at for at in chosen if at in self._bounded)
+        options: dict[str, tuple[OfferedAnswer, ...]] = {}
+        if deciding or -1 in self._bounded or self.example.required:  # a draw that is not taken is not read as a whole
+            options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"))
+        problem, numbers = self._read(drawn, chosen)
+        code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
+        used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
+        told = tuple(drawn[name].text for name in drawn if name in used)
+        worth = points_of(problem)
+        parts = tuple(
+            PaperPart(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], options.get(ask.exam.id, ()))
+            for ask in problem.asks
+        )
+        return Paper(student, self.seed, attempt, code, drawn, problem, parts, (told, *sorted(chosen)))
+
+    def _read(self, drawn: Drawn, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
+        """The problem with some questions and drawn values, and the number of each ask on the page."""
+        unread = self._unread(chosen)
+        return self._arranged(self.template.problem(drawn, unread), chosen, bool(unread))
+
+    # -- which questions, in which order -------------------------------------------------------
+
+    @cached_property
+    def _top(self) -> int:
+        """The level of the headings that are questions: the highest that has points."""
+        levels = [
+            part.level for part in self.template.parts if isinstance(part, HeadingPiece) and part.points is not None
+        ]
+        return min(levels, default=0)
+
+    def _groups(self, problem: Problem) -> tuple[tuple[Item, ...], tuple[_QuestionGroup, ...]]:
+        """What stands before the questions, and the questions."""
+        before: list[Item] = []
+        groups: list[tuple[Heading, list[Item]]] = []
+        for item in problem.items:
+            if isinstance(item, Heading) and item.level == self._top and item.points is not None:
+                groups.append((item, []))
+            elif isinstance(item, Heading) and item.level <= self._top and groups:
+                groups.append((item, []))  # a part of the exam without points of its own
+            else:
+                (groups[-1][1] if groups else before).append(item)
+        return tuple(before), tuple(_QuestionGroup(heading, tuple(items)) for heading, items in groups)
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        """The question that each part of the document belongs to; -1 before the first one."""
+        found, at = [], -1
+        for part in self.template.parts:
+            if isinstance(part, HeadingPiece) and part.level <= self._top and (part.points is not None or at >= 0):
+                at += 1
+            found.append(at)
+        return tuple(found)
+
+    @cached_property
+    def _names(self) -> dict[int, frozenset[str]]:
+        """The drawn names that each question refers to; those of what stands before them under -1."""
+        found: dict[int, set[str]] = {-1: set()}
+        for at, part in zip(self._places, self.template.parts, strict=True):
+            words = repr(part) if not isinstance(part, PIECES) else getattr(part, "markdown", "")
+            mine = found.setdefault(at, set())
+            mine |= {name for name in self.template.draws.names if name in words}
+        return {at: frozenset(names) for at, names in found.items()}
+
+    @cached_property
+    def _ids(self) -> dict[int, tuple[str, ...]]:
+        """The ids of the asks of each question; those before the first one under -1."""
+        ids = dict(zip(map(id, self.example.asks), self.example.ids, strict=True))
+        before, groups = self._groups(self.example)
+        asked = {-1: [item for item in before if isinstance(item, Ask)]}
+        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
+        return {at: tuple(ids[id(ask)] for ask in asks) for at, asks in asked.items()}
+
+    @cached_property
+    def _needs(self) -> dict[int, frozenset[int]] | None:
+        """The questions whose models each question uses, itself among them; under -1 what every paper uses.
+
+        None where a question may follow from any other one: where it refers to what is no drawn value, or has one in
+        its name.
+        """
+        drawn = self.template.draws.draw("", "example")
+        if any(name not in drawn for part in self.template.parts for name in _referred(part)):
+            return None
+        before, groups = self._groups(self.example)
+        items = {-1: before} | {at: group.items for at, group in enumerate(groups)}
+        owner = {item.name: at for at, mine in items.items() for item in mine if isinstance(item, ModelBlock)}
+        found = {at: {at} | {owner[name] for item in mine for name in _used_models(item)} for at, mine in items.items()}
+        found[-1] |= {owner[name] for ask in self.example.required for name in _used_models(ask)}
+        for _ in found:
+            found = {at: mine.union(*(found[other] for other in mine)) for at, mine in found.items()}
+        return {at: frozenset(mine) for at, mine in found.items()}
+
+    @cached_property
+    def _bounded(self) -> frozenset[int]:
+        """The questions whose answers decide whether a draw is taken, and those that these follow from."""
+        owner = {name: at for at, ids in self._ids.items() for name in ids}
+        asks = dict(zip(self.example.ids, self.example.asks, strict=True))
+        found: set[str] = set()
+        new = {name for name, ask in asks.items() if _decides(ask)}
+        while new - found:
+            found |= new
+            new = {name for one in found for _, name, _ in asks[one].exam.follows if name in asks}
+        return frozenset(owner[name] for name in found)
+
+    def _unread(self, chosen: tuple[int, ...]) -> frozenset[int]:
+        """The numbers of the document's parts that a paper with these questions does not depend on."""
+        if self._needs is None:
+            return frozenset()
+        if chosen not in self._unneeded:
+            needed = frozenset[int]().union(*(self._needs[at] for at in (-1, *chosen)))
+            self._unneeded[chosen] = frozenset(number for number, at in self._own if at not in needed)
+        return self._unneeded[chosen]
+
+    @cached_property
+    def _unneeded(self) -> dict[tuple[int, ...], frozenset[int]]:
+        return {}
+
+    @cached_property
+    def _own(self) -> tuple[tuple[int, int], ...]:
+        """The parts of the document that nothing but their question depends on, each with its question."""
+        parts = zip(self._places, self.template.parts, strict=True)
+        return tuple((number, at) for number, (at, part) in enumerate(parts) if _is_own(part))
+
+    def _chosen(self, order: Stream) -> tuple[int, ...]:
+        """The questions of one paper, in its order."""
+        settings, groups = self.example.exam, self._ids.keys() - {-1}
+        if self.whole or (not settings.questions and not settings.shuffle):
+            return tuple(n for n in self._names if n >= 0)
+        if len(groups) < 2:
+            raise DocumentError(
+                "questions are chosen and shuffled by their headings with points, and there are fewer than two",
+                self.template.head.span_of("exam"), "## Data parallelism (10 points)",
+            )  # fmt: skip
+        chosen = order.shuffled(range(len(groups)))[: settings.questions or len(groups)]
+        return tuple(chosen) if settings.shuffle else tuple(sorted(chosen))
+
+    def _arranged(self, problem: Problem, chosen: tuple[int, ...], partly: bool) -> tuple[Problem, dict[int, str]]:
+        """The problem with the questions of one paper in its order, and the number of each ask on the page.
+
+        Where it was read ``partly``, its asks have the ids that they have in the whole document.
+        """
+        settings = problem.exam
+        before, groups = self._groups(problem)
+        asked = {-1: [item for item in before if isinstance(item, Ask)]}
+        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
+        if partly:
+            ids = {id(ask): name for at, asks in asked.items() for ask, name in zip(asks, self._ids[at], strict=False)}
+        else:
+            ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
+
+        def named(item: Item) -> Item:
+            return self._named(item, ids[id(item)]) if isinstance(item, Ask) else item
+
+        if self.whole or (not settings.questions and not settings.shuffle):
+            problem = replace(problem, items=tuple(named(item) for item in problem.items))
+            return problem, {id(ask): ask.exam.id for ask in problem.asks}
+        if settings.questions and len({group.heading.points for group in groups}) > 1:
+            told = ", ".join(str(group.heading.points) for group in groups)
+            raise DocumentError(f"papers with other questions have other points: {told}",
+                                self.template.head.span_of("exam"), "give all questions the same")  # fmt: skip
+        items: list[Item] = [item for item in problem.items if isinstance(item, ModelBlock)]
+        items += [named(item) for item in before if not isinstance(item, ModelBlock)]
+        numbers: dict[int, str] = {}
+        for place, at in enumerate(chosen, start=1):
+            group = groups[at]
+            items.append(replace(group.heading, markdown=f"{place}. {without_number(group.heading.markdown)}"))
+            mine = [named(item) for item in group.items if not isinstance(item, ModelBlock)]
+            asks = [item for item in mine if isinstance(item, Ask)]
+            known = {ask.exam.id for ask in asks}
+            for ask in asks:
+                for _, name, span in ask.exam.follows:
+                    if name not in known:
+                        raise DocumentError(f"the answer of {name} may not be on the same paper", span,
+                                            "put both under one heading")  # fmt: skip
+            numbers |= {id(ask): f"{place}{letters(n) * (len(asks) > 1)}" for n, ask in enumerate(asks)}
+            items += mine
+        return replace(problem, items=tuple(items)), numbers
+
+    def _named(self, ask: Ask, name: str) -> Ask:
+        """An ask with its name in the document; one that several papers share stays one."""
+        if ask.exam.id == name:
+            return ask
+        about = id(ask), name
+        if about not in self._with_names:
+            if len(self._with_names) > ATTEMPTS * 100:
+                self._with_names.clear()
+            self._with_names[about] = ask, replace(ask, exam=replace(ask.exam, id=name))
+        return self._with_names[about][1]
+
+    @cached_property
+    def _with_names(self) -> dict[tuple[int, str], tuple[Ask, Ask]]:
+        return {}
+
+    # -- what is answered ----------------------------------------------------------------------
+
+    def _options(self, problem: Problem, stream: Stream) -> dict[str, tuple[OfferedAnswer, ...]]:
+        """The options that questions offer, by their ids. Raises ``DrawAgainError`` where a paper breaks a bound."""
+        bounded = {ask.exam.id for ask in problem.asks if _decides(ask)}
+        for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
+            bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
+        found: dict[str, Quantity | None] = {}
+        made: dict[str, tuple[OfferedAnswer, ...]] = {}
+        for ask in problem.asks:
+            if ask.exam.id in bounded:
+                asked = following(ask, found)
+                answer = self.kept.answer(problem, asked)
+                found[ask.exam.id] = answer.quantity
+                keep_bounds(ask, answer)
+                if ask.exam.choices:
+                    made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream)
+        for ask in problem.required:
+            keep_bounds(ask, self.kept.answer(problem, ask))
+        return made
+
+    def answers(self, paper: Paper, pages: bool = False) -> tuple[Answer, ...]:
+        """The answers of a paper, in order; with ``pages`` as a solution shows them."""
+        found: dict[str, Quantity | None] = {}
+        made = []
+        for part in paper.parts:
+            answer = self.kept.answer(paper.problem, following(part.ask, found), pages)
+            found[part.id] = answer.quantity
+            made.append(answer)
+        return tuple(made)
+
+
+def _decides(ask: Ask) -> bool:
+    """Whether the answer to a question decides whether a draw is taken."""
+    return ask.exam.bounds != Bounds() or bool(ask.exam.choices)
+
+
+def keep_bounds(ask: Ask, answer: Answer) -> None:
+    """Raises ``DrawAgainError`` where an answer breaks a bound of its question."""
+    bounds, quantity = ask.exam.bounds, answer.quantity
+    if bounds == Bounds():
+        return
+    if quantity is None:
+        raise DocumentError("an answer without a number has no bounds", bounds.span)
+    for bound, sign, word in ((bounds.at_least, -1, "below"), (bounds.at_most, 1, "above")):
+        if bound is None:
+            continue
+        if bound.unit != quantity.unit and not (bound.unit.is_count and quantity.unit.is_count):
+            raise DocumentError(f"the answer is in {quantity.unit}, its bound in {bound.unit}", bounds.span)
+        if sign * (quantity.value - bound.value) > 0:
+            raise DrawAgainError(f"{quantity.reading} is {word} {bound.reading}", bounds.span)
+    if bounds.digits is not None and significant_digits(quantity) > bounds.digits:
+        raise DrawAgainError(f"{quantity.reading} has more than {bounds.digits} significant digits", bounds.span)
+    if bounds.steps is not None and len(answer.derivation.steps) > bounds.steps:
+        raise DrawAgainError(f"{len(answer.derivation.steps)} steps are more than {bounds.steps}", bounds.span)
+
+
+def significant_digits(quantity: Quantity) -> int:
+    """The digits that a quantity needs, in the prefix that needs fewest; 99 where no number of them is enough.
+
+    >>> significant_digits(Quantity.parse("12 GiB")), significant_digits(Quantity.parse("1.41 GHz"))
+    (2, 3)
+    """
+
+    def digits(value: Fraction) -> int:
+        for _ in range(60):
+            if value.denominator == 1:
+                return len(str(value.numerator).strip("-0")) or 1
+            value *= 10
+        return 99
+
+    if not isinstance(quantity.value, Fraction):
+        return 99
+    powers = range(5) if "byte" in dict(quantity.unit.powers) else range(1)
+    return min(digits(quantity.value / 1024**power) for power in powers)
+
+
+def check_prose(items: Iterable[Item]) -> None:
+    """Raises ``DocumentError`` where prose of a paper refers to an answer, which it would tell."""
+    for item in items:
+        if isinstance(item, (Prose, Heading)):
+            for reference in references(item.markdown, item.span):
+                if reference.topic == "answer":
+                    raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")
+
+
+def _is_own(part: Piece | Value) -> bool:
+    """Whether a part matters to its question alone; models matter to those that use them."""
+    if isinstance(part, PIECES):
+        return isinstance(part, ProsePiece)
+    inside = part.items if isinstance(part, Listing) else (part,)
+    return all(isinstance(one, Section) and {"ask", "model", "figure"} & {*one.keys} for one in inside)
+
+
+def _used_models(item: Item) -> Iterator[str]:
+    """The models that a question, a figure or a model of parts is about."""
+    match item:
+        case Ask(model=model, divided_by=other):
+            yield from (model,) if model else ()
+            yield from _used_models(other) if other else ()
+        case Figure(model=model, options=options):
+            names = (model, *(name.strip() for name in str(dict(options).get("models", "")).split(",")))
+            yield from (name for name in names if name)
+        case ModelBlock(parts=parts):
+            yield from (part.name for part in parts)
+
+
+def _referred(part: Piece | Value) -> Iterator[str]:
+    """The names of values that a part refers to; an empty one where it is in the name of a question."""
+    match part:
+        case (
+            Scalar(text=text, span=span) | ProsePiece(markdown=text, span=span) | HeadingPiece(markdown=text, span=span)
+        ):
+            if "{{" in text:
+                yield from (one.name for one in references(text, span) if not one.topic)
+                yield from ("",) if isinstance(part, HeadingPiece) else ()
+        case TablePiece(table, markdown):
+            if "{{" in markdown:
+                yield from (one.name for one in references(markdown, Span(table.file, table.line, "", 0, 0)))
+        case Listing(items=items):
+            yield from (name for item in items for name in _referred(item))
+        case Section(entries=entries):
+            for key, value in entries:
+                yield from (*_referred(key), *_referred(value))
+                yield from ("",) if key.text == "id" and {*_referred(value)} else ()
+
+
+def without_number(heading: str) -> str:
+    """A heading without the number that the author gave it."""
+    return re.sub(r"^\s*(?:(?:Question|Problem|Exercise|Task)\s+)?\d+(?:\.\d+)*[.:)]?\s*", "", heading) or heading

@@ -1,0 +1,76 @@
+"""Words that carry numbers: answers by reference in prose, and numbers typed there that are not those given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm.core.errors import DocumentError, Span, nearest
+from symcomm.core.printing import short
+from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
+from symcomm.exams.problems.keys import plain_name
+from symcomm.exams.problems.problem import ModelBlock, Problem
+from symcomm.exams.problems.references import Reference, Told, fill, references
+
+_MATHS = re.compile(r"(?<!\\)\$([^$\n]+)\$")
+_EQUATION = re.compile(r"\s*([A-Za-z\\][\w\\{}^]*?)\s*=\s*(\d[\d\\, ]*)\s*")
+
+
+def with_answers(problem: Problem, made: Sequence[Block]) -> tuple[list[Block], tuple[Span, ...]]:
+    r"""The blocks with what ``{{ answer:2.1 in GiB }}`` stands for, and where the paper would tell an answer by it.
+
+    Raises ``DocumentError`` for an answer that is not there or has no number.
+    """
+    answers = dict(zip(problem.ids, (b for b in made if isinstance(b, Answer)), strict=False))
+    leaks: list[Span] = []
+    found: list[Block] = []
+    hidden = False
+
+    def lookup(reference: Reference) -> Told | None:
+        if reference.topic != "answer":
+            if reference.topic:
+                raise DocumentError(
+                    f"nothing is referred to by '{reference.topic[:20]}:'", reference.span, "answer:2.1"
+                )
+            return None
+        if reference.name not in answers:
+            hint = nearest(reference.name, [*answers]) if answers else "no question stands in this document"
+            raise DocumentError(f"there is no answer '{reference.name[:40]}'", reference.span, hint)
+        quantity = answers[reference.name].quantity
+        if quantity is None:
+            raise DocumentError(f"the answer {reference.name} has no number", reference.span, "give all its values")
+        return Told.of(quantity, short(quantity))
+
+    for block in made:
+        if isinstance(block, Only):
+            hidden = block.name in ("solution", "staff")
+        elif isinstance(block, (Prose, Heading)) and "{{" in block.markdown:
+            if not hidden:
+                leaks += [r.span for r in references(block.markdown, block.span) if r.topic == "answer"]
+            block = replace(block, markdown=fill(block.markdown, block.span, lookup))
+        found.append(block)
+    return found, tuple(leaks)
+
+
+def contradictions(problem: Problem, blocks: Sequence[Block]) -> Iterator[str]:
+    """What prose says of a given symbol that is none of its values: ``$D = 4069$`` where D is 4096."""
+    known: dict[str, set[Fraction]] = {}
+    groups = [problem.values, *(b.values for b in problem.items if isinstance(b, ModelBlock)),
+              *(ask.given for ask in problem.asks)]  # fmt: skip
+    for item in (one for group in groups for one in group):
+        known.setdefault(item.name, set()).add(item.quantity.value)
+    for block in blocks:
+        if not isinstance(block, (Prose, Heading)):
+            continue
+        for maths in _MATHS.finditer(block.markdown):
+            equation = _EQUATION.fullmatch(maths[1])
+            name = plain_name(equation[1]) if equation else ""
+            if equation is None or name not in known:
+                continue
+            said = Fraction(int(re.sub(r"\D", "", equation[2])))
+            if said not in known[name]:
+                line = block.span.line + block.markdown.count("\n", 0, maths.start())
+                values = " or ".join(str(v) for v in sorted(known[name]))
+                yield f"line {line} says {name} = {said}, but {name} is {values}; {{{{ {name} }}}} stands for its value"

@@ -1,0 +1,492 @@
+"""Values that each paper draws for itself: the ``draw`` and ``require`` keys of a problem document.
+
+A draw is a finite list of values with weights: a set, a range with steps, multiples, powers, numbers that are uniform
+in their logarithm, words, or records of several values. Requirements are comparisons of formulas over them. Draws that
+stand in one requirement are drawn together from all their combinations that satisfy it, so the number of different
+papers is known exactly; only where there are too many combinations, some are tried until one fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.core.form import Form, evaluate, names
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity, decimal_text, exact_text
+from symcomm.exams.problems import blocks
+from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.exams.problems.randomness import Stream
+from symcomm.exams.problems.references import Told
+
+VALUES_LIMIT = 10_000  # of one draw
+_EXERCISES = 200
+_COMBINATIONS = 20_000  # that are all looked at; of more, some are tried
+_TRIES = 5_000
+_GENERATORS: dict[str, tuple[str, ...]] = {
+    "choices": ("choices",),
+    "multiples_of": ("multiples_of", "from", "to", "unit"),
+    "powers_of": ("powers_of", "from", "to", "unit"),
+    "from": ("from", "to", "step", "unit"),
+    "log_uniform": ("log_uniform", "digits", "unit"),
+    "formulas": ("formulas", "operations", "inputs", "outputs"),
+    "is": ("is", "unit"),
+}
+_NAME = re.compile(r"[^\W\d]\w{0,39}")
+_DIVIDES = re.compile(r"(.+?)\s+divides\s+(.+)")
+_COMPARED = re.compile(r"(<=|>=|!=|==|=|<|>|≤|≥|≠)")
+_HOLDS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, ">": operator.gt, "<=": operator.le, "≤": operator.le, ">=": operator.ge, "≥": operator.ge,
+    "=": operator.eq, "==": operator.eq, "!=": operator.ne, "≠": operator.ne,
+}  # fmt: skip
+
+Drawn = Mapping[str, Told]  # a record's values are called by its name and theirs, with a point between
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one name may stand for, each with a whole weight: one value, or a record of several."""
+
+    name: str
+    values: tuple[tuple[tuple[str, Told], ...], ...] = field(repr=False)
+    weights: tuple[int, ...] = field(repr=False)
+    span: Span
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it gives values to."""
+        return tuple(name for name, _ in self.values[0])
+
+
+@dataclass(frozen=True)
+class Follows:
+    """A value that follows from drawn ones."""
+
+    name: str
+    form: Form
+    unit: str
+    span: Span
+
+    def of(self, numbers: Mapping[str, Fraction]) -> Told:
+        """Its value."""
+        value = _worth(self.form, numbers, self.span)
+        return _number(value / (Quantity.parse(f"1 {self.unit}").value if self.unit else 1), self.unit)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What drawn values have to satisfy; ``sides`` are compared from left to right."""
+
+    text: str
+    sides: tuple[Form, ...]
+    relations: tuple[str, ...]
+    span: Span
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that stand in it."""
+        return frozenset(name for side in self.sides for name in names(side))
+
+    def holds(self, numbers: Mapping[str, Fraction]) -> bool:
+        """Whether it is satisfied. Raises ``DocumentError`` where a side has no number."""
+        worth = [_worth(side, numbers, self.span) for side in self.sides]
+        if self.relations == ("divides",):
+            return worth[0] != 0 and (worth[1] / worth[0]).denominator == 1
+        return all(_HOLDS[r](a, b) for r, a, b in zip(self.relations, worth, worth[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """All draws of a document, what follows from them, and what they have to satisfy.
+
+    >>> section = blocks.section_of("draw: {D: [64, 96], k: {powers_of: 2, from: 2, to: 64}}\\n"
+    ...                             "require: [k divides D, D/k >= 8]", "t.md")
+    >>> draws = read_draws([section])
+    >>> draws.space, {name: told.text for name, told in draws.draw("7", "s001").items()}
+    (6, {'D': '64', 'k': '2'})
+    """
+
+    draws: tuple[Draw, ...] = ()
+    follows: tuple[Follows, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    digest: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.draws)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that a document may refer to."""
+        return (*(name for draw in self.draws for name in draw.names), *(one.name for one in self.follows))
+
+    @cached_property
+    def _groups(self) -> tuple[_Group, ...]:
+        """The draws that requirements tie together, each group with its requirements."""
+        behind = {name: draw.name for draw in self.draws for name in draw.names}
+        for one in self.follows:
+            behind[one.name] = one.name
+        ties: list[tuple[set[str], Requirement | None]] = [({behind[n] for n in r.names}, r) for r in self.requirements]
+        ties += [({one.name, *(behind[n] for n in names(one.form))}, None) for one in self.follows]
+        together: list[set[str]] = [{draw.name} for draw in self.draws]
+        for tied, _ in ties:
+            joined = [group for group in together if group & tied]
+            together = [group for group in together if not group & tied] + [tied.union(*joined)]
+        made = []
+        for group in together:
+            mine = tuple(draw for draw in self.draws if draw.name in group)
+            follow = tuple(one for one in self.follows if one.name in group)
+            asked = tuple(r for t, r in ties if r is not None and t <= group)
+            made.append(_Group(mine, follow, asked))
+        return tuple(sorted(made, key=lambda group: [d.name for d in self.draws].index(group.draws[0].name)))
+
+    @property
+    def space(self) -> int | None:
+        """The number of different combinations of drawn values; None where they are too many to count."""
+        sizes = [group.size for group in self._groups]
+        return prod(size for size in sizes if size is not None) if None not in sizes else None
+
+    def draw(self, seed: str, student: str, attempt: int = 0) -> Drawn:
+        """The values of one paper, which follow from the draws, the seed, the student and the attempt alone.
+
+        Raises ``DocumentError`` where no combination of values satisfies what is required.
+        """
+        drawn: dict[str, Told] = {}
+        for group in self._groups:
+            words = (self.digest, seed, student, str(attempt), group.draws[0].name)
+            drawn |= group.draw(Stream(*words))
+        return {name: drawn[name] for name in self.names}
+
+    def every(self) -> Iterator[Drawn]:
+        """Every combination, as far as each group of draws can be counted."""
+        for parts in product(*(group.combinations for group in self._groups)):
+            yield {name: told for part, _ in parts for name, told in part.items()}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Draws that are drawn together."""
+
+    draws: tuple[Draw, ...]
+    follows: tuple[Follows, ...]
+    requirements: tuple[Requirement, ...]
+
+    @property
+    def countable(self) -> bool:
+        return prod(len(draw.values) for draw in self.draws) <= _COMBINATIONS
+
+    @property
+    def size(self) -> int | None:
+        return len(self.combinations) if self.countable else None
+
+    @cached_property
+    def combinations(self) -> tuple[tuple[dict[str, Told], int], ...]:
+        """All combinations that satisfy what is required, with their weights."""
+        found = []
+        places = [range(len(draw.values)) for draw in self.draws]
+        for at in product(*places):
+            combination = self.combination(at)
+            if combination is not None:
+                found.append((combination, prod(d.weights[n] for d, n in zip(self.draws, at, strict=True))))
+        if not found:
+            raise self.impossible(prod(map(len, places)))
+        return tuple(found)
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        return tuple(weight for _, weight in self.combinations)
+
+    def combination(self, at: Sequence[int]) -> dict[str, Told] | None:
+        found = {name: told for draw, n in zip(self.draws, at, strict=True) for name, told in draw.values[n]}
+        numbers = {name: told.quantity.value for name, told in found.items() if told.quantity is not None}
+        for one in self.follows:
+            found[one.name] = one.of(numbers)
+            numbers[one.name] = found[one.name].quantity.value  # type: ignore[union-attr]  # a number follows
+        return found if all(r.holds(numbers) for r in self.requirements) else None
+
+    def draw(self, stream: Stream) -> dict[str, Told]:
+        if self.countable:
+            return self.combinations[stream.choice(self.weights)][0]
+        for _ in range(_TRIES):
+            found = self.combination([stream.choice(draw.weights) for draw in self.draws])
+            if found is not None:
+                return found
+        raise self.impossible(_TRIES)
+
+    def impossible(self, tried: int) -> DocumentError:
+        rules = ", ".join(r.text for r in self.requirements)
+        drawn = ", ".join(draw.name for draw in self.draws)
+        count = f"none of {tried:,} combinations of {drawn}"
+        return DocumentError(
+            f"{count} satisfies: {rules}", self.requirements[0].span, "draw from more values, or require less"
+        )
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def read_draws(sections: Iterable[Section]) -> Draws:
+    """What ``draw`` and ``require`` say in the front matter and in blocks, together.
+
+    Raises ``DocumentError`` for an unknown generator, a name that is drawn twice, too many values, and a requirement
+    that cannot be read.
+    """
+    draws: list[Draw] = []
+    derived: list[tuple[Scalar, Section]] = []
+    required: list[Scalar] = []
+    declared: list[Any] = []
+    seen: dict[str, Span] = {}
+    for section in sections:
+        told = section.section("draw", "draw")
+        for key, value in told.entries if told else ():
+            if not _NAME.fullmatch(key.text):
+                raise DocumentError(f"'{key.text[:60]}' is no name that can be drawn", key.span, "letters and digits")
+            if key.text in seen:
+                raise DocumentError(f"'{key.text}' is drawn twice", key.span, f"first in line {seen[key.text].line}")
+            seen[key.text] = key.span
+            if isinstance(value, Section) and "is" in value:
+                derived.append((key, value))
+            else:
+                draws.append(_draw(key, value))
+        rules = section.get("require")
+        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
+            if isinstance(rule, Scalar):
+                required.append(rule)
+        declared.append([blocks.plain(v) for k in ("draw", "require") if (v := section.get(k)) is not None])
+    numbers = {n: draw for draw in draws for n, told in draw.values[0] if told.quantity is not None}
+    every = {n for draw in draws for n in draw.names}
+    follows: list[Follows] = []
+    for key, value in derived:
+        value.only(_GENERATORS["is"])
+        text = value.get("is")
+        assert isinstance(text, Scalar)
+        form = _form(text.text, text.span, [*numbers, *(one.name for one in follows)], every)
+        follows.append(Follows(key.text, form, value.text("unit"), key.span))
+    known = [*numbers, *(one.name for one in follows)]
+    rules_read = tuple(_requirement(rule, known, every) for rule in required)
+    digest = hashlib.sha256(json.dumps(declared, default=str, ensure_ascii=False).encode()).hexdigest()
+    return Draws(tuple(draws), tuple(follows), rules_read, digest)
+
+
+def _draw(key: Scalar, value: Value) -> Draw:
+    weights: list[int] = []
+    if isinstance(value, Scalar):
+        raise DocumentError(
+            f"'{key.text}' has one value, so nothing is drawn", value.span, "a list, or {from: 2, to: 8}"
+        )
+    if isinstance(value, Section):
+        kind = next((name for name in _GENERATORS if name in value), None)
+        if kind is None:
+            near = nearest(value.keys[0] if value.keys else "", [*_GENERATORS])
+            raise DocumentError(f"'{key.text}' does not say what is drawn", value.span, near)
+        value.only(_GENERATORS[kind])
+        if kind == "choices":
+            return _draw(key, _listing(value, "choices"))
+        if kind == "formulas":
+            drawn = _exercises(key.text, value)
+            return Draw(key.text, drawn, (1,) * len(drawn), key.span)
+        unit = value.text("unit")
+        numbers = [*_numbers(value, kind, unit)]
+        if not numbers:
+            raise DocumentError(f"'{key.text}' has no values to draw from", value.span)
+        if kind == "log_uniform":  # as many to a step as the logarithm grows over it
+            weights = [int(2**40 * step / number) for number, step in numbers]
+        values: list[tuple[tuple[str, Told], ...]] = [((key.text, _number(number, unit)),) for number, _ in numbers]
+    else:
+        values = [_choice(key.text, item) for item in value.items]
+        first = [name for name, _ in values[0]]
+        for item, made in zip(value.items, values, strict=True):
+            if [name for name, _ in made] != first:
+                raise DocumentError(f"the choices of '{key.text}' have different keys", item.span)
+            both = zip(made, values[0], strict=True)
+            if any((a[1].quantity is None) != (b[1].quantity is None) for a, b in both):
+                raise DocumentError(f"'{key.text}' is a number in one choice and a text in another", item.span)
+    if len({tuple(told.text for _, told in made) for made in values}) < len(values):
+        raise DocumentError(f"'{key.text}' has one value twice", value.span)
+    if len(values) < 2:
+        raise DocumentError(f"'{key.text}' has one value, so nothing is drawn", value.span)
+    return Draw(key.text, tuple(values), tuple(weights) or (1,) * len(values), key.span)
+
+
+def _exercises(name: str, section: Section) -> tuple[tuple[tuple[str, Told], ...], ...]:
+    """So many random systems of formulas with their points: a record of both for each."""
+    from symcomm.teaching.differentiation.exercises import exercise
+
+    count = section.count("formulas") or 0
+    if not 2 <= count <= _EXERCISES:
+        raise DocumentError(f"2 to {_EXERCISES} formulas are drawn from", section.span_of("formulas"), "formulas: 40")
+    asked = {key: section.count(key) for key in ("operations", "inputs", "outputs")}
+    sizes = {key: number for key, number in asked.items() if number is not None}
+    stream = Stream(name, *(f"{key} {number}" for key, number in sorted(sizes.items())))
+    found: dict[str, tuple[tuple[str, Told], ...]] = {}
+    try:
+        while len(found) < count:
+            made = exercise(stream.below, **sizes)
+            found[made.formulas] = ((f"{name}.formulas", Told(made.formulas)), (f"{name}.point", Told(made.point)))
+    except ValuesError as error:
+        raise DocumentError(error.message, section.span, error.hint) from None
+    return tuple(found.values())
+
+
+def _listing(section: Section, key: str) -> Listing:
+    value = section.get(key)
+    if not isinstance(value, Listing):
+        raise blocks.wrong_type(key, "a list", value or section)
+    return value
+
+
+def _choice(name: str, item: Value) -> tuple[tuple[str, Told], ...]:
+    if isinstance(item, Scalar):
+        return ((name, _told(item)),)
+    if isinstance(item, Listing):
+        raise DocumentError(f"a choice of '{name}' is a list", item.span, "a value, or a mapping of values")
+    made = []
+    for key, value in item.entries:
+        if not isinstance(value, Scalar) or not _NAME.fullmatch(key.text):
+            raise DocumentError(f"'{key.text[:60]}' of '{name}' is no name with a value", key.span)
+        made.append((f"{name}.{key.text}", _told(value)))
+    return tuple(made)
+
+
+def _told(scalar: Scalar) -> Told:
+    text = " ".join(scalar.text.split())
+    if not text:
+        raise DocumentError("an empty value", scalar.span)
+    if "{{" in text:
+        raise DocumentError(
+            "a value to draw cannot refer to another one", scalar.span, "refer to both where they stand"
+        )
+    if scalar.style or not re.match(r"[-+]?[.\d]", text):
+        return Told(text)
+    try:
+        return Told.of(Quantity.parse(text), text)
+    except SymcommError as error:
+        raise DocumentError(error.message, scalar.span, "put a text that begins with a digit in quotes") from None
+
+
+def _number(value: Fraction, unit: str) -> Told:
+    quantity = Quantity.parse(f"1 {unit}") if unit else Quantity(Fraction(1))
+    text = exact_text(value) if value.denominator == 1 or "/" not in exact_text(value) else decimal_text(value, 12)
+    if Fraction(text.replace(" ", "").replace("·10^", "e")) != value:
+        text = exact_text(value)
+    return Told(f"{text} {unit}".strip(), Quantity(value * quantity.value, quantity.unit))
+
+
+def _numbers(section: Section, kind: str, unit: str) -> Iterator[tuple[Fraction, Fraction]]:
+    """The numbers of a generator, each with the step to the next one."""
+    if unit:
+        try:
+            Quantity.parse(f"1 {unit}")
+        except SymcommError as error:
+            raise DocumentError(error.message, section.span_of("unit"), error.hint) from None
+    if kind == "log_uniform":
+        ends = _listing(section, kind).items
+        if len(ends) != 2:
+            raise DocumentError("'log_uniform' has two ends", section.span_of(kind), "log_uniform: [1, 1000]")
+        low, high = (_plain(end) for end in ends)
+    else:
+        section.need("to")
+        low, high = _end(section, "from" if "from" in section else kind), _end(section, "to")
+    if not 0 < low < high:
+        raise DocumentError(f"'{kind}' needs 0 < {exact_text(low)} < {exact_text(high)}", section.span)
+    step = _end(section, "step") if "step" in section else Fraction(1)
+    base = _end(section, kind) if kind in ("multiples_of", "powers_of") else Fraction(1)
+    digits = section.count("digits") or 2
+    if kind == "powers_of" and base <= 1:
+        raise DocumentError("powers are drawn of a number above 1", section.span_of(kind))
+    if step <= 0 or base <= 0 or not 1 <= digits <= 6:
+        raise DocumentError("steps and bases are positive, and digits are 1 to 6", section.span)
+    made = _generated(kind, low, high, base if kind != "from" else step, digits)
+    for counted, found in enumerate(made, start=1):
+        if counted > VALUES_LIMIT:
+            raise DocumentError(f"more than {VALUES_LIMIT:,} values to draw from", section.span, "take larger steps")
+        yield found
+
+
+def _generated(
+    kind: str, low: Fraction, high: Fraction, step: Fraction, digits: int
+) -> Iterator[tuple[Fraction, Fraction]]:
+    if kind == "from":
+        count = (high - low) // step
+        yield from ((low + n * step, step) for n in range(count + 1))
+    elif kind == "multiples_of":
+        yield from ((n * step, step) for n in range(-(-low // step), high // step + 1))
+    elif kind == "powers_of":
+        power = Fraction(1)
+        while power <= high:
+            if power >= low:
+                yield power, power
+            power *= step
+    else:
+        unit = Fraction(1)  # of the first digit
+        while unit > low:
+            unit /= 10
+        while unit * 10 <= low:
+            unit *= 10
+        while unit <= high:
+            last = unit / 10 ** (digits - 1)
+            first = -(-max(low, unit) // last)
+            yield from ((n * last, last) for n in range(first, min(high, unit * 10 - last) // last + 1))
+            unit *= 10
+
+
+def _end(section: Section, key: str) -> Fraction:
+    value = section.get(key)
+    if not isinstance(value, Scalar):
+        raise blocks.wrong_type(key, "a number", value or section)
+    return _plain(value)
+
+
+def _plain(value: Value) -> Fraction:
+    if not isinstance(value, Scalar) or not re.fullmatch(r"\d{1,20}(\.\d{1,20})?", value.text.replace(" ", "")):
+        said = value.text[:40] if isinstance(value, Scalar) else "a list"
+        raise DocumentError(f"'{said}' is no positive number", value.span, "its unit stands in unit: GHz")
+    return Fraction(value.text.replace(" ", ""))
+
+
+def _requirement(rule: Scalar, known: Sequence[str], every: set[str]) -> Requirement:
+    divides = _DIVIDES.fullmatch(rule.text.strip())
+    parts = [*divides.groups()] if divides else _COMPARED.split(rule.text.strip())
+    relations = ("divides",) if divides else tuple(parts[1::2])
+    sides = parts if divides else parts[::2]
+    if not relations or not all(side.strip() for side in sides):
+        raise DocumentError("this is no comparison", rule.span, "write D = n_H * H, k <= 8 or k divides n_H")
+    return Requirement(rule.text.strip(), tuple(_form(s, rule.span, known, every) for s in sides), relations, rule.span)
+
+
+def _form(text: str, span: Span, known: Sequence[str], every: set[str]) -> Form:
+    """A formula over drawn numbers; the parts of records are read with an underscore for their point."""
+    from symcomm.core.form import Sym, substitute
+    from symcomm.core.graph.drafts import size_form
+    from symcomm.core.text.formula import parse_answer
+
+    plain = {name.replace(".", "_"): name for name in known}
+    for name in known:
+        if "." in name:
+            text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", name.replace(".", "_"), text)
+    for word in re.findall(r"[^\W\d][\w.]*", text):
+        if word in every and word not in known:
+            raise DocumentError(f"'{word}' is drawn as a text, which has no number", span)
+    try:
+        form = size_form(parse_answer(text, plain.keys()))
+    except SymcommError as error:
+        raise DocumentError(error.message, span, error.hint) from None
+    return substitute(form, lambda symbol: Sym(plain.get(symbol.name, symbol.name)))
+
+
+def _worth(form: Form, numbers: Mapping[str, Fraction], span: Span) -> Fraction:
+    try:
+        return evaluate(form, numbers)
+    except SymcommError as error:
+        raise DocumentError(error.message, span, error.hint) from None
+    except ZeroDivisionError:
+        raise DocumentError("this divides by zero", span) from None

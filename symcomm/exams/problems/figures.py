@@ -1,0 +1,418 @@
+"""Figures of problem documents: one record a kind, what it needs, and the code that draws it.
+
+A ``figure:`` block is read and checked like a question. Matplotlib (the extra ``plot``) is needed when it is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation.writing import numbers
+from symcomm.core.errors import DocumentError, Span, ValuesError, nearest
+from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.declared import OneOf, Option
+from symcomm.core.quantities.options import schedule_names
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.exams.problems.blocks import Section, quantity
+from symcomm.exams.problems.keys import Known, check_units, convert, read_conventions, read_option, read_values
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation import Derivation
+    from symcomm.core.model import Model
+    from symcomm.core.program.instructions import Program
+
+FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
+FIGURE_KEYS = ("figure", "caption", "model", "given", "accounting", "paper")  # and the options of the kind
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A ``figure:`` block: the kind, its options, and the numbers given with it.
+
+    ``paper`` says that the paper shows it as well, and not the solution only.
+    """
+
+    kind: str
+    caption: str
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    conventions: tuple[tuple[str, str], ...]
+    given: tuple[Known, ...]
+    paper: bool
+    section: Section
+
+    @property
+    def span(self) -> Span:
+        """Where the block stands."""
+        return self.section.span_of("figure")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a figure is drawn from."""
+
+    model: Model
+    options: Mapping[str, Any]
+    given: tuple[Known, ...]
+    accounting: Accounting
+    models: Mapping[str, Model] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, Fraction]:
+        """The given numbers without their units."""
+        return {item.name: item.quantity.value for item in self.given}
+
+    def derive(self, name: str, **changed: Any) -> Derivation:
+        """A derivation of a quantity, under the options that belong to it."""
+        from symcomm.exams.problems.deriving import derive
+
+        known = {option.name for option in QUANTITIES[name].options}
+        options = {key: value for key, value in self.options.items() if key in known} | changed
+        made = derive(name, self.model, options, self.accounting, self.values, ())
+        check_units(made, self.given)
+        needed = {symbol.name for symbol in made.expr.free_symbols}
+        known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}
+        return replace(made, given=tuple({**dict(made.given), **known_too}.items()))
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """A whole number: as written, or the value of the symbol that is named."""
+        said = self.options.get(name, default)
+        value = self.values.get(said, self.model.values.get(said)) if isinstance(said, str) else said
+        if value is None:
+            raise ValuesError(f"'{name}' is {said}, which has no value", hint=f"given: {{{said}: 4}}")
+        if Fraction(value).denominator != 1:
+            raise ValuesError(f"'{name}' is {value}, but a whole number is needed")
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it.
+
+    ``of`` says that it is about a quantity: the option ``of`` names it, or the quantity is this one. ``needed`` options
+    have to be there; of the options of the quantity it takes ``only`` some, where these are named.
+    """
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    needed: tuple[str, ...]
+    draw: Callable[[Request], tuple[Any, str]]
+    of: str = ""
+    only: tuple[str, ...] = ()
+
+
+# -- the kinds ------------------------------------------------------------------------------------------
+
+
+def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
+    """The times of a stage, or of each, from text, and their unit."""
+    found = [Quantity.parse(part) for part in text.split(",")]
+    units = {q.unit for q in found if q.value}
+    if len(units) > 1 or units - {ONE, Unit.parse("second")}:
+        raise ValuesError(f"'{name}' mixes units or is no time", hint=f"{name}: 6 ms, 2 ms")
+    if any(q.value < 0 for q in found):
+        raise ValuesError(f"a {name} time is negative", hint=f"{name}: 6 ms")
+    times = [q.value for q in found] * (stages if len(found) == 1 else 1)
+    if len(times) != stages:
+        raise ValuesError(f"'{name}' has {len(times)} times for {stages} stages", hint="one for each, or one for all")
+    return times, next(iter(units), ONE)
+
+
+def _pipeline_schedule(request: Request) -> tuple[Any, str]:
+    from symcomm.core.program.events import Times
+    from symcomm.core.program.schedules import RANK_LIMIT, find, run
+    from symcomm.documents.plots.schedule import says, schedule_plot
+
+    stages, options = request.size("stages"), request.options
+    if stages > RANK_LIMIT:
+        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {RANK_LIMIT}")
+    record, given = find(options["schedule"]), [*options]
+    v = record.fitting(stages, request.size("microbatches"), request.size("chunks", record.chunks or 1))
+    read = {name: _times(options.get(name, "0"), name, stages) for name in ("forward", "backward", "weight_gradient")}
+    if "forward" not in given:
+        read["forward"] = [Fraction(1)] * stages, ONE
+    forward, unit = read["forward"]
+    backward = read["backward"][0] if "backward" in given else [2 * time for time in forward]
+    weights = read["weight_gradient"][0] if "weight_gradient" in given else [time / 2 for time in backward]
+    single = {name: _times(options.get(name, "0"), name, 1) for name in ("overhead", "hop", "pair")}
+    said = [u for times, u in [*read.values(), *single.values()] if any(times)]
+    if len(set(said)) > 1:
+        raise ValuesError("some times of the stages have a unit and some have none", hint="give all of them in seconds")
+    if not any(forward):
+        raise ValuesError("the forward pass takes no time", hint="give each stage a positive time")
+    if any(b < w for b, w in zip(backward, weights, strict=True)):
+        raise ValuesError("'weight_gradient' is more than 'backward'", hint="it is the part of it for the weights")
+    share = v / record.placement.copies(stages, v)  # a rank's chunks share its time
+    places = {record.placement.stage(rank, chunk, stages): rank for rank in range(stages) for chunk in range(v)}
+    each = [[times[places[s]] / share for s in sorted(places)] for times in (forward, backward, weights)]
+    inputs = [b - w for b, w in zip(each[1], each[2], strict=True)]
+    overhead, hop, pair = (single[name][0][0] for name in ("overhead", "hop", "pair"))
+    times = Times(each[0], inputs, each[2], pair if "pair" in given else None, hop, overhead)
+    made = run(record, stages, request.size("microbatches"), v, times, backward=any(backward))
+    text = says(made, unit)
+    if "B" in record.kinds and any(backward) and "weight_gradient" not in given:
+        text += " Half of a backward is the gradient of the weights."
+    return schedule_plot(made, unit=unit, title=""), text
+
+
+def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
+    def draw(request: Request) -> tuple[Any, str]:
+        from symcomm.documents.plots.optimum import optimum_plot
+
+        cost, over = request.derive(request.options["of"]), request.options["over"]
+        picture = optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
+        return picture, f"{cost.title} over `{over}`; the point is its {sense} value."
+
+    return draw
+
+
+def _costs(request: Request) -> tuple[Derivation, Derivation, list[str]]:
+    """Two derivations of a quantity that differ in one option."""
+    options = request.options
+    name, key = options["of"], options["compare"]
+    kinds = {option.name: option for option in QUANTITIES[name].options}
+    if key not in kinds:
+        raise DocumentError(f"'{name}' has no option '{key[:60]}'", hint=nearest(key, [*kinds]))
+    both = [part.strip() for part in options["with"].split(",") if part.strip()]
+    if len(both) != 2:
+        raise DocumentError("'with' names two choices", hint="such as with: ring, tree")
+    made = [request.derive(name, **{key: convert(one, kinds[key])}) for one in both]
+    return made[0], made[1], both
+
+
+def _titles(a: Derivation, b: Derivation) -> str:
+    return a.title if a.title == b.title else f"{a.title} and {b.title[:1].lower()}{b.title[1:]}"
+
+
+def _crossover(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.optimum import crossover_plot
+
+    a, b, names = _costs(request)
+    over, said = request.options["over"], request.options.get("between")
+    between: tuple[object, object] | None = None
+    if said is not None:
+        ends = [part.strip() for part in said.split(",")]
+        if len(ends) != 2:
+            raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
+        between = (ends[0], ends[1])
+    picture = crossover_plot(a, b, over, between=between, labels=names)
+    return picture, f"{_titles(a, b)} over `{over}`; they are equal where a point is."
+
+
+def _break_even(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.optimum import break_even_plot
+
+    a, b, names = _costs(request)
+    over = request.options["over"]
+    return break_even_plot(a, b, over, labels=names), f"{_titles(a, b)} over `{over}`; they are equal at one point."
+
+
+def _sensitivity(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.optimum import sensitivity_plot
+
+    cost = request.derive(request.options["of"])
+    said = "By how many per cent it moves where a number moves by one."
+    return sensitivity_plot(cost), f"{cost.title}: {said[0].lower()}{said[1:]}"
+
+
+def _roofline(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.roofline import roofline_plot
+
+    if "models" in request.options:
+        return _roofline_of_models(request)
+    if "ops" not in request.options:
+        raise ValuesError("the figure 'roofline' needs the key 'ops' or 'models'", hint="ops: y, or models: a, b")
+    ops = [part.strip() for part in request.options["ops"].split(",") if part.strip()]
+    return roofline_plot({op: request.derive("roofline", op=op) for op in ops}), "The roofline, and the ops below it."
+
+
+def _roofline_of_models(request: Request) -> tuple[Any, str]:
+    """One dot a model, each of which is a product of its own."""
+    from symcomm.documents.plots.small_roofline import small_roofline
+
+    points: dict[str, tuple[float, float]] = {}
+    ridge = peak = Fraction(0)
+    for name, model in request.models.items():
+        options = {key: value for key, value in request.options.items() if key != "models"}
+        mine = replace(request, model=model, given=(), options=options)
+        made = mine.derive("roofline")
+        known = numbers(made)
+        ridge = known["I_machine"]
+        rate = made.at().value
+        points[name] = (float(known["I"]), float(rate))
+        peak = max(peak, rate, rate * ridge / min(known["I"], ridge))
+    return small_roofline(points, float(ridge), float(peak))
+
+
+def _parallel_block(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.parallel_block import parallel_block
+
+    return parallel_block(_program(request))
+
+
+def _sharded_timeline(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.sharded_timeline import sharded_timeline
+
+    return sharded_timeline(_program(request))
+
+
+def _ring(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.ring import ring
+
+    return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
+
+
+def _state_bars(request: Request) -> tuple[Any, str]:
+    """A bar a strategy, from three derivations each."""
+    from symcomm.documents.plots.state_bars import state_bars
+
+    option = next(option for option in QUANTITIES["state_memory"].options if option.name == "strategy")
+    names = [part.strip() for part in request.options["strategies"].split(";") if part.strip()]
+    return state_bars({
+        name: [request.derive("state_memory", strategy=convert(name, option), of=of).at()
+               for of in ("weights", "gradients", "states")]
+        for name in names
+    })  # fmt: skip
+
+
+def _program(request: Request) -> Program:
+    from symcomm.core.program.program import program
+
+    return program(request.model.graph, request.options["strategy"], request.accounting)
+
+
+# What changes how a step runs; what an allocator adds is no line over the ops.
+_STEP = ("strategy", "recipe", "dtype", "recomputation", "every", "frozen", "step", "tables")
+
+
+def _memory_timeline(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.timeline import timeline_plot
+
+    options = {key: value for key, value in request.options.items() if key in _STEP}
+    picture = timeline_plot(request.model, accounting=request.accounting, values=request.values, **options)
+    return picture, "The bytes alive on one rank over a training step, by kind; the peak is marked."
+
+
+def _trace(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.trace import says, trace_plot
+    from symcomm.teaching.quantities.differentiation.asked import traced
+
+    options = request.options
+    setting = Setting(request.model.graph, values={**request.model.values, **request.values})
+    made = traced(setting, options["formulas"], options.get("point"), options.get("outputs"))
+    return trace_plot(made), says(made)
+
+
+_OF = Option("of", "choice", "the quantity, with the options that belong to it", among=OneOf(QUANTITIES))
+_OVER = Option("over", "text", "the symbol on the axis")
+_TWO = (_OF, Option("compare", "text", "the option in which the two costs differ"),
+        Option("with", "text", "its two choices, such as ring, tree"), _OVER)  # fmt: skip
+
+FIGURES: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "pipeline_schedule",
+            "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
+            (
+                Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
+                Option("stages", "size", "the number of stages, or its symbol"),
+                Option("microbatches", "size", "the number of microbatches, or its symbol"),
+                Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
+                Option("backward", "text", "the same backward; 0 leaves the backward pass out; default: twice forward"),
+                Option("weight_gradient", "text", "the part of a backward for the weights; half of it where not said"),
+                Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
+                Option("hop", "text", "the latency between two stages", "0"),
+                Option("overhead", "text", "a time that is added to each box", "0"),
+                Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several"),
+            ),
+            ("schedule", "stages", "microbatches"),
+            _pipeline_schedule,
+        ),
+        Kind("minimum", "a cost over a variable with its terms, its least value and the whole numbers beside it",
+             (_OF, _OVER), ("of", "over"), _best("least"), "of"),
+        Kind("maximum", "the same for the greatest value", (_OF, _OVER), ("of", "over"), _best("greatest"), "of"),
+        Kind("crossover", "two costs over a variable, and where one overtakes the other",
+             (*_TWO, Option("between", "text", "the ends of the axis, such as 1 kB, 1 GB")),
+             ("of", "compare", "with", "over"), _crossover, "of"),
+        Kind("break_even", "two costs over a variable that are equal at one point, which has a closed form",
+             _TWO, ("of", "compare", "with", "over"), _break_even, "of"),
+        Kind("sensitivity", "by what share an answer moves with each of its parameters", (_OF,), ("of",), _sensitivity,
+             "of"),
+        Kind("roofline", "the roofs of a machine, and ops below them",
+             (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),
+              Option("models", "text", "models of one product each, with commas between them")),
+             (), _roofline, "roofline"),
+        Kind("parallel_block", "a layer under a strategy: what is cut, and where ranks communicate",
+             (), ("strategy",), _parallel_block, "communication", ("strategy",)),
+        Kind("sharded_timeline", "when weights are gathered and gradients reduced, beside computing",
+             (), ("strategy",), _sharded_timeline, "communication", ("strategy",)),
+        Kind("ring", "a collective on a ring: what each rank holds before, between and after its rounds",
+             (Option("collective", "text", "all-reduce, reduce-scatter or all-gather", "all-reduce"),
+              Option("ranks", "size", "the number of ranks, or its symbol")), ("ranks",), _ring),
+        Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",
+             (Option("strategies", "text", "strategies with semicolons between them: data(8); zero-1(8)"),),
+             ("strategies",), _state_bars, "state_memory", ("recipe", "frozen")),
+        Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
+             (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
+        Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
+             (), (), _memory_timeline, "peak_memory", _STEP),
+    )
+}  # fmt: skip
+
+
+# -- reading and drawing -----------------------------------------------------------------------------------
+
+
+def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
+    """A ``figure:`` block. Raises ``DocumentError`` for an unknown kind or key, and for what is missing."""
+    name = section.text("figure")
+    if name not in FIGURES:
+        raise DocumentError(f"unknown figure '{name[:60]}'", section.span_of("figure"), nearest(name, [*FIGURES]))
+    kind = FIGURES[name]
+    kinds = {option.name: option for option in kind.options}
+    about = kind.of
+    if about == "of" and "of" in section:
+        about = read_option(section, _OF)
+    if about in QUANTITIES:
+        of_quantity = {option.name: option for option in QUANTITIES[about].options if option.name != "op"}
+        kinds = {name: option for name, option in of_quantity.items() if not kind.only or name in kind.only} | kinds
+    for needed in kind.needed:
+        if needed not in section:
+            means = kinds[needed].meaning
+            raise DocumentError(f"the figure '{name}' needs the key '{needed}'", section.span_of("figure"), means)
+    section.only([*FIGURE_KEYS, *kinds])
+    model = section.text("model")
+    if model and model not in models:
+        known = nearest(model, [*models]) if models else "no model is defined before this figure"
+        raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
+    if about in QUANTITIES and QUANTITIES[about].needs_model and not model:
+        if not models:
+            raise DocumentError(
+                f"the figure '{name}' needs a model, and none is defined before it", section.span_of("figure"),
+                "add a symcomm block with model: and the name of the model",
+            )  # fmt: skip
+        model = [*models][-1]
+    paper = section.text("paper", "no")
+    if paper not in ("yes", "no"):
+        raise DocumentError(f"'paper' is '{paper[:40]}'", section.span_of("paper"), "yes or no")
+    options = tuple((key, read_option(section, kinds[key])) for key in section.keys if key in kinds)
+    return Figure(
+        name, section.text("caption"), model, options, read_conventions(section),
+        read_values(section, "given", quantity), paper == "yes", section,
+    )  # fmt: skip
+
+
+def draw(
+    figure: Figure, model: Model, accounting: Accounting, given: tuple[Known, ...],
+    models: Mapping[str, Model] | None = None,
+) -> tuple[Any, str]:  # fmt: skip
+    """The picture of a figure, and a sentence that says what is in it; ``models`` are those that it names."""
+    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), given, accounting, models or {}))

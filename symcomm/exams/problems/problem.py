@@ -1,0 +1,937 @@
+"""Problem documents: a Markdown file with layer tables and questions, read and checked.
+
+``read_problem`` reads a file and checks every key of its front matter and of its fenced ``symcomm`` blocks. A slip is
+refused with the line and column of the key, before anything is derived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.core.files import PROBLEM, one_line_end, read_text
+from symcomm.core.notation import Notation
+from symcomm.core.quantities.declared import Option
+from symcomm.core.readers.entries import is_config
+from symcomm.core.records import dataclass
+from symcomm.core.text.finder import layer_tables, read_tables
+from symcomm.core.text.table import Table
+from symcomm.core.units import Quantity
+from symcomm.documents.editions import DETAILS, ONLY, Detail
+from symcomm.documents.render.document import Heading, LayerTable, Only, Prose
+from symcomm.exams.problems import blocks, pieces
+from symcomm.exams.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
+from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.exams.problems.drawing_values import Draws, read_draws
+from symcomm.exams.problems.exam_keys import (
+    ASK_EXAM_KEYS,
+    BOUND_KEYS,
+    ExamKeys,
+    ExamSettings,
+    Follow,
+    read_bounds,
+    read_exam_keys,
+    read_settings,
+)
+from symcomm.exams.problems.figures import FIGURE_LIMIT, Figure, read_figure
+from symcomm.exams.problems.formula import formula_table
+from symcomm.exams.problems.keys import (
+    Known,
+    merge,
+    read_conventions,
+    read_option,
+    read_symbols,
+    read_values,
+    symbol_key,
+    symbol_name,
+)
+from symcomm.exams.problems.references import Lookup, Reference, Told, fill, of_values, references
+
+if TYPE_CHECKING:
+    from symcomm.core.quantities.declared import DeclaredQuantity
+
+FRONT_KEYS = (
+    "title", "subtitle", "course", "authors", "date", "language", "detail", "symbols", "accounting", "dtype",
+    "draw", "require", "exam",
+)  # fmt: skip
+DRAW_KEYS = ("draw", "require")  # of a block of its own
+MODEL_KEYS = (
+    "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
+    "axes", "layers_before",
+)  # fmt: skip
+CONFIG_KEYS = ("model", "config", "loss", "dtype", "values", "symbols")  # of a configuration
+MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
+WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
+# and the options of the quantity that is asked for
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            "verify", "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelBlock:
+    """A ``model:`` block: a name, the table it stands for, and how that table is to be read.
+
+    ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
+    models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
+    stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
+    PyTorch module or the JSON of a configuration, which stands instead of a table.
+    """
+
+    name: str
+    table: Table
+    repeat: str
+    batch: str
+    dtype: str
+    values: tuple[Known, ...]
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    axes: tuple[tuple[str, str], ...]
+    notation: Notation
+    shown: bool
+    section: Section
+    parts: tuple[ModelBlock, ...] = ()
+    layers_before: str = ""
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One quantity that is asked for: a pass, its options, and the numbers given with the question.
+
+    ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
+    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
+    quantity that the author's own worksheet says.
+    """
+
+    quantity: str
+    label: str
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    conventions: tuple[tuple[str, str], ...]
+    given: tuple[Known, ...]
+    points: int | None
+    section: Section
+    printed: Quantity | None = None
+    sheet: DeclaredQuantity | None = None
+    exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
+    beside: Table | None = None
+    divided_by: Ask | None = None
+
+    @property
+    def span(self) -> Span:
+        """Where the question stands."""
+        key = self.section.key("ask")
+        return key.span if key else self.section.span
+
+
+@dataclass(frozen=True)
+class Question:
+    """The asks below one heading, with its points."""
+
+    heading: Heading | None
+    asks: tuple[Ask, ...]
+
+    @property
+    def points(self) -> int | None:
+        """The points of the asks where each has its own; else those of the heading."""
+        own = [ask.points for ask in self.asks if ask.points is not None]
+        if own and len(own) == len(self.asks):
+            return sum(own)
+        return self.heading.points if self.heading else None
+
+
+Entries = tuple[tuple[Scalar, Value], ...]
+Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure | Only
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem file that was read and checked; nothing is derived yet.
+
+    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models. ``required`` are answers
+    that nobody is asked for, and whose bounds a paper has to keep.
+    """
+
+    file: str
+    title: str
+    subtitle: str
+    authors: tuple[str, ...]
+    date: str
+    language: str
+    notation: Notation
+    values: tuple[Known, ...]
+    conventions: tuple[tuple[str, str], ...]
+    items: tuple[Item, ...] = field(repr=False)
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
+    exam: ExamSettings = field(default_factory=ExamSettings)
+    required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
+    told: frozenset[str] = frozenset()  # the symbols whose values the prose tells
+
+    @cached_property
+    def models(self) -> dict[str, ModelBlock]:
+        """The models by name, in order."""
+        return {item.name: item for item in self.items if isinstance(item, ModelBlock)}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The layer tables that stand in the text, in order."""
+        return tuple(item.table for item in self.items if isinstance(item, LayerTable))
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """Everything that is asked for, in order."""
+        return tuple(item for item in self.items if isinstance(item, Ask))
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """What each ask is called, in order: its ``id``, else the number of its heading, with a letter where there are
+        several, else the words of the heading.
+
+        >>> parse_problem("## 2.1 Peak (3 points)\\n```symcomm\\nask: peak_rate\\n```\\n").ids
+        ('2.1',)
+        """
+        found: list[str] = []
+        for number, question in enumerate(self.questions, start=1):
+            words = question.heading.markdown if question.heading else ""
+            told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
+            name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
+            several = len(question.asks) > 1
+            joint = "" if told else "-"
+            found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
+        return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The asks gathered under the heading they stand below."""
+        found: list[Question] = []
+        heading: Heading | None = None
+        fresh = True
+        for item in self.items:
+            if isinstance(item, Heading):
+                heading, fresh = item, True
+            elif isinstance(item, Ask) and fresh:
+                found.append(Question(heading, (item,)))
+                fresh = False
+            elif isinstance(item, Ask):
+                found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
+        return tuple(found)
+
+
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
+
+
+def letters(number: int) -> str:
+    """What parts are counted by: a, b, ..., z, aa.
+
+    >>> letters(1), letters(26)
+    ('b', 'aa')
+    """
+    return letters(number // 26 - 1) + "abcdefghijklmnopqrstuvwxyz"[number % 26] if number >= 0 else ""
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _said(known: Known) -> Told:
+    return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
+
+
+def read_problem(path: str | Path) -> Problem:
+    """The problem in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
+    return read_template(path).problem()
+
+
+def parse_problem(text: str, file: str = "<text>") -> Problem:
+    """The problem in a text; ``file`` names it in errors.
+
+    >>> parse_problem("---\\ntitle: Homework 2\\n---\\nWords.").title
+    'Homework 2'
+    """
+    return parse_template(text, file).problem()
+
+
+@dataclass(frozen=True)
+class Template:
+    """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
+
+    A fenced block stands for the values in it. ``digest`` is the SHA-256 of the text.
+    """
+
+    file: str
+    head: Section
+    parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+    digest: str = ""
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What each paper draws for itself."""
+        found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
+        return read_draws([self.head, *(section for section in found if _is_draw(section))])
+
+    @cached_property
+    def _closed(self) -> frozenset[int]:
+        """The numbers of the parts that hold no reference."""
+        return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
+
+    @cached_property
+    def _kept(self) -> _KeptItems:
+        return _KeptItems()
+
+    @cached_property
+    def _head(self) -> Section:
+        """The front matter without what each paper draws."""
+        entries = tuple(e for e in self.head.entries if e[0].text != "draw")
+        return replace(self.head, entries=entries) if self.draws else self.head
+
+    def problem(self, drawn: Mapping[str, Told] | None = None, without: Collection[int] = ()) -> Problem:
+        """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
+
+        Without ``drawn`` it has the values of an example. The parts whose numbers are in ``without`` are left out.
+
+        >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
+        >>> made.items[0].markdown
+        'A model of 4096 columns.'
+        """
+        if drawn is None:
+            drawn = self.draws.draw("", "example")
+        reader = _Reader(self.file, self._head, drawn, self._kept)
+        for number, part in enumerate(self.parts):
+            if number not in without:
+                reader.take(part, number not in self._closed)
+        return reader.problem()
+
+
+def read_template(path: str | Path) -> Template:
+    """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
+    return parse_template(read_text(path, PROBLEM), str(path))
+
+
+def parse_template(text: str, file: str = "<text>") -> Template:
+    """The template in a text; ``file`` names it in errors."""
+    text = one_line_end(text)
+    front = pieces.front_matter(text, file)
+    head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
+    if head is None:
+        head = Section((), Span(file, 1, "", 0, 0), "the front matter")
+    if not isinstance(head, Section):
+        raise DocumentError("the front matter must be a mapping of keys to values", head.span)
+    head = replace(head, what="the front matter")
+    _check_keys(head)
+    parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
+    return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
+
+
+_ITEMS_KEPT = 20_000  # of a class and its draws that are not taken
+PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
+
+
+def _sections(value: Value) -> list[Section]:
+    inside = value.items if isinstance(value, Listing) else (value,)
+    return [item for item in inside if isinstance(item, Section)]
+
+
+def _is_draw(section: Section) -> bool:
+    return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+
+
+def _check_keys(head: Section) -> None:
+    """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
+    for key, value in head.entries:
+        near = nearest(key.text, [*FRONT_KEYS]) if key.text not in FRONT_KEYS else ""
+        if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
+            raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
+        if near and not isinstance(value, Scalar):
+            raise blocks.wrong_type(key.text, "text, since it is a key of your own", value)
+
+
+def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
+    if not isinstance(piece, pieces.BlockPiece):
+        return piece
+    if not piece.yaml.strip():
+        raise DocumentError("this block is empty", piece.span, "it starts with model:, ask: or figure:")
+    return blocks.read(piece.yaml, piece.source, "this block")
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What the front matter says, and the drawn texts that it depends on."""
+
+    about: tuple[str, ...]
+    filled: Section
+    notation: Notation
+    values: tuple[Known, ...]
+    conventions: tuple[tuple[str, str], ...]
+    exam: ExamSettings
+
+    @classmethod
+    def read(cls, head: Section, drawn: Mapping[str, Told], about: tuple[str, ...]) -> _Head:
+        """That of a section."""
+        filled = blocks.filled(head, of_values(drawn, final=True))
+        assert isinstance(filled, Section)
+        return cls(about, filled, *read_symbols(filled, Notation()), read_conventions(filled), read_settings(filled))
+
+
+class _KeptItems:
+    """What was read, by what it depends on: papers of one document share much of it."""
+
+    def __init__(self) -> None:
+        self.items: dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]] = {}
+        self._names: dict[int, tuple[Value, frozenset[str]]] = {}
+        self._head: _Head | None = None
+
+    def names(self, value: Value) -> frozenset[str]:
+        """The names of values that a block refers to."""
+        if id(value) not in self._names:
+            self._names[id(value)] = value, frozenset(_referred(value))
+        return self._names[id(value)][1]
+
+    def head(self, section: Section, drawn: Mapping[str, Told]) -> _Head:
+        """What the front matter says; it seldom has drawn values."""
+        names = self.names(section)
+        about = tuple(drawn[name].text for name in sorted(names) if name in drawn)
+        if self._head is None or len(about) < len(names) or self._head.about != about:
+            self._head = _Head.read(section, drawn, about)
+        return self._head
+
+    def keep(self, about: Hashable, made: tuple[Item, ...], tables: tuple[Table, ...]) -> None:
+        """Keeps the items that a block came to below some tables."""
+        if len(self.items) >= _ITEMS_KEPT:
+            self.items.clear()
+        self.items[about] = made, tables
+
+
+def _referred(value: Value) -> Iterator[str]:
+    match value:
+        case Scalar(text, span) if "{{" in text:
+            yield from (one.name for one in references(text, span) if not one.topic)
+        case Listing(items):
+            yield from (name for item in items for name in _referred(item))
+        case Section(entries):
+            yield from (name for pair in entries for part in pair for name in _referred(part))
+
+
+class _Reader:
+    """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
+
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: _KeptItems) -> None:
+        self.kept, self.above = kept, kept.head(head, drawn)
+        self.file, self.head, self.drawn = file, self.above.filled, drawn
+        self.items: list[Item] = []
+        self.inside: Only | None = None
+        self.in_words: set[str] = set()  # what the prose refers to
+        self.tables: list[Table] = []
+        self.models: dict[str, ModelBlock] = {}
+        self.notation, self.values = self.above.notation, self.above.values
+        self.conventions, self.exam = self.above.conventions, self.above.exam
+        self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
+        self.dtype = self.head.text("dtype")
+
+    def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
+        """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
+        if isinstance(piece, (Scalar, Listing, Section)):
+            self.entry(piece, refers)
+            return
+        final = isinstance(piece, pieces.TablePiece)
+        match pieces.filled(piece, self.known(final)) if refers else piece:
+            case pieces.ProsePiece(markdown, span):
+                self.items.append(Prose(markdown, span))
+            case pieces.HeadingPiece(level, markdown, points, span):
+                self.items.append(Heading(level, markdown, points, span))
+            case pieces.OnlyPiece(name, span):
+                self.only(name, span)
+            case pieces.TablePiece(table):
+                self.tables.append(table)
+                self.items.append(LayerTable(table))
+
+    def only(self, name: str, span: Span) -> None:
+        """Begins or ends what is for some editions only."""
+        if name and name not in ONLY:
+            raise DocumentError(f"':::{name[:40]}' is no edition", span, nearest(name, [*ONLY]))
+        if bool(name) == bool(self.inside):
+            problem = f"':::{name}' within ':::{self.inside.name}'" if self.inside else "this ends what never began"
+            raise DocumentError(problem, span, "write :::solution above it, and ::: below")
+        self.inside = Only(name, span) if name else None
+        self.items.append(Only(name, span))
+
+    def known(self, final: bool = True) -> Lookup:
+        """What references stand for: drawn values, and those that were given so far."""
+
+        def lookup(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in self.drawn:
+                return self.drawn[reference.name]
+            said = {item.name: _said(item) for item in self.values}
+            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            return of_values({**said, **self.drawn}, final=final)(reference)
+
+        return lookup
+
+    def in_prose(self) -> list[Item]:
+        """The items, with all values that are given in the document in their prose.
+
+        Raises ``DocumentError`` for a value that is told in prose and not the same everywhere.
+        """
+        if not any(isinstance(item, (Prose, Heading)) and "{{" in item.markdown for item in self.items):
+            return [*self.items]
+        said: dict[str, Told] = {}
+        models = [item.values for item in self.items if isinstance(item, ModelBlock)]
+        asks = [item.given for item in self.items if isinstance(item, Ask)]
+        several: dict[str, tuple[Known, Known]] = {}
+        first: dict[str, Known] = {}
+        for known in (one for group in (self.values, *models, *asks) for one in group):
+            if first.setdefault(known.name, known).quantity != known.quantity:
+                several.setdefault(known.name, (first[known.name], known))
+            said[known.name] = _said(known)
+        lookup = of_values({**said, **self.drawn}, final=True)
+
+        def once(reference: Reference) -> Told | None:
+            self.in_words.add(reference.name)
+            if not reference.topic and reference.name in several and reference.name not in self.drawn:
+                one, other = several[reference.name]
+                raise DocumentError(
+                    f"{reference.name} is {one.span.word} in line {one.span.line} and {other.span.word} in line "
+                    f"{other.span.line}", reference.span, "write the number that is meant",
+                )  # fmt: skip
+            return lookup(reference)
+
+        def told(item: Item) -> Item:
+            match item:
+                case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:
+                    return replace(item, markdown=fill(markdown, span, once))
+            return item
+
+        return [told(item) for item in self.items]
+
+    def entry(self, value: Value, refers: bool) -> None:
+        """Adds what a block says; one that was read with the same drawn values is not read again."""
+        names = self.kept.names(value) if refers else frozenset[str]()
+        if not names <= self.drawn.keys():  # it hangs on values that stand before it
+            self.block(blocks.filled(value, self.known()))
+        elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):
+            for item in value.items:
+                self.entry(item, refers)
+        elif not isinstance(value, Section) or not self.may_be_kept(value):
+            self.block(blocks.filled(value, self.known()) if names else value)
+        else:
+            about = (
+                value.span,
+                tuple(self.drawn[name].text for name in sorted(names)),
+                (*self.models,),
+                self.above.about,
+            )
+            tables: tuple[Table, ...] = () if "ask" in value else tuple(self.tables)
+            kept, below = self.kept.items.get(about, ((), ()))
+            if kept and len(tables) == len(below) and all(map(operator.is_, tables, below)):
+                self.again(kept)
+                return
+            before = len(self.items)
+            self.block(blocks.filled(value, self.known()) if names else value)
+            made = tuple(self.items[before:])
+            if not any(isinstance(item, Ask) and item.divided_by for item in made):
+                self.kept.keep(about, made, tables)
+
+    def may_be_kept(self, section: Section) -> bool:
+        """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
+        keys = {*section.keys}
+        return self.inside is None and bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts"} & keys
+
+    def again(self, made: Iterable[Item]) -> None:
+        """Adds what was read before."""
+        for item in made:
+            if isinstance(item, Ask):
+                self.given(item.model, item.given)
+            elif isinstance(item, ModelBlock):
+                self.models[item.name] = item
+            self.items.append(item)
+
+    def given(self, model: str, given: tuple[Known, ...]) -> None:
+        """Raises ``ValuesError`` where numbers that a question gives contradict those of its model."""
+        merge(self.models[model].values if model else self.values, given)
+
+    def block(self, value: Value) -> None:
+        if isinstance(value, Listing):
+            for item in value.items:
+                if isinstance(item, Listing):
+                    raise DocumentError("a list within a list: each item is a model or a question", item.span)
+                self.block(item)
+        elif not isinstance(value, Section):
+            raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif self.inside is not None and "figure" not in value:
+            problem = f"a question or model within ':::{self.inside.name}': its answer would be missing elsewhere"
+            raise DocumentError(problem, value.span, "put it below the line :::")
+        elif _is_draw(value):
+            replace(value, what="this draw").only(DRAW_KEYS)
+            self.required += self.derived_requirements(value)
+        elif "figure" in value:
+            if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
+                raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
+            self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
+        elif "ask" in value:
+            self.items.append(self.ask(replace(value, what="this question")))
+        elif "model" in value:
+            self.model(replace(value, what="this model"))
+        else:
+            word = value.keys[0] if value.keys else ""
+            key = value.entries[0][0].span if value.entries else value.span
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
+            hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
+            raise DocumentError("this block is neither a model nor a question", key, hint)
+
+    def derived_requirements(self, section: Section) -> tuple[Ask, ...]:
+        """What ``require`` says of answers: questions of nobody, with bounds."""
+        rules = section.get("require")
+        found = []
+        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
+            if isinstance(rule, Section):
+                bounds = replace(rule, entries=tuple(e for e in rule.entries if e[0].text in BOUND_KEYS))
+                asked = replace(rule, entries=tuple(e for e in rule.entries if e[0].text not in BOUND_KEYS))
+                rule.need("ask")
+                made = self.ask(replace(asked, what="this requirement"))
+                found.append(replace(made, exam=replace(made.exam, bounds=read_bounds(bounds))))
+        return tuple(found)
+
+    # -- models --------------------------------------------------------------------------------
+
+    def model(self, section: Section) -> None:
+        kinds = {"parts": WHOLE_KEYS, "module": MODULE_KEYS, "config": CONFIG_KEYS}
+        kind = next((key for key in kinds if key in section), "")
+        section.only(kinds.get(kind, [*MODEL_KEYS, *kinds]))
+        name = section.text("model")
+        if name in self.models:
+            before = self.models[name].section.span_of("model")
+            raise DocumentError(
+                f"a second model called '{name}'", section.span_of("model"), f"the first is in line {before.line}"
+            )
+        if "parts" in section:
+            self.whole(name, section)
+            return
+        table, shown = self.table(section) if not kind else (_no_table(section), False)
+        notation, described = read_symbols(section, self.notation)
+        values = merge(self.values, described, read_values(section, "values", blocks.whole))
+        dtype = section.text("dtype", self.dtype or "fp16")
+        made = ModelBlock(
+            name,
+            table,
+            symbol_key(section, "repeat"),
+            symbol_key(section, "batch"),
+            dtype,
+            values,
+            section.texts("inputs"),
+            section.texts("weights"),
+            section.pairs("axes"),
+            notation,
+            shown,
+            section,
+            layers_before=section.text("layers_before"),
+            module=_configuration(section) if kind == "config" else _printed_module(section) if kind else "",
+        )
+        if made.module:
+            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of(kind)))
+        self.models[name] = made
+        if shown:
+            self.items.append(LayerTable(table))
+        self.items.append(made)
+
+    def whole(self, name: str, section: Section) -> None:
+        """A model whose parts are models before it."""
+        parts: list[ModelBlock] = []
+        for said in section.texts("parts"):
+            part = self.models.get(said)
+            if part is None or part.parts:
+                problem = (
+                    f"'{said[:60]}' has parts itself" if part else f"no model before this one is called '{said[:60]}'"
+                )
+                where = blocks.blamed(section, problem) or section.span_of("parts")
+                raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
+            parts.append(part)
+        if len(parts) < 2 or len({part.name for part in parts}) < len(parts):
+            raise DocumentError(
+                "a model of parts has two or more different ones", section.span_of("parts"), "parts: [ends, layer]"
+            )
+        notation, described = read_symbols(section, self.notation)
+        values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
+        made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
+                       parts=tuple(parts), layers_before="")  # fmt: skip
+        self.models[name] = made
+        self.items.append(made)
+
+    def table(self, section: Section) -> tuple[Table, bool]:
+        """The table a model block means, and whether it stands in the block itself."""
+        if "table" in section and "formula" in section:
+            key = section.key("formula")
+            raise DocumentError("a model has a table or a formula, not both", key.span if key else section.span)
+        formula = section.get("formula")
+        if formula is not None:
+            if not isinstance(formula, Scalar):
+                raise blocks.wrong_type("formula", "text", formula)
+            return formula_table(formula), False
+        value = section.get("table")
+        if value is None:
+            if not self.tables:
+                raise DocumentError(
+                    "no layer table stands before this model",
+                    section.span,
+                    "put the table above the block, or into it as table: | or formula:",
+                )
+            return self.tables[-1], False
+        if not isinstance(value, Scalar):
+            raise blocks.wrong_type("table", "a number or a table", value)
+        if re.fullmatch(r"\d{1,6}", value.text.strip()):
+            number = int(value.text)
+            if not 1 <= number <= len(self.tables):
+                count = f"layer tables before this model: {len(self.tables)}"
+                raise DocumentError(f"there is no table {number}", value.span, count)
+            return self.tables[number - 1], False
+        if value.style != "|":
+            raise DocumentError(
+                "'table' must be the number of a table, or a table of its own",
+                value.span,
+                "write the table below table: |",
+            )
+        found = _inner_tables(value.text, self.file, value.span.line + 1)
+        if len(found) != 1:
+            raise DocumentError(
+                f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
+                value.span,
+                "its columns are Computation, Input and Output",
+            )
+        return found[0], True
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def ask(self, section: Section) -> Ask:
+        from symcomm.core.quantities import QUANTITIES
+
+        name, sheet = section.text("ask"), self.worksheet(section)
+        if name not in QUANTITIES and sheet is None:
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), QUANTITIES.hint(name))
+        wanted = sheet or QUANTITIES[name]
+        known = {option.name: option for option in wanted.options}
+        section.only([*ASK_KEYS, *known])
+        whole = section
+        follows, section = _follows(section, known)
+        model = section.text("model")
+        if model and model not in self.models:
+            near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
+            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), near)
+        if wanted.needs_model and not model:
+            if not self.models:
+                raise DocumentError(
+                    f"'{name}' needs a model, and none is defined before this question",
+                    section.span_of("ask"),
+                    "add a symcomm block with model: and the name of the model",
+                )
+            model = [*self.models][-1]
+        options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
+        try:
+            later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+            wanted.check(dict(options) | later)
+        except ValuesError as error:
+            raise error.at(section.span_of("ask")) from None
+        given = read_values(section, "given", blocks.quantity)
+        self.given(model, given)
+        beside = self.printed_table(section)
+        return Ask(
+            name,
+            section.text("label"),
+            model,
+            options,
+            read_conventions(section),
+            given,
+            section.count("points"),
+            whole,
+            None if beside else section.quantity("printed"),
+            sheet,
+            read_exam_keys(section, follows),
+            read_answer_keys(section),
+            beside,
+            divided_by=self.divisor(section),
+        )
+
+    def divisor(self, section: Section) -> Ask | None:
+        """The question by whose answer another one's is divided: the same one with some keys changed."""
+        changed = section.get("divided_by")
+        if changed is None:
+            return None
+        if not isinstance(changed, Section):
+            raise DocumentError(
+                "divided_by holds the keys that differ", changed.span, "divided_by: {accounting: payload}"
+            )
+        kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *ASK_EXAM_KEYS})
+        return self.ask(replace(section, entries=(*kept, *changed.entries)))
+
+    def printed_table(self, section: Section) -> Table | None:
+        """The table that a source prints, where it is one and not a number."""
+        value = section.get("printed")
+        if not isinstance(value, Scalar) or value.style != "|":
+            return None
+        tables = read_tables(value.text, self.file, value.span.line + 1)
+        if len(tables) != 1:
+            problem = f"one printed table is wanted here, but there are {len(tables) or 'none'}"
+            raise DocumentError(problem, value.span, "write it as it is printed, with its header")
+        return tables[0]
+
+    def worksheet(self, section: Section) -> DeclaredQuantity | None:
+        """What a question asks of a worksheet of the author's, in a file beside this one."""
+        if "worksheet" not in section:
+            return None
+        from symcomm.core.quantities.declared import of_worksheet
+        from symcomm.core.worksheets import read_worksheet
+
+        key = "worksheet"
+        try:
+            sheet = read_worksheet(section.text(key), inside=Path(self.file).parent)
+            key = "ask"
+            return of_worksheet(sheet.ask(section.text(key)))
+        except SymcommError as error:
+            raise error.at(section.span_of(key)) from None
+
+    def problem(self) -> Problem:
+        """The problem, once all pieces were taken."""
+        head = self.head
+        if self.inside is not None:
+            raise DocumentError(f"':::{self.inside.name}' never ends", self.inside.span, "write ::: below it")
+        title = head.text("title")
+        items = self.in_prose()
+        first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
+        heading = items[first] if first is not None else None
+        is_title = isinstance(heading, Heading) and heading.level == 1 and heading.points is None
+        if first is not None and isinstance(heading, Heading) and is_title and title in ("", heading.markdown):
+            title = heading.markdown
+            del items[first]
+        language = head.text("language", "en")
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
+            raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
+        detail = head.text("detail", "normal")
+        if detail not in DETAILS:
+            raise DocumentError(f"'{detail[:40]}' is no detail", head.span_of("detail"), nearest(detail, [*DETAILS]))
+        found = Problem(
+            self.file,
+            title or Path(self.file).stem,
+            head.text("subtitle"),
+            head.texts("authors"),
+            head.text("date"),
+            language,
+            self.notation,
+            self.values,
+            self.conventions,
+            tuple(items),
+            head.text("course"),
+            detail,
+            tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
+            self.exam,
+            (*self.derived_requirements(head), *self.required),
+            self.mistakes,
+            frozenset(self.in_words),
+        )
+        check_points(found)
+        return found
+
+
+def check_points(problem: Problem) -> None:
+    """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
+    for question in problem.questions:
+        heading, own = question.heading, [ask.points for ask in question.asks]
+        stated = [ask for ask in question.asks if ask.points is not None]
+        if heading is None or heading.points is None:
+            continue
+        together = sum((p for p in own if p is not None), Fraction(0))
+        if stated and None not in own and together != heading.points:
+            raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
+                                heading.span, "let them add up")  # fmt: skip
+        if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
+            worth = sum((line.points for line in rubric), Fraction(0))
+            if worth != heading.points:
+                raise DocumentError(f"the steps have {worth} points together, but the question {heading.points}",
+                                    question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
+    headings = [item for item in problem.items if isinstance(item, Heading)]
+    for number, heading in enumerate(headings):
+        below = []
+        for part in headings[number + 1 :]:
+            if part.level <= heading.level:
+                break
+            below.append(part)
+        last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
+        parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
+        if heading.points is not None and parts and None not in parts:
+            together = sum(p or 0 for p in parts)
+            if together != heading.points:
+                raise DocumentError(f"the parts have {together} points together, but '{heading.markdown[:60]}' "
+                                    f"{heading.points}", heading.span, "let them add up")  # fmt: skip
+
+
+def _no_table(section: Section) -> Table:
+    return Table(section.span.file, section.span.line, (), (), section.span.text)
+
+
+def _printed_module(section: Section) -> str:
+    value = section.get("module")
+    if not isinstance(value, Scalar) or value.style != "|":
+        raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    return value.text
+
+
+def _configuration(section: Section) -> str:
+    """The JSON of a configuration: a mapping of YAML, or the text of a ``config.json``."""
+    value = section.get("config")
+    if isinstance(value, Section):
+        return json.dumps(_plain_data(value), indent=1)
+    if not isinstance(value, Scalar) or not is_config(value.text):
+        hint = "write its keys below config:, model_type among them"
+        raise DocumentError("'config' must be a configuration", section.span_of("config"), hint)
+    return value.text
+
+
+def _plain_data(value: Value) -> Any:
+    """A tree of YAML as JSON has it: numbers, true, false and null are what they are without quotes."""
+    if isinstance(value, Section):
+        return {key.text: _plain_data(one) for key, one in value.entries}
+    if isinstance(value, Listing):
+        return [_plain_data(one) for one in value.items]
+    if not value.style:
+        with suppress(ValueError):
+            return json.loads(value.text)
+    return value.text
+
+
+def _follows(section: Section, options: Mapping[str, Option]) -> tuple[tuple[Follow, ...], Section]:
+    """What a question takes from earlier answers (given symbols and options), and its section without that."""
+    follows: list[Follow] = []
+
+    def kept(entries: Entries, target: Callable[[Scalar], str | Option | None]) -> Entries:
+        made = []
+        for key, value in entries:
+            found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+            whole = bool(found) and isinstance(value, Scalar) and len(found) == 1 and value.text.strip()[-2:] == "}}"
+            name = target(key) if whole and found[0].topic == "answer" else None
+            if name is None:
+                made.append((key, value))
+            else:
+                follows.append((name, found[0].name, value.span))
+        return tuple(made)
+
+    entries = kept(section.entries, lambda key: options.get(key.text))
+    given = section.get("given")
+    if isinstance(given, Section):
+        rest = replace(given, entries=kept(given.entries, symbol_name))
+        entries = tuple((key, rest if value is given else value) for key, value in entries)
+    return tuple(follows), replace(section, entries=entries)

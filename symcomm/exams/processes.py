@@ -1,0 +1,85 @@
+"""Work on the papers of one exam in several processes, which share what was derived before they were started."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pickle import PicklingError
+from typing import TypeVar
+
+from symcomm.core.errors import SymcommError
+from symcomm.exams.papers import Exam
+from symcomm.exams.problems.problem import Template
+
+Task = TypeVar("Task")
+Made = TypeVar("Made")
+
+_exam: list[Exam] = []  # of this process; a fork has what its parent derived
+
+
+def exam_here() -> Exam:
+    """The exam that this process works on."""
+    return _exam[0]
+
+
+def _start(template: Template, seed: str, whole: bool) -> None:
+    gc.freeze()  # what is there stays, and is not looked through again
+    if not _exam:
+        _exam.append(Exam(template, seed, whole))
+
+
+class Pool:
+    """Runs a function on tasks in several processes, or in this one where one is enough.
+
+    The processes begin with the first task, with all that was derived until then where the platform can fork.
+    """
+
+    def __init__(self, exam: Exam, processes: int | None, tasks: int) -> None:
+        self.exam, self.count = exam, min(processes or multiprocessing.cpu_count(), tasks)
+        self.executor: ProcessPoolExecutor | None = None
+
+    @property
+    def forks(self) -> bool:
+        """Whether processes are started that begin with what was derived before."""
+        return self.count > 1 and sys.platform == "linux"
+
+    def __enter__(self) -> Pool:
+        _exam[:] = [self.exam]
+        return self
+
+    def run(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
+        """What the work makes of each task, whichever is finished first."""
+        todo: Sequence[Task] = [*tasks]
+        if self.count < 2 or len(todo) < 2:
+            yield from map(work, todo)
+            return
+        yield from (done.result() for done in self._done(work, todo))
+
+    def told(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
+        """The same without what goes wrong and what cannot be sent between processes, such as a function of a file."""
+        for done in self._done(work, [*tasks]):
+            try:
+                made = done.result()
+            except (SymcommError, PicklingError, TypeError, AttributeError):
+                continue
+            yield made
+
+    def _done(self, work: Callable[[Task], Made], tasks: Sequence[Task]) -> Iterator[Future[Made]]:
+        if self.executor is None:
+            way = "fork" if sys.platform == "linux" else None
+            about = (self.exam.template, self.exam.seed, self.exam.whole)
+            self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
+        return as_completed([self.executor.submit(work, task) for task in tasks])
+
+    def renew(self) -> None:
+        """Ends the processes, so that the next ones begin with what was learned since."""
+        if self.executor:
+            self.executor.shutdown(cancel_futures=True)
+        self.executor = None
+
+    def __exit__(self, *error: object) -> None:
+        self.renew()
+        _exam.clear()

@@ -1,0 +1,109 @@
+"""The units that students write behind a number, in their many spellings."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+from symcomm.core.errors import SymcommError
+from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.exams.reading.unread import UnreadError
+
+_DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "ki": 10}
+_SMALL = {"m": -3, "u": -6, "μ": -6, "n": -9, "p": -12}
+_LONG = {
+    "kilo": 3, "mega": 6, "giga": 9, "tera": 12, "peta": 15, "milli": -3, "micro": -6, "nano": -9,
+}  # fmt: skip
+_BASES: dict[str, tuple[str, Fraction]] = {
+    **dict.fromkeys(("B", "byte", "bytes", "Byte", "Bytes"), ("byte", Fraction(1))),
+    **dict.fromkeys(("bit", "bits", "Bit", "Bits"), ("byte", Fraction(1, 8))),
+    **dict.fromkeys(("FLOP", "FLOPs", "flop", "flops", "Flop", "Flops"), ("FLOP", Fraction(1))),
+    **dict.fromkeys(("op", "ops", "operation", "operations"), ("FLOP", Fraction(1))),
+    **dict.fromkeys(("FLOPS", "FLOPs/s", "Flop/s"), ("FLOP/second", Fraction(1))),
+    **dict.fromkeys(("word", "words"), ("word", Fraction(1))),
+    **dict.fromkeys(("element", "elements"), ("element", Fraction(1))),
+    **dict.fromkeys(("parameter", "parameters", "param", "params", "weights"), ("parameter", Fraction(1))),
+    **dict.fromkeys(("token", "tokens"), ("token", Fraction(1))),
+    **dict.fromkeys(("sample", "samples", "sequence", "sequences"), ("sample", Fraction(1))),
+    **dict.fromkeys(("GPU", "GPUs", "gpus", "gpu", "device", "devices", "rank", "ranks", "worker", "workers"),
+                    ("device", Fraction(1))),
+    **dict.fromkeys(("layer", "layers"), ("layer", Fraction(1))),
+    **dict.fromkeys(("stage", "stages"), ("stage", Fraction(1))),
+    **dict.fromkeys(("iteration", "iterations"), ("iteration", Fraction(1))),
+    **dict.fromkeys(("step", "steps"), ("step", Fraction(1))),
+    **dict.fromkeys(("message", "messages"), ("message", Fraction(1))),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), ("second", Fraction(1))),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), ("second", Fraction(60))),
+    **dict.fromkeys(("h", "hour", "hours"), ("second", Fraction(3600))),
+    **dict.fromkeys(("day", "days"), ("second", Fraction(86_400))),
+    "Hz": ("cycle/second", Fraction(1)),
+}  # fmt: skip
+_PREFIXED = (
+    "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
+    "op", "ops", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds", "Hz",
+    "parameters", "params", "tokens",
+)  # fmt: skip
+_LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
+    f"{p.lower()}b": 2**n for p, n in _BINARY.items()
+}
+# A count may have a letter for its size: 3.4B parameters.
+COUNTED = {
+    "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "G": 10**9, "T": 10**12, "thousand": 10**3,
+    "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9, "trillion": 10**12, "Mio": 10**6,
+}  # fmt: skip
+_COUNTS = frozenset({"word", "parameter", "token", "element", "sample", "device", "layer", "step", "stage", "message"})
+
+
+@cache
+def measure(word: str) -> tuple[Fraction, Unit, int] | None:
+    """The worth of a unit, the unit, and the power of its prefix (GB and GiB: 3); None for what is no unit.
+
+    Raises ``UnreadError`` for ``Gb``, which may be bits or bytes.
+
+    >>> measure("GiB")[0] == 2**30, str(measure("ms")[1]), measure("D")
+    (True, 's', None)
+    """
+    if word in _BASES:
+        name, worth = _BASES[word]
+        return worth, Unit.parse(name), 0
+    if word in ("%", "percent"):
+        return Fraction(1, 100), ONE, 0
+    if word.lower() in _LOWER and word in (word.lower(), word.upper()) and (word.islower() or len(word) == 3):
+        word = word.lower()
+        return Fraction(_LOWER[word]), Unit.parse("byte"), _power(word[0])
+    for base in _PREFIXED:
+        prefix = word[: -len(base)] if word.endswith(base) else ""
+        if not prefix:
+            continue
+        name, worth = _BASES[base]
+        unit = Unit.parse(name)
+        second = name == "second"
+        if prefix in _BINARY and name == "byte":
+            return worth * 2 ** _BINARY[prefix], unit, _BINARY[prefix] // 10
+        if prefix in _DECIMAL and not second:
+            return worth * 10 ** _DECIMAL[prefix], unit, _DECIMAL[prefix] // 3
+        if prefix in _SMALL and second:
+            return worth * Fraction(10) ** _SMALL[prefix], unit, 0
+        if prefix.lower() in _LONG:
+            return worth * Fraction(10) ** _LONG[prefix.lower()], unit, max(0, _LONG[prefix.lower()] // 3)
+    if len(word) in (2, 3) and word.endswith("b") and word[:-1] in _DECIMAL | _BINARY:
+        raise UnreadError(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
+    try:  # whatever is printed can be typed
+        printed = Quantity.parse(f"1 {word}")
+    except SymcommError:
+        return None
+    return printed.value, printed.unit, 0
+
+
+def _power(letter: str) -> int:
+    return next(n // 3 for p, n in _DECIMAL.items() if p.lower() == letter)
+
+
+def counts(unit: Unit) -> bool:
+    """Whether a unit counts things that may be given in thousands, millions or billions.
+
+    >>> counts(Unit.parse("parameter")), counts(Unit.parse("byte"))
+    (True, False)
+    """
+    return len(unit.powers) == 1 and unit.powers[0][1] == 1 and unit.powers[0][0] in _COUNTS

@@ -1,0 +1,146 @@
+"""Answer sheets: what students wrote, as CSV (one row a student) or JSON (forms), and the papers it belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from symcomm.core.errors import DocumentError, Span, nearest
+from symcomm.core.files import read_text
+from symcomm.core.records import dataclass
+from symcomm.exams.papers import Exam, Paper
+from symcomm.exams.problems.problem import Template
+from symcomm.exams.roster import Student, read_csv
+
+ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones
+_STUDENT = ("id", "student", "student id", "student_id")
+_OTHER = ("name", "seat", "paper", "time", "timestamp", "email")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The answers of one student, by the numbers or ids of the questions."""
+
+    student: str
+    answers: Mapping[str, str]
+    span: Span
+
+    def answer(self, number: str, name: str) -> str:
+        """What was answered to a question, by its number on the paper or its id in the document."""
+        return self.answers.get(number) or self.answers.get(name, "")
+
+
+def read_sheets(path: Path) -> tuple[Sheet, ...]:
+    """The answer sheets of a file: JSON where its name ends so, else CSV.
+
+    Raises ``DocumentError`` with the line for a sheet without a student, or two of one student.
+    """
+    made = tuple(_from_json(path) if path.suffix.lower() == ".json" else _from_csv(path))
+    seen: dict[str, Span] = {}
+    for sheet in made:
+        if sheet.student in seen:
+            hint = f"first in line {seen[sheet.student].line}"
+            raise DocumentError(f"two answer sheets of {sheet.student[:40]}", sheet.span, hint)
+        seen[sheet.student] = sheet.span
+    if not made:
+        raise DocumentError(f"{path} has no answers")
+    return made
+
+
+def _from_csv(path: Path) -> Iterable[Sheet]:
+    header, rows = read_csv(path)
+    at = next((n for n, name in enumerate(header) if name.lower() in _STUDENT), None)
+    if at is None:
+        raise DocumentError(f"{path} has no column id", Span(str(path), 1, ",".join(header), 0, 1))
+    doubled = next((name for n, name in enumerate(header) if name and name in header[:n]), None)
+    if doubled:
+        raise DocumentError(f"the column {doubled[:40]} stands twice", Span(str(path), 1, ",".join(header), 0, 1))
+    for line, row in rows:
+        student = row[at].strip() if at < len(row) else ""
+        span = Span(str(path), line, ",".join(row)[:400], 0, max(1, len(student)))
+        if not student:
+            raise DocumentError("an answer sheet without a student", span)
+        cells = {
+            name: cell for name, cell in zip(header, row, strict=False) if name.lower() not in (*_STUDENT, *_OTHER)
+        }
+        yield Sheet(student, _cleaned(cells, span), span)
+
+
+def _from_json(path: Path) -> Iterable[Sheet]:
+    try:
+        read = json.loads(read_text(path), parse_float=str, parse_int=str, parse_constant=str)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise DocumentError(
+            f"{path} is no JSON: {getattr(error, 'msg', 'nested too deep')}", Span(str(path), line, "", 0, 0)
+        ) from None
+    forms = read if isinstance(read, list) else read.get("sheets", [read]) if isinstance(read, dict) else []
+    for number, form in enumerate(forms, start=1):
+        span = Span(f"{path}, form {number}", 1, "", 0, 0)
+        if not isinstance(form, dict):
+            raise DocumentError(
+                "a form is a mapping of questions to answers", span, '{"student": "s001", "answers": {}}'
+            )
+        student = next((str(form[key]).strip() for key in form if key.lower() in _STUDENT), "")
+        if not student:
+            raise DocumentError("a form without a student", span, '{"student": "s001", "answers": {}}')
+        answers = form.get("answers")
+        if not isinstance(answers, dict):
+            answers = {key: value for key, value in form.items() if key.lower() not in (*_STUDENT, *_OTHER)}
+        yield Sheet(student, _cleaned(answers, span), span)
+
+
+def _cleaned(answers: Mapping[str, Any], span: Span) -> dict[str, str]:
+    made = {}
+    for name, value in answers.items():
+        if value is not None and not isinstance(value, (str, bool)):
+            raise DocumentError(f"the answer to {name[:40]} is neither text nor a number", span)
+        text = "" if value is None else str(value).strip()
+        if len(text) > ANSWER_LIMIT:
+            text = text[:ANSWER_LIMIT]
+        made[name.strip()] = text
+    return made
+
+
+def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
+    """The papers that a key file tells of, drawn again, and their exam.
+
+    Raises ``DocumentError`` where the draws of the document are not those that the papers were made from.
+    """
+    try:
+        read = json.loads(read_text(keys))
+        said, seed, lines = str(read["draws"]), str(read["seed"]), list(read["papers"])
+        students = [Student(*(str(line[key]) for key in ("student", "name", "seat"))) for line in lines]
+        attempts = [int(line["attempt"]) for line in lines]
+        codes = [str(line["paper"]) for line in lines]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DocumentError(f"{keys} is no key file", hint="symcomm exam ... --to json writes keys.json") from None
+    if said != template.draws.digest:
+        raise DocumentError(f"{keys} belongs to other draws than those of {template.file}",
+                            hint="grade with the document that the papers were made from")  # fmt: skip
+    exam = Exam(template, seed)
+    made = tuple(exam.exactly(student, attempt) for student, attempt in zip(students, attempts, strict=True))
+    for paper, code in zip(made, codes, strict=True):
+        if paper.code != code:
+            raise DocumentError(f"{keys}: the paper {code[:20]} of {paper.student.id} is not drawn again")
+    return exam, made
+
+
+def check_columns(sheets: Iterable[Sheet], papers: Iterable[Paper]) -> None:
+    """Raises ``DocumentError`` for a sheet of nobody, and for an answer to a question that no paper has."""
+    known: dict[str, set[str]] = {}
+    every: set[str] = set()
+    for paper in papers:
+        mine = {name for part in paper.parts for name in (part.number, part.id)}
+        known[paper.student.id] = mine
+        every |= mine
+    for sheet in sheets:
+        if sheet.student not in known:
+            raise DocumentError(
+                f"no paper was made for {sheet.student[:40]}", sheet.span, nearest(sheet.student, [*known])
+            )
+        for name, text in sheet.answers.items():
+            if text and name not in every:
+                raise DocumentError(f"no paper has a question {name[:40]}", sheet.span, nearest(name, sorted(every)))

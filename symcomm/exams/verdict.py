@@ -1,0 +1,74 @@
+"""What comes out of a check: the verdict, what was read, and what to tell the student."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal
+
+from symcomm.core.records import dataclass
+from symcomm.core.units import Quantity
+
+VerdictName = Literal["right", "other_convention", "mistake", "different", "unreadable", "refused", "undecided"]
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Numbers at which an answer and the key differ, and what each is there."""
+
+    values: tuple[tuple[str, Fraction], ...]
+    answer: Quantity
+    key: Quantity
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{name} = {value}" for name, value in self.values)
+        where = f"at {at} " if at else ""
+        return f"{where}the answer is {self.answer.reading}, but {self.key.reading} is right"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one answer.
+
+    ``read`` is what was read, in LaTeX. ``conventions`` are named ``field: choice`` and ``mistakes`` by their records;
+    ``alternatives`` are other ways to the same answer, each a tuple of one or two names. ``says`` is one sentence for
+    each name. ``hint`` tells how to write what was not read. ``undecided`` earns neither full nor no credit by itself.
+
+    >>> Verdict("right").right, Verdict("unreadable", hint="two units").record()["hint"]
+    (True, 'two units')
+    """
+
+    verdict: VerdictName
+    read: str = ""
+    conventions: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
+    says: tuple[str, ...] = ()
+    hint: str = ""
+    counterexample: Counterexample | None = None
+
+    @property
+    def right(self) -> bool:
+        """Whether it earns full credit by itself."""
+        return self.verdict == "right"
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        made: dict[str, Any] = {"verdict": self.verdict, "read": self.read}
+        for name in ("conventions", "mistakes", "alternatives", "says"):
+            if getattr(self, name):
+                made[name] = [list(one) if isinstance(one, tuple) else one for one in getattr(self, name)]
+        if self.hint:
+            made["hint"] = self.hint
+        if self.counterexample:
+            c = self.counterexample
+            made["counterexample"] = {
+                "values": {name: str(value) for name, value in c.values},
+                "answer": str(c.answer.value), "key": str(c.key.value), "unit": str(c.key.unit),
+            }  # fmt: skip
+        return made
+
+    def __str__(self) -> str:
+        names = ", ".join((*self.conventions, *self.mistakes))
+        lines = [self.verdict.replace("_", " ") + (f" ({names})" if names else "")]
+        lines += [*self.says, self.hint, str(self.counterexample or "")]
+        return "\n".join(line for line in lines if line)

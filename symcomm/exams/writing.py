@@ -1,0 +1,185 @@
+"""Writes the papers of a class: in parallel, resumable, every file whole or not there.
+
+A manifest beside the files says what each was made from and what its SHA-256 is. What is there with both the same is
+kept; everything else is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from symcomm.core.files import write_files
+from symcomm.core.records import dataclass
+from symcomm.documents.editions import Edition
+from symcomm.documents.render import Engine, safe_name
+from symcomm.documents.render.document import Document
+from symcomm.documents.render.view import prepare
+from symcomm.exams.key_files import key_record, keys_csv, keys_json
+from symcomm.exams.manifest import fingerprint, is_whole, read_manifest, write_manifest
+from symcomm.exams.pages import paper_page, solution_page
+from symcomm.exams.papers import Exam, Paper, Settled
+from symcomm.exams.problems.problem import Template
+from symcomm.exams.processes import Pool, exam_here
+from symcomm.exams.roster import Student
+
+PAGES = ("pdf", "md", "html", "tex")
+_CHUNK = 25  # papers that one process makes at a time
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be made for each paper: the formats of its pages, the edition, and the template folder.
+
+    With ``qr`` the first page has a QR code of the paper and its student. Files of another ``version`` of the program
+    are made again.
+    """
+
+    formats: tuple[str, ...]
+    edition: Edition
+    templates: Path | None = None
+    engine: Engine = "typst"
+    version: str = ""
+    qr: bool = False
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a process hands back for one paper."""
+
+    settled: Settled
+    record: dict[str, Any]
+
+
+def make(
+    template: Template, students: Sequence[Student], seed: str, order: Order, output: Path, *,
+    processes: int | None = None, progress: Progress | None = None,
+) -> list[Path]:  # fmt: skip
+    """Makes the papers of a class and their keys in a folder; the paths that are there then.
+
+    Raises ``DocumentError`` and ``RenderError``; a file is whole or not there, and what was finished is kept.
+    """
+    exam = Exam(template, seed)
+    exam.check_space(len(students))
+    names = _file_names(students)
+    tell = progress or (lambda done, total, label: None)
+    chunks = [students[n : n + _CHUNK] for n in range(0, len(students), _CHUNK)]
+    pages = tuple(f for f in order.formats if f in PAGES)
+    whole = len(students) * (1 + bool(pages))
+    with Pool(exam, processes, len(chunks)) as pool:
+        found: dict[str, _Made] = {}
+        draw = partial(_draw, keys=bool({*order.formats} & {"json", "csv"}))
+        for made in chain([draw(chunks[0])], pool.run(draw, chunks[1:])):  # what all need is derived with the first
+            found |= {one.settled.student.id: one for one in made}
+            tell(len(found), whole, "drawing")
+        first = [found[student.id] for student in students]
+        papers = exam.settled([one.settled for one in first])
+        records = [
+            one.record if one.settled.attempt == p.attempt else key_record(exam, exam.exactly(p.student, p.attempt))
+            for one, p in zip(first, papers, strict=True)
+            if one.record
+        ]
+        files: dict[str, bytes] = {}
+        if "json" in order.formats:
+            files["keys.json"] = keys_json(exam, records).encode()
+        if "csv" in order.formats:
+            files["keys.csv"] = keys_csv(records).encode()
+        told = read_manifest(output)
+        wanted = []
+        paths: list[Path] = []
+        for paper, name in zip(papers, names, strict=True):
+            mark = _mark(exam, paper, order)
+            stems = [f"{name}.{form}" for form in pages]
+            if all(is_whole(output / stem, told.get(stem), mark) for stem in stems):
+                paths += [output / stem for stem in stems]
+            else:
+                wanted.append((paper.student, paper.attempt, name, mark))
+        done = len(students) * 2 - len(wanted)
+        if pages and wanted:
+            output.mkdir(parents=True, exist_ok=True)
+            groups = [wanted[n : n + _CHUNK] for n in range(0, len(wanted), _CHUNK)]
+            for lines in pool.run(partial(_write_pages, order=order, output=output), groups):
+                told |= {line["file"]: line for line in lines}
+                paths += [output / line["file"] for line in lines]
+                write_manifest(output, told)
+                done += len({line["paper"] for line in lines})
+                tell(done, whole, "writing")
+    paths += write_files(files, output)
+    tell(whole, whole, "")
+    return sorted(set(paths))
+
+
+# -- in a process -----------------------------------------------------------------------------------
+
+
+def _draw(students: Sequence[Student], keys: bool) -> list[_Made]:
+    exam = exam_here()
+    papers = [exam.paper(student) for student in students]
+    return [_Made(paper.settled, key_record(exam, paper) if keys else {}) for paper in papers]
+
+
+def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, output: Path) -> list[dict[str, str]]:
+    from symcomm.documents.render import contents, pictures
+
+    exam = exam_here()
+    documents = []
+    for student, attempt, _, _ in wanted:
+        paper = exam.exactly(student, attempt)
+        code = f"{paper.code} {student.id}" if order.qr else ""
+        documents.append(replace(document_of(exam, paper, order.edition), code=code))
+    edition = order.edition
+    for form in order.formats:
+        if form in PAGES:
+            kind = ("tex" if order.engine == "latex" else "typ") if form == "pdf" else form
+            prepare(documents, kind, edition)  # type: ignore[arg-type]  # one of the formats
+    lines = []
+    for document, (student, _, name, mark) in zip(documents, wanted, strict=True):
+        forms = [form for form in order.formats if form in PAGES]
+        made = contents(
+            document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name, layout="exam"
+        )
+        files = {f"{name}.{form}": data for form, data in made.items()}
+        for form in ("md", "tex"):
+            if form in forms:
+                files |= pictures.files(document, form, name, edition)
+        write_files(files, output)
+        lines += [
+            {"file": file, "paper": student.id, "from": mark, "sha256": hashlib.sha256(data).hexdigest()}
+            for file, data in files.items()
+        ]
+    return lines
+
+
+def document_of(exam: Exam, paper: Paper, edition: Edition) -> Document:
+    """One paper in one edition."""
+    return paper_page(exam, paper) if edition == "paper" else solution_page(exam, paper)
+
+
+# -- what is there already --------------------------------------------------------------------------
+
+
+def _mark(exam: Exam, paper: Settled, order: Order) -> str:
+    """What a file is made from: the document, the paper, the edition, our version."""
+    student = paper.student
+    words = [order.version, exam.template.digest, exam.seed, student.id, student.name, student.seat, str(paper.attempt)]
+    words += [order.edition, order.engine, *["qr"] * order.qr]
+    if order.templates is not None:
+        words += [hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(order.templates.glob("*")) if p.is_file()]
+    return fingerprint(words)
+
+
+def _file_names(students: Iterable[Student]) -> list[str]:
+    """A name for each student's files that stays in the folder and is nobody else's."""
+    made: dict[str, str] = {}
+    for student in students:
+        name = safe_name(student.id)
+        if name in made.values() or name in ("keys", "manifest"):
+            name = f"{name}-{hashlib.sha256(student.id.encode()).hexdigest()[:6]}"
+        made[student.id] = name
+    return [*made.values()]

@@ -1,0 +1,1 @@
+"""Exercises by hand: traces of derivatives, einsum, sums and number formats."""

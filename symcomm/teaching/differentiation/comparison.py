@@ -1,0 +1,295 @@
+"""A table that a source prints, set beside the derived one: cell by cell, with the reason of each difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from unicodedata import normalize
+
+from symcomm.core.derivation import Exhibit
+from symcomm.core.errors import SymcommError, TableError
+from symcomm.core.form import Form, Related, Sym
+from symcomm.core.irrational import Irrational
+from symcomm.core.printing import plain as printed_form
+from symcomm.core.text.context import Context, Scope
+from symcomm.core.text.expressions import read_whole
+from symcomm.core.text.parsing import parse
+from symcomm.core.text.table import Cell, Table, single
+from symcomm.core.text.tree import (
+    Exponentiation,
+    FunctionCall,
+    Identifier,
+    Multiplication,
+    Node,
+    Number,
+    Quotient,
+    Radical,
+    Sum,
+)
+from symcomm.core.units import Quantity
+from symcomm.teaching.differentiation.gradients import Gradient, shape_text, why
+from symcomm.teaching.differentiation.reading import CONSTANTS, plain
+
+COLUMNS = ("printed", "derived", "why")
+_ACCENTED = re.compile(
+    r"(?:\\(?P<mark>dot|bar|overline)\s*(?:\{\s*(?P<braced>[A-Za-z])\s*\}|(?P<bare>[A-Za-z]))"
+    r"|(?<![A-Za-z\\])(?P<plain>[A-Za-z][\u0304\u0307]?))"
+    r"_\s*(?:\{\s*(?P<group>-?\s*\d+)\s*\}|(?P<digits>-?\d+))"
+)
+_NAME = re.compile(r"[A-Za-z][\u0304\u0307]?_-?\d+")
+_PARTIAL = re.compile(
+    r"\\frac\s*\{\s*\\partial\s*([A-Za-z])_\{?(\d+)\}?\s*\}\s*\{\s*\\partial\s*([A-Za-z])_\{?(\d+)\}?\s*\}"
+)
+_MARK = {"dot": "\u0307", "bar": "\u0304", "overline": "\u0304"}
+
+
+def beside_trace(rows: Sequence[tuple[Any, ...]], printed: Table) -> Exhibit:
+    """A printed table of a trace beside the rows of the derived one.
+
+    Each equation is worked out with the derived numbers; what differs is told, with a name that the trace does not
+    have and an assignment that is printed the wrong way round.
+    """
+    width = len(rows[0])
+    found: list[tuple[str | Form, ...]] = []
+    agreeing, used = 0, [0] * len(rows)
+    values = _values(rows)
+    for row in printed.rows:
+        cells = list(row[:width])
+        for place in range(0, min(width, len(cells)), 2):
+            equation, value = cells[place], cells[place + 1] if place + 1 < len(cells) else None
+            if not equation.text.strip("$ "):
+                continue
+            mine, trouble = _matching(rows, used, place, equation)
+            if mine is None:
+                found.append((_shown(equation), "–", _quoted(trouble)))
+                continue
+            problems = [trouble] if trouble else _differences(rows[mine][place], equation, values)
+            number = rows[mine][place + 1]
+            if value is not None and value.text.strip("$ ") and not _close(_number(value), _worth(number)):
+                problems.append(f"the value is {_said(number)}, not {value.text.strip('$ ')}")
+            agreeing += 2 - len(problems)
+            found += [(_shown(equation), rows[mine][place], _quoted(problem)) for problem in problems]
+    title = f"Printed and derived: {agreeing} cells agree" + (", and these do not" if found else "")
+    return Exhibit(title, COLUMNS, tuple(found))
+
+
+def _shown(cell: Cell) -> str:
+    """A printed cell as a sentence: its names as maths, the rest as it is read."""
+    text = _PARTIAL.sub(r"∂\1_\2/∂\3_\4", cell.text.strip().strip("$"))
+    text = re.sub(r"\\(?:times|cdot)\s*", "· ", _named(text))
+    return _quoted(re.sub(r"[{}\\]", "", text))
+
+
+def _quoted(text: str) -> str:
+    return _NAME.sub(lambda match: f"`{match[0]}`", text).replace("``", "` `")
+
+
+def _named(text: str) -> str:
+    """The text with names in one spelling: a dot or a bar above a letter, its number behind an underscore."""
+
+    def one(match: re.Match[str]) -> str:
+        letter = match["plain"] or (match["braced"] or match["bare"]) + _MARK[match["mark"]]
+        return f"{letter}_{(match['group'] or match['digits']).replace(' ', '')}"
+
+    return _ACCENTED.sub(one, normalize("NFD", text).strip().strip("$").replace("−", "-"))
+
+
+def _matching(rows: Sequence[tuple[Any, ...]], used: list[int], place: int, cell: Cell) -> tuple[int | None, str]:
+    """The derived row that a printed equation stands for, and what is wrong with how it is written."""
+    left, _, right = (_named(part).strip() for part in _PARTIAL.sub(_slope, cell.text).partition("="))
+    for number, row in enumerate(rows):
+        one = row[place]
+        if isinstance(one, Related) and printed_form(one.left) == left and not used[number] & (1 << place):
+            used[number] |= 1 << place
+            return number, ""
+    for number, row in enumerate(rows):
+        one = row[place]
+        ends = isinstance(one, Related) and isinstance(one.right, Sym)
+        if ends and (printed_form(one.right), printed_form(one.left)) == (left, right):
+            used[number] |= 1 << place
+            return number, f"the assignment goes the other way: {right} gets its value from {left}"
+    ends_are = [printed_form(row[place]) for row in rows if isinstance(row[place], Related)]
+    end = [one for one in ends_are if one.startswith(f"{right} = ")]
+    said = f"the trace has no {left}"
+    return None, said + (f"; {end[0]}" if end else "")
+
+
+def _slope(match: re.Match[str]) -> str:
+    """A derivative as the tangent of the output that it is the value of."""
+    return f"{match[1]}\u0307_{match[2]}"
+
+
+def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """The numbers of all names of a table; of an adjoint that is added up, the last one: that of its first row."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        for place in range(0, len(row), 2):
+            if isinstance(row[place], Related):
+                found.setdefault(printed_form(row[place].left), _worth(row[place + 1]))
+    for row in rows:  # a name that only stands on the right has the value of what it gives
+        for place in range(0, len(row), 2):
+            one = row[place]
+            if isinstance(one, Related) and isinstance(one.right, Sym):
+                found.setdefault(printed_form(one.right), _worth(row[place + 1]))
+    return found
+
+
+def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> list[str]:
+    """Whether the right side of a printed equation is the derived one: for other numbers of all names as well."""
+    import mpmath
+
+    right = _named(_PARTIAL.sub(_slope, cell.text).partition("=")[2])
+    unknown = [name for name in _NAME.findall(right) if name not in values]
+    if unknown:
+        return [f"the trace has no {unknown[0]}"]
+    with mpmath.workdps(30):
+        other = {name: 1 + mpmath.mpf(n * n + 3) / (2 * n + 7) for n, name in enumerate(sorted(values))}
+    try:
+        printed, told = ([_evaluate(_tree(side, known), known) for known in (values, other)]
+                         for side in (right, printed_form(derived.right)))  # fmt: skip
+    except SymcommError as error:
+        return [f"the right side cannot be read: {error.message}"]
+    if _close(printed[1], told[1]):
+        return []
+    if _close(printed[0], told[0]):
+        return ["the right side has this value at this point only"]
+    return [f"the right side is {_decimal(printed[0])}, and the derived one {_decimal(told[0])}"]
+
+
+def _tree(text: str, known: Mapping[str, Any]) -> Node:
+    """The tree of a formula whose names are those of a trace."""
+    keys = _keys(known)
+    for name in sorted(keys, key=len, reverse=True):
+        text = text.replace(name, f"({keys[name]})")
+    for sign, word in ((r"\times", "*"), ("×", "*"), ("·", "*"), (r"\cdot", "*"), ("²", "^2"), ("√", "sqrt")):
+        text = text.replace(sign, word)
+    text = re.sub(r"\*\s*-\s*(\d+)", r"*(-\1)", text)
+    context = Context(single(text), Scope(sizes=frozenset({*keys.values(), *CONSTANTS}),
+                                          functions=frozenset(_FUNCTIONS), kind="answer"))  # fmt: skip
+    return read_whole(context, parse(context))
+
+
+def _keys(known: Mapping[str, Any]) -> dict[str, str]:
+    return {name: f"q_{number}" for number, name in enumerate(sorted(known))}
+
+
+_FUNCTIONS = ("sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid")
+
+
+def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
+    """The number of a tree, to 30 digits."""
+    import mpmath
+
+    values = {key: known[name] for name, key in _keys(known).items()} | {"pi": mpmath.pi, "e": mpmath.e}
+    calls = {"log": mpmath.log, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "abs": abs, "max": max, "min": min}
+
+    def go(n: Node) -> Any:
+        match n:
+            case Number(_, value):
+                return mpmath.mpf(value.numerator) / value.denominator
+            case Identifier(_, key):
+                return values[key]
+            case Sum(_, terms, signs):
+                return mpmath.fsum(go(t) * s for t, s in zip(terms, signs, strict=True))
+            case Multiplication(_, factors):
+                return mpmath.fprod(go(f) for f in factors)
+            case Quotient(_, top, bottom):
+                return go(top) / go(bottom)
+            case Exponentiation(_, base, exponent):
+                return go(base) ** go(exponent)
+            case Radical(_, inside):
+                return mpmath.sqrt(go(inside))
+            case FunctionCall(_, function, arguments):
+                return (calls.get(function) or getattr(mpmath, function))(*map(go, arguments))
+        raise TableError("this cannot stand in a cell of a trace", n.span)
+
+    with mpmath.workdps(30):
+        try:
+            return go(node)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            raise TableError("this cell has no number", node.span) from None
+
+
+def _number(cell: Cell) -> Any:
+    text = cell.text.strip("$ ").replace("−", "-").rpartition("≈")[2].rpartition(r"\approx")[2]
+    return _evaluate(_tree(text, {}), {})
+
+
+def _worth(cell: Quantity | Form) -> Any:
+    import mpmath
+
+    if isinstance(cell, Quantity):
+        with mpmath.workdps(30):
+            return mpmath.mpf(cell.value.numerator) / cell.value.denominator
+    return _evaluate(_tree(printed_form(cell), {}), {})
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Whether two numbers are equal, to five digits where one was printed as a decimal."""
+    return bool(10**5 * abs(a - b) <= max(1, abs(b)))
+
+
+def _said(cell: Quantity | Form) -> str:
+    if isinstance(cell, Irrational):
+        return str(cell)
+    return printed_form(cell) if isinstance(cell, Form) else str(cell)
+
+
+def _decimal(number: Any) -> str:
+    import mpmath
+
+    return str(mpmath.nstr(number, 6, strip_zeros=True)).removesuffix(".0")
+
+
+# -- gradients ---------------------------------------------------------------------------------------------
+
+_OF = re.compile(
+    r"(?:\\frac\s*\{\s*\\partial\s*[^{}]*\}\s*\{\s*\\partial\s*|∂[^/]*/∂|\bd\s?)"
+    r"(?:\\math(?:bf|rm|it)\s*\{([^{}]*)\}|([A-Za-z]\w*(?:[_^]\{?\w+\}?)*'*))"
+)
+_SPACE = re.compile(r"^.*?(?:\\mathbb\s*\{?R\}?|\bR|ℝ)\s*\^")  # what stands before the sizes
+
+
+def beside_gradients(known: Mapping[str, tuple[tuple[str, ...], Gradient | None]], printed: Table) -> Exhibit:
+    """Printed shapes of gradients beside the derived ones; ``known`` has shapes by tensor, with their formulas.
+
+    >>> known = {"W": (("D_1", "D_2"), None)}
+    >>> from symcomm.core.text.finder import read_tables
+    >>> table = read_tables("gradient\\tshape\\n$dW$\\t$B \\\\times H_2$", "t.tsv")[0]
+    >>> beside_gradients(known, table).rows[0][1]
+    '`D_1` × `D_2`'
+    """
+    sizes = {size for shape, _ in known.values() for size in shape}
+    found: list[tuple[str, str, str]] = []
+    agreeing = 0
+    for row in printed.rows:
+        head = row[0].text.partition("=")[0]
+        match = _OF.search(head)
+        tensor = plain_tensor(match[1] or match[2]) if match else ""
+        if tensor not in known:
+            raise TableError(f"the table has no gradient of '{tensor or head.strip('$ ')}'", row[0].span(),
+                             f"gradients: {', '.join(known)}")  # fmt: skip
+        shape, gradient = known[tensor]
+        told = _sizes(row[-1].text)
+        if told == shape:
+            agreeing += 1
+            continue
+        strange = [size for size in told if size not in sizes]
+        reason = [why(gradient)] if gradient is not None else [f"A gradient has the shape of `{tensor}`."]
+        if len(told) > 1 and told == shape[::-1]:
+            reason.append("This is the transpose.")
+        reason += [f"No axis here is called {', '.join(f'`{size}`' for size in strange)}."] if strange else []
+        found.append((f"`d{tensor}`: " + shape_text(told), shape_text(shape), " ".join(reason)))
+    title = f"Printed and derived shapes: {agreeing} agree" + (", and these cannot be" if found else "")
+    return Exhibit(title, COLUMNS, tuple(found))
+
+
+def plain_tensor(name: str) -> str:
+    """The plain spelling of a tensor's name."""
+    return re.sub(r"[{}\\\s]", "", name)
+
+
+def _sizes(text: str) -> tuple[str, ...]:
+    inside = _SPACE.sub("", text.strip()).strip("$ {}[]()")
+    return tuple(plain(part) for part in re.split(r"\\times|×|,|\bx\b", inside) if part.strip("{}$ "))

@@ -1,0 +1,1 @@
+"""The quantities of teaching."""

@@ -1,0 +1,1 @@
+"""Einstein summation and the order of its operands."""

@@ -1,0 +1,76 @@
+"""What the questions about traces share: their formulas, their point, and how a derivation is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Exhibit, Step
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.quantities.declared import Meaning, Reads
+from symcomm.core.setting import Setting
+from symcomm.teaching.differentiation.reading import in_order, plain, read_point
+from symcomm.teaching.differentiation.trace import EvaluationTrace, trace
+
+Formulas = Annotated[
+    str,
+    Reads("formula"),
+    Meaning("the formulas, with semicolons or line ends between them: `y_1 = (x_1+x_2)^2; y_2 = ln(x_1)`"),
+]
+Point = Annotated[
+    str | Mapping[str, object], Reads("formula"),
+    Meaning("a value for each input: `x_1 = 2, x_2 = ln(3)`; the given numbers where it is left out"),
+]  # fmt: skip
+Outputs = Annotated[
+    str, Meaning("the names of the outputs, with commas between them; y, y_1, ... or what no formula reads unless said")
+]
+Input = Annotated[str, Meaning("the input for which is differentiated; every one where it is not named")]
+Output = Annotated[str, Meaning("the output that is differentiated; every one where it is not named")]
+
+
+Slip = Annotated[
+    Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None,
+    Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
+]
+
+
+def traced(
+    setting: Setting, of: str, point: str | Mapping[str, object] | None, outputs: str | None = None
+) -> EvaluationTrace:
+    """The trace of a question, at the point that is said or at the given numbers."""
+    said: str | Mapping[str, object] = (
+        point if point is not None else {plain(name): value for name, value in setting.values.items()}
+    )
+    return trace(of, said, [name.strip() for name in (outputs or "").split(",") if name.strip()])
+
+
+def one_of(name: str | None, known: Sequence[str], what: str) -> str | None:
+    """The plain spelling of a name that is asked for; raises ``ValuesError`` where there is none."""
+    if name is None:
+        return None
+    if plain(name) not in known:
+        raise ValuesError(f"the trace has no {what} '{name[:60]}'", hint=nearest(plain(name), [*known]))
+    return plain(name)
+
+
+def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterable[Exhibit],
+           notes: Sequence[str] = ()) -> Derivation:  # fmt: skip
+    """A derivation of a trace: what is known of a model does not enter it."""
+    made = setting.derivation(title, tuple(steps), (), exhibits, notes)
+    return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
+
+
+__all__ = [
+    "Formulas",
+    "Input",
+    "Output",
+    "Outputs",
+    "Point",
+    "Slip",
+    "answer",
+    "in_order",
+    "one_of",
+    "read_point",
+    "traced",
+]

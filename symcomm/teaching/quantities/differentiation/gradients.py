@@ -1,0 +1,161 @@
+"""Gradients of the rows of a table as matrix formulas with shapes, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Derivation, Exhibit, Numbers
+from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Called, Form, Related, Sym
+from symcomm.core.graph.gradient import training
+from symcomm.core.graph.graph import Graph, Op, bare
+from symcomm.core.graph.ops import MAP
+from symcomm.core.printing import plain
+from symcomm.core.quantities.counting import flops
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.memory.saved import saved_tensors
+from symcomm.core.quantities.options import Frozen, OpName
+from symcomm.core.setting import Setting, Work
+from symcomm.core.units import Unit
+from symcomm.teaching.differentiation.comparison import beside_gradients
+from symcomm.teaching.differentiation.gradients import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
+from symcomm.teaching.differentiation.gradients import gradients as formulas_of
+
+Known = dict[str, tuple[tuple[str, ...], Gradient | None]]
+TITLE = "Gradients"
+COLUMNS = ("gradient", "shape", "reads", "FLOPs")
+
+
+def derive(
+    setting: Setting,
+    op: OpName | None = None,
+    of: Annotated[str, Meaning("the tensor whose gradient is asked for, such as W; all where it is not said")] = "",
+    want: Annotated[
+        Literal["flops", "elements"], Meaning("the operations of the backward pass, or the size of one gradient")
+    ] = "flops",
+    frozen: Frozen | None = None,
+) -> Derivation:
+    """The gradients of a row, or of all rows, as matrix formulas with their shapes, what they read and what they cost.
+
+    They are read off the derived backward pass, the one whose operations are counted and whose tensors are saved. Each
+    gradient has the shape of the tensor it is of, since the loss is one number.
+    """
+    setting = setting.freeze(frozen)
+    both = training(setting.graph, setting.accounting.input_gradient == "needed", setting.frozen)
+    rows = {one.row for one in setting.rows(op).ops}
+    ops = [one for one in both.ops if one.phase == "backward" and (one.row in rows or (op is None and not one.row))]
+    names = Names(both, setting.notation)
+    found = formulas_of(both, ops, names)
+    if of:
+        wanted = [g for g in found if names.of(g.of) == of or bare(g.of) == of]
+        if not wanted:
+            raise ValuesError(f"there is no gradient of '{of[:60]}'", hint=nearest(of, [bare(g.of) for g in found]))
+        found = (*(g for g in found if g is not wanted[-1]), wanted[-1]) if want == "elements" else tuple(wanted)
+    made = _elements(setting, found[-1]) if want == "elements" else flops.derive(setting, "backward", op)
+    exhibits = [
+        _table(setting, both, found, _shapes(setting.graph, both, ops, names)),
+        *_inner(both, names, found),
+        *_saved(setting, rows),
+    ]
+    notes = [f"`{g.name}`: {why(g)}" for g in found if g.factors]
+    notes += ["One is the vector of ones: it sums rows or columns."] if _has(found, "1") else []
+    notes += [_SPREADS.format(SPREAD)] if _has(found, SPREAD) else []
+    notes += [_NAMED_AXES] if _called(found, "sum_", "repeat_") else []
+    notes += ["Functions of rows (sum, mean) work along the last axis."] if _has_rows(found) else []
+    said = replace(made.notation, latex={**names.notation.latex, **made.notation.latex})
+    title = f"{TITLE} of {op}" if op else TITLE
+    title = f"Elements of `{found[-1].name}`" if want == "elements" else title
+    return replace(made, title=title, exhibits=(*exhibits, *made.exhibits), notes=(*made.notes, *notes), notation=said)
+
+
+_NAMED_AXES = "A subscript names axes: `sum` adds up along them, `repeat` repeats along them."
+_SPREADS = "`{}` is the number a row that the norm divides by."
+
+
+def _elements(setting: Setting, gradient: Gradient) -> Derivation:
+    """The number of elements of a gradient: that of the tensor it is of."""
+    work = Work(setting)
+    tensor = setting.graph.tensors[gradient.of]
+    sizes = [setting.graph.axes[axis].size for axis in tensor.axes]
+    work.define(f"n_{bare(tensor.name)}", setting.sizes(sizes), Unit.parse("element"), "shape of the tensor",
+                why(gradient), witness=lambda numbers: _counted(setting.graph, tensor.axes, numbers))  # fmt: skip
+    return setting.derivation("Elements of a gradient", work.steps)
+
+
+def _counted(graph: Graph, axes: Sequence[str], numbers: Numbers) -> int:
+    from itertools import product
+
+    from symcomm.core.quantities.witnesses import number
+
+    lengths = [int(number(forms.from_expr(graph.axes[axis].size), numbers)) for axis in axes]
+    return sum(1 for _ in product(*map(range, lengths)))
+
+
+def _shapes(graph: Graph, both: Graph, ops: Sequence[Op], names: Names) -> Known:
+    """The shapes of all tensors whose gradients may be printed, with the gradients that are derived."""
+    found: Known = {bare(name): (labels(graph, name), None) for name in graph.tensors if "·" not in name}
+    return found | {bare(g.of): (g.shape, g) for g in formulas_of(both, ops, names)}
+
+
+def _table(setting: Setting, graph: Graph, found: Sequence[Gradient], known: Known) -> Exhibit:
+    counts = {id(op): form for op, form in flops.counted(setting, graph, [g.op for g in found])}
+    rows: list[tuple[str | Form, ...]] = []
+    for g in found:
+        reads = ", ".join(f"`{name}`" for name in g.reads) or "–"
+        rows.append((Related(Sym(g.name), g.form), shape_text(g.shape), reads, counts.get(id(g.op), "–")))
+    return Exhibit("Gradients, in the order in which they are computed", COLUMNS, tuple(rows),
+                   beside=partial(beside_gradients, known))  # fmt: skip
+
+
+def _inner(graph: Graph, names: Names, found: Sequence[Gradient]) -> list[Exhibit]:
+    used = {name for g in found for name in (*forms.names(g.form), g.name)}
+    rows = tuple(
+        (Related(Sym(name), forward_form(graph, op, names)), shape_text([graph.axes[a].label for a in axes]))
+        for name, op in names.meanings
+        if used & {name, f"d{name}"}
+        for axes in [graph.tensors[op.output].axes]
+    )
+    return [Exhibit("What a row computes on its way", ("value", "shape"), rows)] if rows else []
+
+
+def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
+    """What is kept between the forward and the backward pass, as the memory quantities have it."""
+    if len(setting.parts) > 1:
+        return []
+    kept = [one for one in saved_tensors(setting) if one.row in rows or {*one.readers} & _of(setting, rows)]
+    lines = tuple(
+        (
+            f"`{bare(one.tensor.partition('·')[0])}`",
+            one.what,
+            setting.written(one.elements),
+            ", ".join(f"`{reader}`" for reader in one.readers),
+        )
+        for one in kept
+    )
+    columns = ("tensor", "what", "elements", "for the gradient of")
+    return [Exhibit("Saved for the backward pass", columns, lines)] if lines else []
+
+
+def _of(setting: Setting, rows: set[int]) -> set[str]:
+    return {name.partition("·")[0] for op in setting.graph.ops if op.row in rows for name in (*op.inputs, op.output)}
+
+
+def _has(found: Sequence[Gradient], name: str) -> bool:
+    return any(name in forms.names(g.form) for g in found)
+
+
+def _called(found: Sequence[Gradient], *heads: str) -> bool:
+    pieces = (piece for g in found for piece in forms.walk(g.form) if isinstance(piece, Called))
+    return any(piece.function.startswith(heads) for piece in pieces)
+
+
+def _has_rows(found: Sequence[Gradient]) -> bool:
+    pieces = (piece for g in found for piece in forms.walk(g.form) if isinstance(piece, Called))
+    return any(piece.function in ("sum", "mean", "max", *(m.name for m in MAP.values() if m.along)) for piece in pieces)
+
+
+__all__ = ["derive", "plain"]

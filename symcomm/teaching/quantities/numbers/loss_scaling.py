@@ -1,0 +1,106 @@
+"""Loss scaling: which gradients a number format keeps when the loss is multiplied by a scale."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Numbers, exact
+from symcomm.core.dtypes import NumberFormat, binade, decimal, number_format, power_of_two
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Power, Ratio, num
+from symcomm.core.quantities.declared import Meaning, Reads
+from symcomm.core.quantities.options import NoModel
+from symcomm.core.setting import Work
+from symcomm.core.units import ONE
+from symcomm.teaching.quantities.numbers.number_format import first_number
+
+
+def derive(
+    setting: NoModel,
+    dtype: Annotated[str, Reads("dtype"), Meaning("the number format of the gradients")] = "fp16",
+    scale: Annotated[object, Reads("quantity"), Meaning("what the loss is multiplied by, such as 65536")] = 65536,
+    gradient: Annotated[
+        object, Reads("quantity"), Meaning("the gradient that is to be kept, where the scale is asked for")
+    ] = None,
+    want: Annotated[
+        Literal["smallest", "flushed_up_to", "smallest_normal", "largest", "least_scale", "largest_scale"],
+        Meaning("what is asked for"),
+    ] = "smallest",
+) -> Derivation:
+    """Which gradients a number format keeps when the loss is multiplied by a scale.
+
+    The gradients are multiplied by it, too (they are linear in the loss), and divided by it before the update.
+    ``smallest`` is the smallest gradient that is a number of the format then, ``flushed_up_to`` the largest that
+    becomes 0, ``smallest_normal`` the smallest that keeps all bits, ``largest`` the largest that does not overflow.
+    ``least_scale`` is the least power of two under which a ``gradient`` does not become 0, ``largest_scale`` the
+    largest under which it does not overflow. Source: Micikevicius et al., arXiv 1710.03740.
+
+    >>> from symcomm.core.graph.graph import Graph
+    >>> from symcomm.core.setting import Setting
+    >>> setting = Setting(Graph("no model", {}, {}, ()))
+    >>> str(derive(setting, "fp16", 1024, want="smallest").at())
+    '1/17 179 869 184 ≈ 5.82077·10^-11'
+    >>> str(derive(setting, "fp16", gradient="0.00000001", want="least_scale").at())
+    '4'
+    """
+    f, work = number_format(dtype), Work(setting)
+    if not f.floating:
+        raise ValuesError(f"gradients are not kept in {f.name}", hint="a floating format, such as fp16")
+    title = f"Loss scaling in {f.name}"
+    if want.endswith("scale"):
+        if gradient is None:
+            raise ValuesError(f"the {want.replace('_', ' ')} is that for a gradient", hint="gradient: 0.00000001")
+        _scale(work, f, abs(exact(gradient, "gradient")), want)
+        return setting.derivation(title, work.steps)
+    by = exact(scale, "scale")
+    if by <= 0:
+        raise ValuesError(f"the loss is multiplied by {by}", hint="a positive scale, such as 65536")
+    bound, text = {
+        "smallest": (f.smallest_subnormal, "the smallest number of the format, a subnormal one"),
+        "flushed_up_to": (f.smallest_subnormal / 2, "half of the smallest number, which is rounded to the even 0"),
+        "smallest_normal": (f.smallest_normal, "the smallest number with all bits of the mantissa"),
+        "largest": (f.largest, "the largest number of the format"),
+    }[want]
+    edge = work.define("x", num(bound), ONE, "format", f"This is {text}.", witness=partial(_edge, f, want))
+    work.define("g", Ratio(edge, num(by)), ONE, "divide by the scale", "The gradient that the scale brings there.",
+                witness=lambda numbers: _edge(f, want, numbers) / by)  # fmt: skip
+    return setting.derivation(title, work.steps)
+
+
+def _edge(f: NumberFormat, want: str, numbers: Numbers) -> Fraction:
+    """The same read off the codes."""
+    codes = {"smallest": 1, "flushed_up_to": 1, "smallest_normal": 1 << f.mantissa}
+    if want == "largest":
+        return first_number(f, 2 ** (f.bits - 1) - 1)(numbers)
+    found = f.decoded(codes[want])
+    assert not isinstance(found, str)
+    return found / 2 if want == "flushed_up_to" else found
+
+
+def _scale(work: Work, f: NumberFormat, g: Fraction, want: str) -> None:
+    if not g:
+        raise ValuesError("a gradient of 0 is kept under every scale", hint="gradient: 0.00000001")
+    if want == "least_scale":
+        half = f.smallest_subnormal / 2
+        exponent = binade(half / g)  # 2^e g <= half < 2^(e + 1) g
+        exponent += 1
+        text = (
+            f"So that this power of two times {decimal(g)} is more than half of the smallest number, {decimal(half)}."
+        )
+    else:
+        exponent = binade(f.largest / g)
+        text = f"So that this power of two times {decimal(g)} is at most the largest number, {decimal(f.largest)}."
+    power = work.define("S", num(exponent), ONE, "power of two", text,
+                        witness=lambda numbers: _fits(f, g, int(numbers["S"]), want))  # fmt: skip
+    text = "A power of two changes no bit of a mantissa."
+    work.define("scale", Power(num(2), power), ONE, "scale", text,
+                witness=lambda numbers: power_of_two(int(numbers["S"])))  # fmt: skip
+
+
+def _fits(f: NumberFormat, g: Fraction, exponent: int, want: str) -> bool:
+    """Whether the power of two does it, and the next one does not."""
+    if want == "least_scale":
+        return f.rounded(g * power_of_two(exponent)) != 0 and f.rounded(g * power_of_two(exponent - 1)) == 0
+    return g * power_of_two(exponent) <= f.largest < g * power_of_two(exponent + 1)

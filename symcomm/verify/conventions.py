@@ -1,0 +1,249 @@
+"""Where PyTorch moves or counts otherwise than the derivation, each way by name.
+
+A convention rewrites what is derived into what PyTorch does by that rule; it never looks at what was measured. What
+is then still different is a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from fractions import Fraction
+
+from symcomm.core.records import dataclass
+
+_DOCS = "https://docs.pytorch.org/docs/stable"
+
+
+@dataclass(frozen=True)
+class CallEntry:
+    """Calls that are alike: kind, phase, group, tensor, elements of one call, and how many there are.
+
+    ``calls`` is None where several tensors share a call.
+    """
+
+    kind: str
+    phase: str
+    group: str
+    tensor: str
+    elements: Fraction
+    calls: int | None = 1
+    times: int = 1
+    region: str = ""
+
+    @property
+    def total(self) -> Fraction:
+        """The elements of all of them."""
+        return self.elements * self.times
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a convention may look at.
+
+    ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
+    weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
+    ``tables`` are the elements of what the module holds besides weights.
+    ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
+    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed.
+    ``outside`` are the axes that what stands around DTensor looks after.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    mesh: Mapping[str, int]
+    shards: int = 1
+    routing_flops: Fraction = Fraction(0)
+    handed_on: Mapping[str, int] = field(default_factory=dict)
+    early: tuple[CallEntry, ...] = ()
+    tables: Fraction = Fraction(0)
+    spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
+    spared_flops: Fraction = Fraction(0)
+    microbatches: int = 1
+    outside: frozenset[str] = frozenset()
+
+
+CallEntries = list[CallEntry]
+
+
+def _same(entries: CallEntries, context: RunContext) -> CallEntries:
+    return entries
+
+
+@dataclass(frozen=True)
+class TorchConvention:
+    """A way of PyTorch's: its name, one sentence, where it is documented, and what it makes of derived calls."""
+
+    name: str
+    statement: str
+    source: str
+    rewrite: Callable[[CallEntries, RunContext], CallEntries] = field(default=_same, repr=False)
+    flops: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
+    parameters: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
+
+
+def _shared(entries: CallEntries, context: RunContext) -> CallEntries:
+    return [replace(e, calls=None) if e.tensor in context.shapes and e.group != "pipe" else e for e in entries]
+
+
+def _padded(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        shape, ranks = context.shapes.get(e.tensor, ()), context.mesh.get(e.group, 1)
+        weight = e.kind in ("all-gather", "reduce-scatter") and shape
+        factor = Fraction(-(-shape[0] // ranks) * ranks, shape[0]) if weight else Fraction(1)
+        made.append(replace(e, elements=e.elements * factor))
+    return made
+
+
+def _whole_gradients(entries: CallEntries, context: RunContext) -> CallEntries:
+    return [
+        replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries
+    ]
+
+
+def _broadcasts(entries: CallEntries, context: RunContext) -> CallEntries:
+    return [replace(e, kind="broadcast") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
+
+
+def _when_read(entries: CallEntries, context: RunContext) -> CallEntries:
+    return [replace(e, phase="forward") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
+
+
+def _gathered_for_exchange(entries: CallEntries, context: RunContext) -> CallEntries:
+    return [replace(e, kind="all-gather") if e.kind == "all-to-all" else e for e in entries]
+
+
+def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        several = context.handed_on.get(e.tensor, 1) if (e.kind, e.phase) == ("all-gather", "backward") else 1
+        made.append(replace(e, times=e.times * several, calls=e.calls and e.calls * several))
+    return made
+
+
+def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
+    groups = [context.spared.get((e.kind, e.phase, e.group, e.tensor), e.group) for e in entries]
+    return [replace(e, group=group) for e, group in zip(entries, groups, strict=True) if group] + [*context.early]
+
+
+def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
+    return (
+        [*entries, CallEntry("broadcast", "forward", "data", "", context.tables, None)] if context.tables else entries
+    )
+
+
+def _before_scattered(entries: CallEntries, context: RunContext) -> CallEntries:
+    found = []
+    for e in entries:
+        gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
+        gradient = gradient and e.group not in context.outside
+        found.append(replace(e, elements=e.elements * context.shards) if gradient else e)
+    return found
+
+
+def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        axes = e.group.split("+")
+        made += [replace(e, group=axis) for axis in axes] if len(axes) > 1 and e.kind == "all-reduce" else [e]
+    return made
+
+
+def _reduced_each_time(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        gradient = e.phase == "backward" and e.tensor in context.shapes and e.group not in {"pipe", *context.outside}
+        n = context.microbatches if gradient else 1
+        made.append(replace(e, times=e.times * n, calls=e.calls and e.calls * n))
+    return made
+
+
+def _gathered_once(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        weight = (e.kind, e.phase) == ("all-gather", "forward") and e.tensor in context.shapes
+        weight = weight and e.group in context.outside
+        made.append(replace(e, times=e.times // context.microbatches) if weight else e)
+    return made
+
+
+# One row a convention.
+CONVENTIONS: Mapping[str, TorchConvention] = {
+    c.name: c
+    for c in (
+        TorchConvention(
+            "buckets", "DistributedDataParallel reduces the gradients of several weights in one call.",
+            f"{_DOCS}/notes/ddp.html#internal-design", _shared,
+        ),
+        TorchConvention(
+            "tables_sent", "DistributedDataParallel broadcasts the buffers of a module (masks, rotations) before each "
+            "forward pass.", f"{_DOCS}/generated/torch.nn.parallel.DistributedDataParallel.html", _tables_sent,
+        ),
+        TorchConvention(
+            "dropout_off", "Dropout is off in these runs: its masks and results are not kept.",
+            f"{_DOCS}/generated/torch.nn.Dropout.html",
+        ),
+        TorchConvention(
+            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one; so "
+            "does replicate.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _shared,
+        ),
+        TorchConvention(
+            "padded_rows", "fully_shard cuts a weight into parts of whole rows, all as large as the largest; the last "
+            "ones are filled up.", f"{_DOCS}/distributed.fsdp.fully_shard.html", _padded,
+        ),
+        TorchConvention(
+            "whole_gradients", "DistributedDataParallel gives all ranks the whole gradient, where ZeRO-1 needs a part.",
+            f"{_DOCS}/distributed.optim.html", _whole_gradients,
+        ),
+        TorchConvention(
+            "broadcast_by_owner", "ZeroRedundancyOptimizer broadcasts each updated weight from the rank that owns it, "
+            "where weights are otherwise gathered.", f"{_DOCS}/distributed.optim.html", _broadcasts,
+        ),
+        TorchConvention(
+            "gathered_when_read", "fully_shard gathers the updated weights when the next forward pass reads them.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _when_read,
+            parameters=lambda count, context: count / context.shards,
+        ),
+        TorchConvention(
+            "gathered_for_exchange", "On the CPU, DTensor gathers the whole tensor to exchange parts, all to all.",
+            f"{_DOCS}/distributed.tensor.html", _gathered_for_exchange,
+        ),
+        TorchConvention(
+            "gathered_for_each", "Autograd gathers a gradient once for each operand of a sum that was reduced and cut, "
+            "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _gathered_for_each,
+        ),
+        TorchConvention(
+            "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
+            f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
+            flops=lambda count, context: count - context.spared_flops,
+        ),
+        TorchConvention(
+            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "
+            "other axes of the mesh are of the whole gradient, not of a shard.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
+        ),
+        TorchConvention(
+            "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",
+            f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
+        ),
+        TorchConvention(
+            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
+            "which is counted as a matrix product; the derivation counts a lookup, which is none.",
+            f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
+        ),
+        TorchConvention(
+            "gathered_once", "A stage of a pipeline keeps the weights that fully_shard has gathered for its first "
+            "microbatch until the last one.", f"{_DOCS}/distributed.pipelining.html", _gathered_once,
+        ),
+        TorchConvention(
+            "reduced_each_time", "DTensor sums the gradient of a weight in the backward pass of each microbatch, where "
+            "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _reduced_each_time,
+        ),
+        TorchConvention(
+            "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep "
+            "a part.",
+            f"{_DOCS}/distributed.html#backends",
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,583 @@
+"""What is derived of a case that is to be run: operations, parameters, saved bytes and calls, of the ranks that count.
+
+A case is a model under a strategy at small sizes, with the way of PyTorch's that runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+from symcomm.core.accounting import Accounting
+from symcomm.core.errors import StrategyError, nearest
+from symcomm.core.form import evaluate, from_expr, names
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.graph.gradient import gradient_name
+from symcomm.core.graph.graph import Graph, Op, Tensor
+from symcomm.core.model import Model
+from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
+from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.instructions import BETWEEN_STAGES
+from symcomm.core.program.program import ONE_RANK, program
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.quantities.communication.call import calls
+from symcomm.core.quantities.counting.flops import is_matrix_product
+from symcomm.core.quantities.counting.load import load
+from symcomm.core.records import dataclass
+from symcomm.core.setting import Setting
+from symcomm.verify.attention import KernelError, attentions, with_kernels
+from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verify.launch import RANK_LIMIT, VerificationError
+from symcomm.verify.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
+from symcomm.verify.sizes import small_sizes
+
+WIDTH = 4  # bytes of fp32
+PROCESS = 150 * 10**6  # bytes that a forked process takes of its own
+COPIES = {"weight": 7, "other": 2}  # of a tensor in a rank at once: data(2) of 50 M parameters took 7 times as much
+
+
+@dataclass(frozen=True)
+class RunCase:
+    """A model, a strategy and numbers, ready to be derived and run."""
+
+    model: Model
+    strategy: Strategy
+    method: Method
+    sizes: Mapping[str, int]
+    mesh: Mapping[str, int]
+    schedule: str
+    stages: int
+    chunks: int
+    microbatches: int
+    accounting: Accounting
+    degrees: Mapping[str, Fraction]
+    written_out: str = ""  # why attention is, where it is derived as one kernel
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the model."""
+        return self.model.graph
+
+    @property
+    def known(self) -> dict[str, Fraction]:
+        """The sizes and degrees as exact numbers."""
+        return {n: Fraction(v) for n, v in self.sizes.items()} | dict(self.degrees)
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes."""
+        return prod(self.mesh.values())
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether ranks hold stages, which do not do the same."""
+        return self.strategy.pipeline is not None
+
+    @property
+    def inside(self) -> Strategy:
+        """The strategy without its pipeline."""
+        return replace(self.strategy, pipeline=None) if self.strategy.mesh else ONE_RANK
+
+    def number(self, expression: Any) -> Fraction:
+        """The worth of a size."""
+        return evaluate(from_expr(expression), self.known)
+
+    def times(self, region: str) -> Fraction:
+        """How often a region stands."""
+        stands = {r.name: r.times for r in self.graph.regions}
+        return self.known[stands[region]] if stands.get(region) else Fraction(1)
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """The shape of a tensor as the written module holds it."""
+        sizes = ([self.number(self.graph.axes[a].size) for a in axes] for axes in tensor.own_axes)
+        return tuple(int(prod(some, start=Fraction(1))) for some in sizes)
+
+    @cached_property
+    def weights(self) -> frozenset[str]:
+        """The names of the weights."""
+        return frozenset(w.name for w in self.graph.weights)
+
+    @property
+    def setting(self) -> Setting:
+        """What quantities are derived from."""
+        return Setting(self.graph, self.accounting, "fp32", self.model.notation, self.known)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What every rank does in one stage."""
+        return program(self.graph, self.inside, self.accounting).plan
+
+
+def make_case(
+    model: Model, strategy: Strategy | str | None, values: Mapping[str, Fraction], schedule: str, chunks: int,
+    softmax: str = "as_given",
+) -> RunCase:  # fmt: skip
+    """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run.
+
+    Attention is one kernel where ``softmax`` says so, and PyTorch's kernel does what is written.
+    """
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
+    assert isinstance(strategy, Strategy)
+    graph = batch_first(model.graph)
+    model = replace(model, graph=replace(graph, fused=_asked_fused(graph, softmax)))
+    missing = [n for form in strategy.forms for n in names(form) if n not in values]
+    if missing:
+        raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
+    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
+    degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
+    strategy = _without_ones(strategy, degree)
+    used = method(strategy)
+    mesh = {axis: degree[axis] for axis in reversed(strategy.mesh_order)}
+    stages = microbatches = 1
+    cut = strategy.pipeline
+    if cut is not None:
+        if cut.layers or cut.stages is None:
+            raise StrategyError(
+                "PyTorch runs here a pipeline of stages that are all alike", hint="pipeline(2, microbatches=4)"
+            )
+        stages, microbatches = (int(evaluate(f, values)) for f in (cut.stages, cut.microbatches))
+        if stages == 1:
+            raise StrategyError("a pipeline of one stage sends nothing", hint="leave the pipeline out")
+        if schedule not in SCHEDULES:
+            raise StrategyError(
+                f"torch.distributed.pipelining has no schedule '{schedule[:40]}' here",
+                hint=nearest(schedule, [*SCHEDULES]),
+            )
+        record = find(schedule)
+        chunks = record.fitting(stages, microbatches, chunks if record.chunks is None else None)
+        mesh = {"pipe": stages, **mesh}
+    ranks = prod(mesh.values())
+    if ranks > RANK_LIMIT:
+        raise VerificationError(f"{strategy.name} takes {ranks} processes; at most {RANK_LIMIT} are started",
+                                hint="smaller degrees show the same")  # fmt: skip
+    own = {n: v for n, v in values.items() if n not in degrees}
+    unit = max(2, ranks // stages)  # one axis may be cut by all of them
+    sizes = small_sizes(model.graph, own, unit, microbatches, max(2, stages * chunks))
+    accounting = Accounting.of(**dict(used.accounting))
+    stacked = any(region.times for region in model.graph.regions)
+    if "fsdp2" in used.name:
+        dropped = stacked and resharded(strategy) and cut is None
+        accounting = replace(accounting, gathered_weights="layers" if dropped else "keep")
+    made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
+                   degrees)  # fmt: skip
+    pipeline.check_divisible(model.graph, strategy, made.known)
+    why = _no_kernel(made)
+    if why:
+        made = replace(made, model=replace(model, graph=replace(model.graph, fused=False)), written_out=why)
+    return made
+
+
+def _asked_fused(graph: Graph, softmax: str) -> bool:
+    """Whether attention is derived as one kernel; raises ``StrategyError`` for another softmax than is written."""
+    if softmax not in ("as_given", "library", "fused"):
+        raise StrategyError(f"the written module has no softmax '{softmax[:40]}'",
+                            hint=nearest(softmax, ["as_given", "library", "fused"]))  # fmt: skip
+    return bool(graph.scores) and (graph.fused if softmax == "as_given" else softmax == "fused")
+
+
+def _no_kernel(case: RunCase) -> str:
+    """Why the attention of a case is written out though it is derived as one kernel; empty where it is not."""
+    try:
+        kernels = attentions(case.graph)
+    except KernelError as error:
+        return error.message
+    placed = "dtensor" in case.method.name
+    if placed and not all(kernel.has_whole_heads(case.plan.cuts) for kernel in kernels):
+        return "a rank has no whole heads: scaled_dot_product_attention would see a part of the keys or queries"
+    return ""
+
+
+def batch_first(graph: Graph) -> Graph:
+    """The graph with the batch before the heads where heads share keys and values: no product has to copy them.
+
+    A batched product takes its rows from one operand without a copy only where heads and positions lie side by side.
+    """
+    batch = {*batch_axes(graph)}
+
+    def turned(name: str) -> bool:
+        first = graph.tensors[name].own_axes[:2]
+        return len(first) == 2 and len(first[0]) == len(first[1]) == 1 and first[1][0] in batch
+
+    def shares(op: Op) -> bool:
+        if op.phase != "forward" or len(op.inputs) != 2 or not is_matrix_product(op):
+            return False
+        one, other = op.inputs
+        axes = {name: graph.tensors[name].axes for name in op.inputs}
+        pairs = ((one, other), (other, one))
+        return any(turned(a) and batch & {*axes[b]} and axes[a][0] not in axes[b] for a, b in pairs)
+
+    if not any(shares(op) for op in graph.ops):
+        return graph
+    moved = {name for name in graph.tensors if turned(name)}
+
+    def swapped(name: str, order: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (order[1], order[0], *order[2:]) if name in moved else order
+
+    tensors = {n: replace(t, axes=swapped(n, t.axes)) for n, t in graph.tensors.items()}
+    ops = tuple(
+        replace(op, indices=tuple(swapped(n, ix) for n, ix in zip(op.inputs, op.indices, strict=True)),
+                output_indices=swapped(op.output, op.output_indices)) for op in graph.ops
+    )  # fmt: skip
+    return replace(graph, tensors=tensors, ops=ops)
+
+
+def _without_ones(strategy: Strategy, degree: Mapping[str, int]) -> Strategy:
+    """The strategy without the axes of the mesh that have one rank: they change nothing."""
+    rules = tuple(pair for pair in strategy.rules if degree[pair[1].mesh] > 1)
+    mesh = tuple(pair for pair in strategy.mesh if degree[pair[0]] > 1)
+    return replace(strategy, rules=rules, mesh=mesh) if mesh or strategy.pipeline else ONE_RANK
+
+
+def resharded(strategy: Strategy) -> bool:
+    """Whether sharded weights are dropped again after the forward pass."""
+    return all("weight" in rule.on for rule in shard_rules(strategy))
+
+
+def needed_memory(graph: Graph, known: Mapping[str, Fraction], ranks: int) -> int:
+    """About as many bytes as a run takes: each rank holds the model of one process beside its own, and gradients."""
+    stands = {region.name: known.get(region.times, Fraction(1)) for region in graph.regions}
+    numbers = Fraction(0)
+    for name, tensor in graph.tensors.items():
+        op = graph.producers.get(name) or next(iter(graph.consumers.get(name, ())), None)
+        if not tensor.virtual and op is not None:
+            copies = COPIES["weight" if tensor.role == "weight" else "other"]
+            numbers += evaluate(from_expr(graph.volume(name)), known) * stands.get(op.region, 1) * copies
+    return int(ranks * (numbers * WIDTH + PROCESS))
+
+
+# -- derived ---------------------------------------------------------------------------------------------
+
+
+def _calls(case: RunCase) -> list[CallEntry]:
+    """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
+    found: list[CallEntry] = []
+    others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
+    for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
+        times = int(evaluate(c.layers, case.known))
+        if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
+            continue
+        group = "+".join(m for m in case.mesh if m in c.meshes)
+        if not case.pipelined:
+            found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
+            continue
+        weight = c.tensor in case.weights
+        holders = others * (_holders(case, c.tensor) if weight else 1)
+        often = 1 if c.finishes else case.microbatches  # parts of a tensor, but each time the whole weight
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders,
+                               holders * times * often, times * (often if weight else 1)))  # fmt: skip
+    if not case.pipelined:
+        return found
+    boundaries = sum(a != b for a, b in pairwise(homes(case))) * others
+    for c in calls(case.setting, case.strategy):
+        if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
+            holders = _holders(case, c.tensor) * others
+            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * holders, holders))
+        elif c.kind == "send":
+            elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
+            found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
+    return found
+
+
+def _holders(case: RunCase, weight: str) -> int:
+    """How many stages on different ranks hold a weight: that of a head may be that of the embedding, too."""
+    regions = {op.region for op in case.graph.consumers.get(weight, ())}
+    return len({*homes(case)[:: len(homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
+
+
+def homes(case: RunCase) -> list[int]:
+    """The rank that runs each stage."""
+    placement = find(case.schedule).placement
+    every = product(range(case.stages), range(case.chunks))
+    return [rank for _, rank in sorted((placement.stage(rank, chunk, case.stages), rank) for rank, chunk in every)]
+
+
+def derived_flops(case: RunCase) -> Fraction:
+    """The operations of a rank; of a pipeline those of all its stages together.
+
+    They are those that public quantities tell of the model, less what the strategy takes off one device; scores that a
+    kernel makes again are among them.
+    """
+    passes = [_public_flops(case, "flops", scope=scope) for scope in ("forward", "backward")]
+    if case.graph.fused:
+        passes.append(_public_flops(case, "recomputation", recomputation="none", count="flops"))
+    return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
+
+
+def _public_flops(case: RunCase, quantity: str, **options: str) -> Fraction:
+    model = replace(case.model, dtype="fp32", values=case.known)
+    return Fraction(model.derive(quantity, **options, accounting=case.accounting).at().value)
+
+
+def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
+    """The operations of one rank of a strategy; the model's first layer may be spared some."""
+    made = load(case.setting, strategy)
+    times = ((one, case.times(one.op.region) - (not one.every)) for one in made.ops)
+    return sum((evaluate(one.flops, case.known) * count for one, count in times), Fraction(0))
+
+
+def derived_parameters(case: RunCase) -> Fraction:
+    """The parameters of all ranks together."""
+    total = Fraction(0)
+    for weight in case.graph.weights:
+        region = case.graph.consumers[weight.name][0].region
+        count = case.number(case.graph.volume(weight.name)) * case.times(region) * _holders(case, weight.name)
+        for mesh, position in case.plan.placements.get(weight.name, ()):
+            count = count / case.mesh[mesh] if position != PARTIAL else count
+        total += count * (case.ranks // case.stages)
+    return total
+
+
+def without_dropout(graph: Graph) -> Graph:
+    """The graph in which dropout hands its operand on."""
+
+    def off(op: Op) -> Op:
+        masks = [n for n in op.inputs if graph.tensors[n].dtype == "bool" and not graph.tensors[n].virtual]
+        if op.kind != "contraction" or not masks or len(op.inputs) != 2:
+            return op
+        at = 1 - op.inputs.index(masks[0])
+        return replace(op, inputs=(op.inputs[at],), indices=(op.indices[at],), attributes=(("view", True),))
+
+    ops = tuple(map(off, graph.ops))
+    return replace(graph, ops=ops) if ops != graph.ops else graph
+
+
+def derived_saved(case: RunCase, graph: Graph) -> Fraction:
+    """The bytes that eager PyTorch keeps for backward on a rank."""
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+    model = replace(case.model, graph=graph, dtype="fp32", values={})
+    made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
+    needed = {*map(str, made.expr.free_symbols)}
+    return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
+
+
+def peak_is_compared(case: RunCase) -> bool:
+    """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
+
+    So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
+    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made; of
+    a table whose rows are cut DTensor makes the gradient through one more tensor. A kernel of attention makes its three
+    gradients at once, of which the derivation has one after the other.
+    """
+    if case.graph.fused:
+        return False
+    finished = {gradient_name(name) for name in case.weights}
+    calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
+    sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
+    return case.method.name in ("single", "ddp") or (
+        case.method.name == "dtensor" and sums and not cut_classes(case) and not cut_rows(case)
+    )
+
+
+def cut_classes(case: RunCase) -> bool:
+    """Whether the classes of a loss are cut."""
+    return any(isinstance(s, Compute) and s.op.kind == "crossentropy" and s.part != "whole" for s in case.plan.steps)
+
+
+def cut_rows(case: RunCase) -> bool:
+    """Whether the rows of a table of words are cut."""
+    steps = [s for s in case.plan.steps if isinstance(s, Compute) and s.op.attribute("lookup")]
+    roles = case.plan.graph.tensors
+    return any({i for _, i in s.cuts} & {*s.op.summed} and any(roles[n].role == "weight" for n in s.op.inputs)
+               for s in steps)  # fmt: skip
+
+
+def derived_peak(case: RunCase) -> Fraction:
+    """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
+            "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
+    model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
+    strategy = case.inside if case.strategy.mesh else None
+    made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward")
+    return Fraction(made.at().value)
+
+
+def _routing_flops(case: RunCase) -> Fraction:
+    """The products that bring tokens to experts and back, in both passes, on one rank."""
+    graph = case.plan.graph
+    lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
+    turns = program(case.graph, case.inside, case.accounting).turns
+    spared = {t.work.op.output for t in turns if isinstance(t.work, Compute) and not t.every}  # in the first layer
+    shares = ((op, 1 - Fraction(op.output in spared) / case.times(op.region)) for op in lookups)
+    return sum((_product_flops(case, op) * share for op, share in shares), Fraction(0))
+
+
+def _product_flops(case: RunCase, op: Op) -> Fraction:
+    """The operations of a product of the plan on one rank, as often as it stands."""
+    plan, every = case.plan, {i for ix in (op.output_indices, *op.indices) for i in ix}
+    axes = plan.graph.index_axes(op)
+    count = 2 * prod((case.number(plan.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
+    return count / prod(case.mesh[m] for m in plan.cuts.get(op.output, {})) * case.times(op.region)
+
+
+def _handed_on(case: RunCase) -> dict[str, int]:
+    """For each sum, how many of its operands were reduced and cut for it alone: they all get its gradient."""
+    cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
+    cut = {name for name in cut if len(case.graph.consumers.get(name, ())) == 1}
+    return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
+
+
+def _product(op: Op, graph: Graph) -> bool:
+    """Whether the written module does an op as a matrix product: those that bring tokens to experts are, too."""
+    if op.kind != "contraction" or len(op.inputs) < 2:
+        return False
+    made = [graph.producers.get(name) for name in op.inputs]
+    ids = any(one is not None and one.kind == "onehot" for one in made)
+    slices = any(graph.tensors[n].virtual and one is None for n, one in zip(op.inputs, made, strict=True))
+    routes = bool(op.attribute("lookup")) and not (ids or slices or op.attribute("slice"))
+    return is_matrix_product(op) or routes
+
+
+@dataclass(frozen=True)
+class EarlySums:
+    """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
+
+    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
+    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
+    """
+
+    calls: tuple[CallEntry, ...]
+    places: frozenset[tuple[str, str]]
+    spared: Mapping[tuple[str, str, str, str], str]
+    flops: Fraction
+
+
+def early_sums(case: RunCase) -> EarlySums:
+    """Where the plan lets a product pass on a partial sum, and what is sent if it is finished before."""
+    plan, graph = case.plan, case.plan.graph
+    made: dict[tuple[str, str], CallEntry] = {}
+    carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
+    again: set[tuple[str, str]] = set()  # those of them that are then not whole but cut, as in the forward pass
+    spared: dict[tuple[str, str, str, str], str] = {}
+    flops, others = Fraction(0), case.ranks // case.stages if case.pipelined else 1
+    computed = [step for step in plan.steps if isinstance(step, Compute)]
+    forward = {step.op.output: {m for m, _ in step.cuts} for step in computed if step.op.phase == "forward"}
+    for step in plan.steps:
+        if isinstance(step, Compute):
+            cut = set().union(*(forward.get(graph.tensors[name].of, ()) for name in step.inputs))
+            count, often = int(case.times(step.op.region)), case.microbatches if case.pipelined else 1
+            for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
+                for mesh in (m for m, p in layout if p == PARTIAL):
+                    passed = (stored, mesh) in carried | again
+                    if not passed and _product(step.op, graph):
+                        elements = case.number(graph.volume(name)) * others
+                        for m, p in layout:
+                            elements = elements / case.mesh[m] if p != PARTIAL else elements
+                        of = graph.tensors[name].of or name
+                        made.setdefault((stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements,
+                                                                  count * others * often, count))  # fmt: skip
+                    elif passed and mesh in cut:
+                        part = 1 - Fraction(1, case.mesh[mesh])
+                        flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
+                        again |= set() if graph.tensors[step.op.output].of in case.weights else {(step.makes, mesh)}
+                        continue
+                    partial = [r for r, at in zip(step.reads, step.layouts, strict=True) if (mesh, PARTIAL) in at]
+                    alone = all((r, mesh) in carried | again for r in partial)  # no operand is a sum of its own
+                    if (passed and alone) or _product(step.op, graph):
+                        carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
+        elif any((step.tensor, m) in carried for m in step.meshes):
+            group = "+".join(m for m in case.mesh if m in step.meshes)
+            name = step.tensor.split(" @ ")[0]
+            left = "+".join(m for m in group.split("+") if (step.tensor, m) not in carried)
+            spared[step.kind, step.phase, group, graph.tensors[name].of or name] = left
+    places = {*made}
+    for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
+        if isinstance(step, Compute) and len(step.reads) == 1:
+            places |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in places}
+    return EarlySums(tuple(made.values()), frozenset(places), spared, flops)
+
+
+def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
+    """The shapes of weights as the written module holds them."""
+    return {w.name: case.shape(w) for w in case.graph.weights}
+
+
+def placed_axis(graph: Graph, name: str, position: int) -> int:
+    """The axis of a tensor as it is held behind an axis of the graph.
+
+    Raises ``StrategyError`` where that is the inner part of an axis, which PyTorch cannot cut by itself.
+    """
+    held = graph.tensors[name].held
+    for n in range(len(held)):
+        if sum(held[:n]) == position:
+            return n
+    raise StrategyError(f"{name} is cut inside an axis of the table, which a DTensor cannot hold")
+
+
+def plan_of(model: Model, strategy: str, values: Mapping[str, Fraction]) -> Plan:
+    """The plan of a strategy on a model, as the cases here are planned."""
+    return make_case(model, strategy, values, USUAL_SCHEDULE, 2).plan
+
+
+def derived_bytes(
+    model: Model, strategy: str, values: Mapping[str, Fraction], accounting: Mapping[str, str], *, plain: bool
+) -> dict[str, Fraction]:
+    """The elements that each kind of call moves in a step; not ``plain``: as PyTorch moves them by its conventions."""
+    case = make_case(model, strategy, values, USUAL_SCHEDULE, 2)
+    case = replace(case, accounting=Accounting.of(case.accounting, **accounting))
+    entries, expected, _ = expected_calls(case, context_of(case))
+    found: dict[str, Fraction] = {}
+    for (kind, _, _), (elements, _) in (grouped(entries) if plain else expected).items():
+        found[kind] = found.get(kind, Fraction(0)) + elements
+    return found
+
+
+Key = tuple[str, str, str]
+
+
+def expected_calls(
+    case: RunCase, context: RunContext
+) -> tuple[list[CallEntry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
+    """What is derived, what PyTorch makes of it by its conventions, and which of them changed what."""
+    derived = entries = _calls(case)
+    explained: dict[Key, list[str]] = {}
+    for name in case.method.conventions:
+        made = CONVENTIONS[name].rewrite(entries, context)
+        before, after = grouped(entries), grouped(made)
+        for key in (key for key in after if before.get(key) != after[key]):
+            explained.setdefault(key, []).append(name)
+        entries = made
+    return derived, grouped(entries), explained
+
+
+def _tables(case: RunCase) -> Fraction:
+    """The elements of masks and rotations that the module holds."""
+    ops = with_kernels(case.graph.ops, attentions(case.graph))
+    found = {n: op.region for op in ops if op.kind in ("mask", "rope") for n in op.inputs[1:]}
+    found |= {n: op.region for op in ops if op.kind == "attention" for n in op.inputs[3:]}  # of a window
+    made = {n: region for n, region in found.items() if not case.graph.tensors[n].latex}
+    return sum((case.number(case.graph.volume(n)) * case.times(region) for n, region in made.items()), Fraction(0))
+
+
+def context_of(case: RunCase) -> RunContext:
+    """What the conventions may look at."""
+    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
+    early = early_sums(case)
+    return RunContext(
+        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
+        early.calls, _tables(case), early.spared, early.flops,
+        case.microbatches, outside(case),
+    )  # fmt: skip
+
+
+def outside(case: RunCase) -> frozenset[str]:
+    """The axes of the mesh that what stands around DTensor looks after: stages, and the data where it is by itself."""
+    parts = case.method.name.split("+")
+    if parts[-1] == "dtensor" and not {"fsdp2", "replicate"} & {*parts}:
+        return frozenset({"pipe"} & {*case.mesh})
+    sharded = {rule.mesh for rule in shard_rules(case.strategy)}
+    return frozenset({"pipe", *sharded, *batch_meshes(case.strategy)} & {*case.mesh})
+
+
+def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
+    found: dict[tuple[str, str, str], tuple[Fraction, int | None]] = {}
+    for e in entries:
+        key = (e.kind, e.phase, e.group)
+        size, count = found.get(key, (Fraction(0), 0))
+        found[key] = (size + e.total, None if count is None or e.calls is None else count + e.calls)
+    return found

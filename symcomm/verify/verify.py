@@ -1,0 +1,450 @@
+"""A strategy run in real PyTorch processes, and what is counted there beside what is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+from symcomm.core.collectives.algorithms import share
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import evaluate, num
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.graph.gradient import gradient_name
+from symcomm.core.graph.graph import Op
+from symcomm.core.model import Model
+from symcomm.core.parallel.placement import PARTIAL, Compute
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.records import dataclass
+from symcomm.verify.attention import attentions
+from symcomm.verify.conventions import CONVENTIONS
+from symcomm.verify.expected import (
+    WIDTH,
+    RunCase,
+    context_of,
+    cut_classes,
+    derived_flops,
+    derived_parameters,
+    derived_peak,
+    derived_saved,
+    early_sums,
+    expected_calls,
+    grouped,
+    homes,
+    make_case,
+    needed_memory,
+    outside,
+    peak_is_compared,
+    placed_axis,
+    resharded,
+    without_dropout,
+)
+from symcomm.verify.launch import TIME_LIMIT, TORCH, Launcher, enough_memory
+from symcomm.verify.methods import SCHEDULES, batch_meshes
+from symcomm.verify.module import PlacedMarks, TorchModule, torch_module
+
+TOLERANCE = 2e-4  # of gradients in fp32, against one process
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One thing that is derived and measured; ``explained`` names the conventions that lie between the two.
+
+    ``expected`` is what is derived, after those conventions.
+    """
+
+    what: str
+    unit: str
+    derived: Fraction
+    expected: Fraction
+    measured: Fraction
+    explained: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> Fraction:
+        """What no convention explains."""
+        return self.measured - self.expected
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a run showed: a row each for operations, parameters, saved bytes and each kind of call."""
+
+    model: str
+    strategy: str
+    interface: str
+    ranks: int
+    sizes: Mapping[str, int]
+    rows: tuple[ComparedRow, ...]
+    gradient_error: float
+    torch: str
+    calls: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is different, and all ranks learn what one process learns."""
+        return all(row.difference == 0 for row in self.rows) and self.gradient_error <= TOLERANCE
+
+    @property
+    def compares_saved(self) -> bool:
+        """Whether the bytes that are saved for backward are among what is compared."""
+        return any(row.what == "saved for backward" for row in self.rows)
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """The conventions that explain something."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.explained))
+
+    def json(self) -> dict[str, Any]:
+        """The same for a program."""
+        rows = [{k: _plain(v) for k, v in asdict(r).items()} | {"difference": _plain(r.difference)} for r in self.rows]
+        return {
+            "model": self.model, "strategy": self.strategy, "interface": self.interface, "ranks": self.ranks,
+            "sizes": dict(self.sizes), "torch": self.torch, "holds": self.holds, "rows": rows,
+            "gradient_error": self.gradient_error, "calls": [dict(c) for c in self.calls], "notes": list(self.notes),
+            "conventions": {name: CONVENTIONS[name].statement for name in self.conventions},
+        }  # fmt: skip
+
+
+def _plain(number: Any) -> Any:
+    if not isinstance(number, Fraction):
+        return number
+    return int(number) if number.denominator == 1 else str(number)
+
+
+# -- what a rank is told ---------------------------------------------------------------------------------
+
+
+def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
+    """Where a plan has operands and results, for the axes of the mesh that DTensor looks after."""
+    plan, graph, early = case.plan, case.plan.graph, early_sums(case).places
+    rests: dict[str, list[Any]] = {}
+    for name, layout in plan.placements.items():
+        tensor = graph.tensors.get(name)
+        if tensor is None or tensor.of or tensor.role == "gradient" or tensor.role == "statistic":
+            continue
+        places = dict(layout)
+        rests[name] = [
+            None if m not in places else "any" if places[m] == PARTIAL else placed_axis(graph, name, places[m])
+            for m in meshes
+        ]
+    reads: dict[str, dict[str, list[Any]]] = {}
+    for step in plan.steps:
+        if not isinstance(step, Compute) or step.op.phase != "forward" or step.op.kind == "update":
+            continue
+        if step.op.kind == "crossentropy" and step.part != "whole" and len(meshes) == 1:
+            if step.op.output in reads:
+                continue  # the other passes read what the first one does
+        elif step.part != "whole":
+            raise _cut_reduction(step.op)
+        cuts = dict(step.cuts)
+        if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
+            raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
+                                hint="cut the batch: data(2)")  # fmt: skip
+        for name, stored, indices, layout in zip(
+            step.op.inputs, step.reads, step.op.indices, step.layouts, strict=True
+        ):
+            partial = {m for m, p in layout if p == PARTIAL and (stored, m) not in early}
+            said = [
+                "any" if m in partial else None if m not in cuts or cuts[m] not in indices
+                else placed_axis(graph, name, indices.index(cuts[m])) for m in meshes
+            ]  # fmt: skip
+            made = graph.producers.get(name)
+            if made is not None and made.kind == "onehot":
+                name, said = made.inputs[0], [p if p != len(graph.tensors[name].axes) - 1 else None for p in said]
+            reads.setdefault(step.op.output, {})[name] = said
+    for kernel in attentions(graph):
+        reads[kernel.op.output] = {o.name: reads[o.reader.output][o.name] for o in kernel.operands}
+    passing = [
+        graph.tensors[name].of
+        for name, layout in plan.placements.items()
+        if name == gradient_name(graph.tensors[name].of)
+        and any(m in meshes and p == PARTIAL for m, p in layout)
+        and not any((name, m) in early for m in meshes)
+    ]
+    return {"rests": rests, "reads": reads, "passing": passing}
+
+
+def _cut_reduction(op: Op) -> StrategyError:
+    """Why a reduction along a cut axis is not run."""
+    if op.kind == "crossentropy":
+        return StrategyError(
+            f"{op.output} is a loss over cut classes, which loss_parallel takes on a mesh of one axis only",
+            hint="https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
+        )
+    return StrategyError(
+        f"{op.output} is reduced along a cut axis: DTensor gathers the axis, where statistics are derived",
+        hint="https://docs.pytorch.org/docs/stable/distributed.tensor.html",
+    )
+
+
+def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
+    """What the ranks of a run are told."""
+    graph, used = case.graph, case.method.name
+    apart = outside(case)
+    meshes = [m for m in case.mesh if m in apart and m in batch_meshes(case.strategy)]
+    spec: dict[str, Any] = {
+        "method": used, "ranks": case.ranks, "seed": 7, "mesh": [*case.mesh.items()], "source_text": written.source,
+        "sizes": {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols},
+        "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
+        "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
+        "reshard": resharded(case.strategy) and not case.pipelined, "peak": peak_is_compared(case),
+    }  # fmt: skip
+    if used == "single":
+        return spec
+    batch = batch_axes(graph)
+
+    def batch_axis(name: str) -> int | None:
+        found = [n for n, a in enumerate(graph.tensors[name].axes) if a in batch]
+        return placed_axis(graph, name, found[0]) if found else None
+
+    spec["batch"] = {"inputs": [*map(batch_axis, written.inputs)], "results": [*map(batch_axis, written.results)]}
+    if "dtensor" in used:
+        spec |= _placed_spec(case, written, [m for m in case.mesh if m not in apart])
+    if case.pipelined:
+        spec |= _staged_spec(case, written)
+    return spec
+
+
+def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
+    """What a pipeline is told: what each part takes from the part before it, and how many parts are a stage."""
+    classes = written.classes
+    repeated = [n for n, c in enumerate(classes) if c.region.times]
+    if len(repeated) != 1:
+        raise StrategyError("a pipeline is run of one stack of layers, with what stands before and behind it",
+                            hint="verify one part: --name")  # fmt: skip
+    chain: list[dict[str, Any]] = []
+    flow = classes[0].arguments[0]
+    for c in classes:
+        into = {target: source for source, target in c.region.carried}
+        taken = [n for n in c.arguments if n in into or n == flow]
+        strange = [n for n in c.arguments if n not in taken and n not in written.inputs]
+        if len(taken) != 1 or len(c.results) != 1 or strange:
+            raise StrategyError(f"{c.region.name} takes or gives more than one tensor, which a stage cannot hand on",
+                                hint="verify one part: --name")  # fmt: skip
+        named = [None if n in taken else written.inputs[n] for n in c.arguments]
+        chain.append({"attribute": c.attribute, "takes": taken[0], "gives": c.results[0], "arguments": named})
+        flow = c.results[0]
+    (at,) = repeated
+    name, several = SCHEDULES[case.schedule]
+    stages, layers = case.stages * case.chunks, int(case.times(classes[at].region.name))
+    if layers % stages:
+        raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
+                            hint=f"{classes[at].region.times} is {layers}")  # fmt: skip
+    weights = [tensor for c in classes for tensor in c.weights]
+    units = {"fsdp2", "replicate"} & {*case.method.name.split("+")}
+    if units and len({*weights}) < len(weights) and homes(case)[0] == homes(case)[-1]:
+        raise StrategyError("the first and the last stage share a weight on one rank, of which their units make two",
+                            hint="a schedule with the two of them on different ranks: 1f1b")  # fmt: skip
+    parts = [layers // stages] * stages
+    parts[0], parts[-1] = parts[0] + at, parts[-1] + len(classes) - 1 - at
+    return {
+        "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
+        "chain": chain, "parts": parts, "vee": find(case.schedule).placement.name == "V",
+        "names": [*written.inputs.values()], "last": chain[-1]["gives"],
+    }  # fmt: skip
+
+
+def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict[str, Any]:
+    """What a run with DTensor is told besides: where weights are in the module, and where tensors are to be."""
+    weights: dict[str, str] = {}
+    for c in written.classes:
+        stands = f"{c.attribute}.*." if c.region.times else f"{c.attribute}."
+        weights |= {f"{stands if written.stacked else ''}{name}": tensor for tensor, name in c.weights.items()}
+    places = _places(case, meshes)
+    for tensor in weights.values():
+        places["rests"].setdefault(tensor, [None] * len(meshes))
+    tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
+    return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied,
+            "loss_parallel": cut_classes(case)}  # fmt: skip
+
+
+# -- side by side ----------------------------------------------------------------------------------------
+
+
+def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
+    used, context = case.method, context_of(case)
+    together = case.pipelined  # its stages do not do the same: all ranks are counted together
+    counted = reports if together else reports[:1]
+    all_ranks = case.ranks // case.stages if together else 1
+    flops = total = derived_flops(case)
+    reasons: list[str] = []
+    for name in ("routing_by_product", *used.conventions):
+        other = CONVENTIONS[name].flops(flops, context)
+        flops, reasons = other, [*reasons, name] if other != flops else reasons
+    rows = [
+        ComparedRow(
+            ("hardware FLOPs" if case.graph.fused else "FLOPs") + (", all ranks" if together else ""),
+            "FLOP",
+            total * all_ranks,
+            flops * all_ranks,
+            Fraction(sum(sum(r["flops"].values()) for r in counted)),
+            tuple(reasons),
+        )
+    ]
+    parameters = held = derived_parameters(case)
+    why: tuple[str, ...] = ()
+    for name in used.conventions:
+        other = CONVENTIONS[name].parameters(held, context)
+        held, why = other, (*why, name) if other != held else why
+    rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
+                    Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
+    if _saved_is_compared(case, reports):
+        saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
+        rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
+                                ("dropout_off",) if off != saved else ()))  # fmt: skip
+        if "peak" in reports[0]:
+            peak = derived_peak(case)
+            rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
+    if not together:
+        odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
+        rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
+    entries, expected, explained = expected_calls(case, context)
+    derived = grouped(entries)
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for kind, phase, group, size in (one for report in counted for one in _bytes(report)):
+        found.setdefault((kind, phase, group), []).append(size)
+    for key in dict.fromkeys((*expected, *found)):
+        elements, count = expected.get(key, (Fraction(0), 0))
+        before, calls_before = derived.get(key, (Fraction(0), 0))
+        names, title = tuple(explained.get(key, ())), "{}, {}, over {}".format(*key)
+        got = found.get(key, [])
+        rows.append(ComparedRow(title, "B", before * WIDTH, elements * WIDTH, Fraction(sum(got)), names))
+        if count is not None:
+            rows.append(ComparedRow(f"{title}: calls", "calls", Fraction(calls_before or 0), Fraction(count),
+                            Fraction(len(got)), names))  # fmt: skip
+    return rows
+
+
+# By which algorithm gloo runs a collective.
+GLOO: Mapping[str, str] = {"all-reduce": "ring", "all-gather": "ring", "reduce-scatter": "ring", "broadcast": "tree"}
+
+
+def _asked(case: RunCase, algorithm: str) -> str:
+    """The algorithm whose bytes are to be compared; raises ``StrategyError`` where none can be."""
+    if not algorithm:
+        return ""
+    able = sorted({*GLOO.values()})
+    if algorithm not in able:
+        raise StrategyError(f"gloo, which carries these runs, does not send by '{algorithm[:40]}'",
+                            hint=f"it has {' and '.join(able)}")  # fmt: skip
+    if case.pipelined or case.ranks == 1:
+        raise StrategyError("messages between stages are sent as they are, and one process sends none",
+                            hint="leave --algorithm out")  # fmt: skip
+    return algorithm
+
+
+def _socket_rows(case: RunCase, algorithm: str, reports: list[dict[str, Any]]) -> list[ComparedRow]:
+    """The bytes that go through sockets for the calls that the algorithm asked for carries, of all ranks of a group."""
+    if not algorithm:
+        return []
+    rows, measured = [], dict[tuple[str, str, str], Fraction]()
+    for report in reports:
+        for kind, phase, group, size in _bytes(report):
+            parts = 8 * prod(case.mesh[m] for m in group.split("+"))
+            carried = Fraction(size * report["received"][f"{kind} {group}"], parts)
+            measured[kind, phase, group] = measured.get((kind, phase, group), Fraction(0)) + carried
+    entries, expected, explained = expected_calls(case, context_of(case))
+    derived = grouped(entries)
+    for key in dict.fromkeys((*expected, *measured)):
+        kind, ranks = key[0], prod(case.mesh[m] for m in key[2].split("+"))
+        if GLOO.get(kind) != algorithm:
+            continue
+        runs = "all-reduce" if kind == "reduce-scatter" else kind
+        asked, run = (evaluate(share(k, "all_links", algorithm, num(ranks), num(1)), {}) for k in (kind, runs))
+        names = (*explained.get(key, ()), *(("scattered_from_sum",) if runs != kind else ()))
+        before, after = (made.get(key, (Fraction(0),))[0] * WIDTH for made in (derived, expected))
+        rows.append(ComparedRow("{}, {}, over {}: through sockets".format(*key), "B", before * asked, after * run,
+                                measured.get(key, Fraction(0)) * ranks / case.ranks, names))  # fmt: skip
+    return rows
+
+
+def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
+    return [(c["kind"], c["phase"], c["group"], c["bytes"]) for c in report["calls"]]
+
+
+def verify(
+    model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2, limit: float = TIME_LIMIT, port: int | None = None,
+    fault: Mapping[str, Any] | None = None, algorithm: str = "", softmax: str = "as_given",
+) -> Verification:  # fmt: skip
+    """Runs a model under a strategy in real processes and sets what they count beside what is derived.
+
+    ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
+    CPU. Attention runs as one kernel where it is derived so, or where ``softmax`` is "fused". With an ``algorithm`` the
+    bytes that gloo's connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for
+    tests. Raises ``StrategyError`` for what PyTorch has no way to run, ``VerificationError`` where a process fails,
+    hangs for ``limit`` seconds or cannot be started.
+    """
+    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm, softmax=softmax)
+    with Launcher() as launch:
+        return prepared.compare(launch(prepared.spec, limit, port, fault))
+
+
+def _saved_is_compared(case: RunCase, reports: list[dict[str, Any]]) -> bool:
+    return reports[0]["saved"] is not None and not context_of(case).routing_flops
+
+
+def _notes(case: RunCase, reports: list[dict[str, Any]]) -> list[str]:
+    """What was not compared, and why."""
+    found = []
+    if not _saved_is_compared(case, reports):
+        why = "a product brings tokens to experts in the written module, and keeps other tensors"
+        why = "a stage keeps those of several microbatches at once" if reports[0]["saved"] is None else why
+        found.append(f"Saved bytes are not compared: {why}.")
+    if case.graph.fused and case.method.name in ("single", "ddp"):
+        found.append("The peak is not compared: the kernel of attention makes its three gradients at once.")
+    if case.written_out:
+        found.append(f"Attention is written out and derived so, not as one kernel: {case.written_out}.")
+    own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}
+    if own:
+        at = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
+        found.append(f"The model's own sizes are not run, small ones are; --at {at} runs them.")
+    return found
+
+
+def _version_notes(found: str) -> tuple[str, ...]:
+    """What is to be told where conventions were held against another version of PyTorch."""
+    if found.partition("+")[0] == TORCH:
+        return ()
+    return (f"PyTorch {found}: the conventions here were held against {TORCH}; another version may move otherwise.",)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to be started: its case and what the ranks are told."""
+
+    case: RunCase
+    spec: Mapping[str, Any]
+    algorithm: str = ""
+
+    def compare(self, reports: list[dict[str, Any]]) -> Verification:
+        """What the ranks counted, beside what is derived."""
+        case = self.case
+        error = max(r["gradient_error"] for r in reports)
+        name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
+        return Verification(
+            case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
+            (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
+            tuple(reports[0]["calls"]), (*_notes(case, reports), *_version_notes(reports[0]["torch"])),
+        )  # fmt: skip
+
+
+def prepare(
+    model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2, algorithm: str = "", softmax: str = "as_given",
+) -> Prepared:  # fmt: skip
+    """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
+    case = make_case(model, strategy, values or {}, schedule, chunks, softmax)
+    enough_memory(needed_memory(case.graph, case.known, case.ranks))
+    spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
+    return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
+
+
+def _marks(case: RunCase) -> PlacedMarks | None:
+    return PlacedMarks() if "dtensor" in case.method.name else None
