@@ -112,7 +112,7 @@ def main() -> None:
         compiled = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", str(folder)]
         subprocess.run([sys.executable, *compiled], check=True)  # noqa: S603
         for module in chosen.modules or TESTS:
-            path = folder / "symcomm" / f"{module}.py"
+            path = folder / "symcomm" / "core" / f"{module}.py"
             source = path.read_text(encoding="utf-8")
             numbers = range(len(list(sites(ast.parse(source)))))
             size = chosen.sample or (len(numbers) if chosen.modules else 20)

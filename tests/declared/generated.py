@@ -11,7 +11,7 @@ from symcomm.core.quantities.declared import DeclaredQuantity, Option
 from symcomm.exams.problems.schema import problem_schema
 
 ROOT = Path(__file__).parents[2]
-STUB = ROOT / "symcomm" / "quantities" / "methods.pyi"
+STUB = ROOT / "symcomm" / "core" / "quantities" / "methods.pyi"
 SCHEMA = ROOT / "docs" / "problem.schema.json"
 PAGES = ROOT / "docs"
 _TYPES = {
