@@ -98,7 +98,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     from symcomm.core.errors import DocumentError
     from symcomm.exams.problems.deriving import accounting_of, no_model
     from symcomm.exams.problems.deriving import derive as derived
-    from symcomm.exams.problems.keys import convert
+    from symcomm.exams.problems.keys import NUMBERED, convert
 
     said = {
         key.removeprefix("option_"): text
@@ -110,6 +110,9 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         if not equals:
             raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
         said[key.strip()] = text.strip()
+    told = quantities_of(given["at"])
+    numbers = {option.name for option in declared.options if option.kind in NUMBERED} - said.keys()
+    said |= {name: str(told.pop(name)).removesuffix(" 1") for name in numbers & told.keys()}
     options = {name: convert(text, declared.option(name)) for name, text in said.items()}
     declared.check(options)
     file = given.get("file")
@@ -118,7 +121,6 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         if file is None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
         model = read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
-    told = quantities_of(given["at"])
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(declared.name, model, options, accounting_of(conventions(given["accounting"])), values)
     made.check_names(told)

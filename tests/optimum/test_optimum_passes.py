@@ -299,10 +299,11 @@ def test_uneven_stages_wait_for_the_slowest_one():
         times = [F(rng.randint(1, 9)) for _ in range(rng.randint(1, 5))]
         text = ", ".join(str(t) for t in times)
         m, o = rng.randint(1, 9), F(rng.randint(1, 4), 2)
-        made = pipeline_time.derive(setting(m=m, o=o), "time", text)
+        each = {"forward": text} if len(times) > 1 else {"forward": text, "stages": 1}
+        made = pipeline_time.derive(setting(m=m, o=o), "time", **each)
         assert made.at().value == pipeline([[t / m + o] * m for t in times])[0]
         assert (
-            pipeline_time.derive(setting(m=m), "time", text, "chunk").at().value
+            pipeline_time.derive(setting(m=m), per="microbatch", **each).at().value
             == pipeline([[t] * m for t in times])[0]
         )
 
@@ -327,7 +328,7 @@ def test_a_pipelined_broadcast_is_a_pipeline_of_links():
 
 
 def test_wrong_stages_are_refused():
-    with pytest.raises(ValuesError, match="is no time of a stage"):
+    with pytest.raises(ValuesError, match="is no time for 'forward'"):
         pipeline_time.stage_times("6 GB")
     with pytest.raises(ValuesError, match="for the whole batch"):
         pipeline_time.derive(setting(o=1), "chunks", "6, 2", "chunk")

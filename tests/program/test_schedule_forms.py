@@ -229,7 +229,7 @@ REFUSED = [
     ({"schedule": "gpipe", "hop": "2, 3"}, {}, "'2, 3' is no time for 'hop'"),
     ({"schedule": "gpipe", "chunks": "2"}, {}, "the schedule gpipe has no chunks\nhint: interleaved has"),
     ({"schedule": "gpipe", "stage": "2"}, {}, "'stage' says where what is in flight is counted, not the time"),
-    ({"schedule": "gpipe", "stages": "2, 3"}, {}, "'stages' and 'per' are of a pass\nhint: forward: 6 ms, 2 ms"),
+    ({"schedule": "gpipe", "stages": "2, 3"}, {}, "'stages' is 2, 3, but it is a number of stages\nhint: forward"),
     ({"schedule": "gpip"}, {}, "unknown schedule 'gpip'\nhint: did you mean 'gpipe'?"),
     ({"schedule": "gpipe", "forward": "1, 2"}, {"p": 3, "m": 2, "t_B": 1, "t_W": 1},
      "2 forward times are given for 3 stages"),

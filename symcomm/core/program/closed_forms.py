@@ -52,13 +52,15 @@ class ClosedForm:
         return all(c.holds(values) for c in self.conditions if all(name in values for name in c.names))
 
     def said(self, names: Mapping[str, Form]) -> ClosedForm:
-        """The same with other forms for its symbols; conditions between numbers that hold are left out."""
+        """The same with other forms for its symbols; conditions that hold whatever they are worth are left out."""
 
         def put(form: Form) -> Form:
             return forms.substitute(form, lambda s: names.get(s.name, s))
 
-        put_in = (Condition(put(c.left), c.relation, put(c.right)) for c in self.conditions)
-        return ClosedForm(put(self.form), tuple(c for c in put_in if c.names or not c.holds({})), self.cases)
+        put_in = [Condition(put(c.left), c.relation, put(c.right)) for c in self.conditions]
+        ones = {name: Fraction(1) for c in put_in for name in c.names}
+        kept = (c for c in put_in if (c.names and c.left != c.right) or not c.holds(ones))
+        return ClosedForm(put(self.form), tuple(kept), self.cases)
 
 
 # From the weakest to the strongest; the first under which all cases agree is taken.

@@ -448,12 +448,14 @@ class DerivedQuantities:
         self,
         want: str = "time",
         stages: object = None,
-        per: Literal["batch", "chunk"] = "batch",
+        per: Literal["batch", "microbatch", "chunk"] = "batch",
         schedule: str | None = None,
+        microbatches: int | str | None = None,
         *,
         chunks: int | str | None = None,
         stage: object = None,
         forward: object = None,
+        backward: object = None,
         input_gradient: object = None,
         weight_gradient: object = None,
         pair: object = None,
@@ -461,7 +463,7 @@ class DerivedQuantities:
         overhead: object = None,
         accounting: _Accounting = None,
     ) -> Derivation:
-        """The time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight."""
+        """The time of a pipeline's pass in microbatches, or of a step under a schedule, its bubbles and what is in flight."""
 
     def roofline(
         self,

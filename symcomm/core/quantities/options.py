@@ -196,10 +196,19 @@ class ScheduleTimes(TypedDict, total=False):
     chunks: Chunks
     stage: Annotated[int | str, Meaning("the stage whose microbatches in flight count; else the most on any")]
     forward: Annotated[
-        str, Meaning("the time of a forward of a chunk: 6 ms, a list for uneven stages, or a symbol; t_F unless said")
+        str,
+        Meaning(
+            "the time of a forward of a chunk of layers: 6 ms, a list for uneven stages, or a symbol; t_F unless said; "
+            "in a pass that of a stage, as 'per' says, and t unless said"
+        ),
+    ]
+    backward: Annotated[
+        str, Meaning("the time of both gradients, in the same way: half each, or what the one that is said leaves")
     ]
     input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; t_B unless said")]
     weight_gradient: Annotated[str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")]
     pair: Annotated[str, Meaning("the time of an overlapped forward and backward; the sum of both unless said")]
     hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; none unless said")]
-    overhead: Annotated[str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")]
+    overhead: Annotated[
+        str, Meaning("a time that is added to each piece of work, or its symbol; none unless said, o in a pass")
+    ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation.writing import numbers
 from symcomm.core.errors import DocumentError, Span, ValuesError, nearest
+from symcomm.core.form import Form, evaluate, rational
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import OneOf, Option
 from symcomm.core.quantities.options import schedule_names
@@ -20,7 +21,15 @@ from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.problems.blocks import Section, quantity
-from symcomm.exams.problems.keys import Known, check_units, convert, read_conventions, read_option, read_values
+from symcomm.exams.problems.keys import (
+    Known,
+    check_units,
+    convert,
+    given_options,
+    read_conventions,
+    read_option,
+    read_values,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation
@@ -80,7 +89,7 @@ class Request:
         known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}
         return replace(made, given=tuple({**dict(made.given), **known_too}.items()))
 
-    def size(self, name: str, default: int | None = None) -> int:
+    def size(self, name: str, default: int | str | None = None) -> int:
         """A whole number: as written, or the value of the symbol that is named."""
         said = self.options.get(name, default)
         value = self.values.get(said, self.model.values.get(said)) if isinstance(said, str) else said
@@ -128,36 +137,38 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     from symcomm.core.program.events import Times
     from symcomm.core.program.schedules import RANK_LIMIT, find, run
+    from symcomm.core.quantities.time.schedule_time import GRADIENTS, halves
     from symcomm.documents.plots.schedule import says, schedule_plot
 
-    stages, options = request.size("stages"), request.options
+    stages, options = request.size("stages", "p"), {"forward": "1", **request.options}
+    microbatches = request.size("microbatches", "m")
     if stages > RANK_LIMIT:
         raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {RANK_LIMIT}")
-    record, given = find(options["schedule"]), [*options]
-    v = record.fitting(stages, request.size("microbatches"), request.size("chunks", record.chunks or 1))
-    read = {name: _times(options.get(name, "0"), name, stages) for name in ("forward", "backward", "weight_gradient")}
-    if "forward" not in given:
-        read["forward"] = [Fraction(1)] * stages, ONE
-    forward, unit = read["forward"]
-    backward = read["backward"][0] if "backward" in given else [2 * time for time in forward]
-    weights = read["weight_gradient"][0] if "weight_gradient" in given else [time / 2 for time in backward]
-    single = {name: _times(options.get(name, "0"), name, 1) for name in ("overhead", "hop", "pair")}
-    said = [u for times, u in [*read.values(), *single.values()] if any(times)]
-    if len(set(said)) > 1:
+    record = find(options["schedule"])
+    v = record.fitting(stages, microbatches, request.size("chunks", record.chunks or 1))
+    of_stages = [name for name in ("forward", "backward", *GRADIENTS) if name in options]
+    read = {name: _times(options[name], name, stages) for name in of_stages}
+    single = {name: _times(options[name], name, 1) for name in ("overhead", "hop", "pair") if name in options}
+    said = {unit for times, unit in [*read.values(), *single.values()] if any(times)}
+    if len(said) > 1:
         raise ValuesError("some times of the stages have a unit and some have none", hint="give all of them in seconds")
+    forward = read["forward"][0]
     if not any(forward):
         raise ValuesError("the forward pass takes no time", hint="give each stage a positive time")
-    if any(b < w for b, w in zip(backward, weights, strict=True)):
-        raise ValuesError("'weight_gradient' is more than 'backward'", hint="it is the part of it for the weights")
+    parts: dict[str, list[Form]] = {name: [*map(rational, times)] for name, (times, _) in read.items()}
+    if not {*GRADIENTS} <= parts.keys():
+        parts.setdefault("backward", [rational(2 * time) for time in forward])
+    gradients = [[evaluate(time, {}) for time in halves(parts, {})[name]] for name in GRADIENTS]
     share = v / record.placement.copies(stages, v)  # a rank's chunks share its time
     places = {record.placement.stage(rank, chunk, stages): rank for rank in range(stages) for chunk in range(v)}
-    each = [[times[places[s]] / share for s in sorted(places)] for times in (forward, backward, weights)]
-    inputs = [b - w for b, w in zip(each[1], each[2], strict=True)]
-    overhead, hop, pair = (single[name][0][0] for name in ("overhead", "hop", "pair"))
-    times = Times(each[0], inputs, each[2], pair if "pair" in given else None, hop, overhead)
-    made = run(record, stages, request.size("microbatches"), v, times, backward=any(backward))
+    each = [[times[places[s]] / share for s in sorted(places)] for times in (forward, *gradients)]
+    f, b, w = each
+    overhead, hop, pair = (single[name][0][0] if name in single else None for name in ("overhead", "hop", "pair"))
+    backward = any(map(any, gradients))
+    made = run(record, stages, microbatches, v, Times(f, b, w, pair, hop or 0, overhead or 0), backward)
+    unit = next(iter(said), ONE)
     text = says(made, unit)
-    if "B" in record.kinds and any(backward) and "weight_gradient" not in given:
+    if "B" in record.kinds and backward and not {*GRADIENTS} & read.keys():
         text += " Half of a backward is the gradient of the weights."
     return schedule_plot(made, unit=unit, title=""), text
 
@@ -323,17 +334,18 @@ FIGURES: dict[str, Kind] = {
             "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
             (
                 Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
-                Option("stages", "size", "the number of stages, or its symbol"),
-                Option("microbatches", "size", "the number of microbatches, or its symbol"),
+                Option("stages", "size", "the number of stages, or its symbol", "p"),
+                Option("microbatches", "size", "the number of microbatches, or its symbol", "m"),
                 Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
-                Option("backward", "text", "the same backward; 0 leaves the backward pass out; default: twice forward"),
+                Option("backward", "text", "both gradients, as forward; 0 leaves them out; twice forward unless said"),
+                Option("input_gradient", "text", "the part of a backward for the input; half of it where not said"),
                 Option("weight_gradient", "text", "the part of a backward for the weights; half of it where not said"),
                 Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
                 Option("hop", "text", "the latency between two stages", "0"),
                 Option("overhead", "text", "a time that is added to each box", "0"),
                 Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several"),
             ),
-            ("schedule", "stages", "microbatches"),
+            ("schedule",),
             _pipeline_schedule,
         ),
         Kind("minimum", "a cost over a variable with its terms, its least value and the whole numbers beside it",
@@ -389,6 +401,7 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
             means = kinds[needed].meaning
             raise DocumentError(f"the figure '{name}' needs the key '{needed}'", section.span_of("figure"), means)
     section.only([*FIGURE_KEYS, *kinds])
+    section = given_options(section, kinds)
     model = section.text("model")
     if model and model not in models:
         known = nearest(model, [*models]) if models else "no model is defined before this figure"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -184,6 +184,25 @@ def convention(text: str) -> tuple[str, str]:
         return name, choice
     Accounting.of(name)  # refuses an unknown name, and one that belongs to several fields
     return next((row.field, name) for row in CONVENTIONS if row.name == name)
+
+
+def given_options(section: Section, options: Mapping[str, Option]) -> Section:
+    """A block in which numbers that ``given`` has under the names of ``options`` are these options.
+
+    A number is the same wherever it is said: ``given: {stages: 4}`` is ``stages: 4``. Where the block has the option,
+    its name is that of a symbol.
+    """
+    given = section.get("given")
+    if not isinstance(given, Section):
+        return section
+    takes = [name for name, option in options.items() if option.kind in NUMBERED and name not in section]
+    moved = tuple((key, value) for key, value in given.entries if key.text in takes)
+    kept = replace(given, entries=tuple(entry for entry in given.entries if entry not in moved))
+    rest = [(key, kept if value is given else value) for key, value in section.entries]
+    return replace(section, entries=(*rest, *moved)) if moved else section
+
+
+NUMBERED = ("size", "count", "quantity", "text")  # the kinds of options that numbers may be
 
 
 def read_option(section: Section, option: Option) -> Any:

@@ -47,6 +47,7 @@ from symcomm.exams.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.exams.problems.formula import formula_table
 from symcomm.exams.problems.keys import (
     Known,
+    given_options,
     merge,
     read_conventions,
     read_option,
@@ -727,7 +728,7 @@ class _Reader:
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
-        whole = section
+        whole, section = section, given_options(section, known)
         follows, section = _follows(section, known)
         model = section.text("model")
         if model and model not in self.models:

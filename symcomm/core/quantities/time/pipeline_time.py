@@ -5,35 +5,38 @@ Source of the pass: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Literal, Unpack
 
-from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Largest, Num, Ratio, Total, num, product, total
+from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, negative, num, product
 from symcomm.core.optimum.minimum import minimise
 from symcomm.core.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.core.program.events import Times, simulate
 from symcomm.core.program.orders import forward_only
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.declared import Meaning, OneOf
-from symcomm.core.quantities.options import NoModel, ScheduleName, ScheduleTimes
+from symcomm.core.quantities.options import Microbatches, NoModel, ScheduleName, ScheduleTimes
 from symcomm.core.quantities.time import schedule_time
+from symcomm.core.quantities.witnesses import number
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
-from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.core.units import ONE, Unit
 
-ROWS = (
-    Name("m", "", "number of chunks, or microbatches", True),
-    Name("p", "", "number of pipeline stages", True),
-    Name("t", "second", "time of one stage for the whole batch"),
-    Name("o", "second", "overhead of one chunk in one stage"),
-)
-M, P, T, O = (row.sym for row in ROWS)  # noqa: E741
-WANTED = ("time", "chunks", "whole_chunks", "least", "utilisation", "full_steps")
+# The symbols of a pass, by the options that give them another name or a number.
+ROWS = {
+    "microbatches": Name("m", "", "number of microbatches", True),
+    "stages": Name("p", "", "number of pipeline stages", True),
+    "forward": Name("t", "second", "time of one stage for the whole batch"),
+    "overhead": Name("o", "second", "overhead of one microbatch in one stage"),
+}
+WANTED = ("time", "microbatches", "whole_microbatches", "least", "utilisation", "full_steps")
+_BEFORE = {"chunks": "microbatches", "whole_chunks": "whole_microbatches"}  # older names of what is asked for
+_EVEN = "The first microbatch passes {} stages, and one more microbatch ends in each slot after that."
 
 
 def stage_times(text: str) -> tuple[Fraction, ...]:
@@ -42,143 +45,195 @@ def stage_times(text: str) -> tuple[Fraction, ...]:
     >>> stage_times("6, 500 ms")
     (Fraction(6, 1), Fraction(1, 2))
     """
-    found: list[Fraction] = []
-    for part in text.split(","):
-        quantity = Quantity.parse(part)
-        if quantity.unit not in (ONE, SECOND) or quantity.value <= 0:
-            raise ValuesError(f"'{part.strip()[:40]}' is no time of a stage", hint="write for instance 6 ms, 2 ms")
-        found.append(quantity.value)
+    found = tuple(schedule_time.time_of(part) for part in text.split(","))
+    if not all(found):
+        raise ValuesError("a stage takes no time", hint="forward: 6 ms, 2 ms")
     if len(found) > 1000:
         raise ValuesError(f"{len(found)} stages: at most 1000 are taken one by one")
-    return tuple(found)
+    return found
 
 
-def slots(setting: Setting) -> Derivation:
-    """The time slots of a pass, and how many of them all stages work in."""
-    text = "The first chunk passes `p` stages, and one more chunk ends in each slot after that."
-    return made(setting, ROWS, "Slots", [step("n_slot", Total((M, P, num(-1))), ONE, "schedule", text, witness=_ran)])
+@dataclass(frozen=True)
+class _Pass:
+    """A pass through stages: the symbols of its sizes and times; uneven stages have their ``times``.
+
+    They are for the whole batch, or for one microbatch ``each``; ``overhead`` says that there is one.
+    """
+
+    setting: Setting
+    rows: Mapping[str, Name]
+    times: tuple[Fraction, ...] = ()
+    each: bool = False
+    overhead: bool = True
+
+    @property
+    def symbols(self) -> tuple[Sym, ...]:
+        """Microbatches, stages, the time of a stage, the overhead."""
+        return tuple(row.sym for row in self.rows.values())
+
+    @property
+    def slots(self) -> Form:
+        """The slots of a pass through even stages."""
+        m, p, *_ = self.symbols
+        return Total((m, p, num(-1)))
+
+    def made(self, title: str, *steps: object) -> Derivation:
+        """The derivation of some steps."""
+        return made(self.setting, [*self.rows.values()], title, steps)  # type: ignore[arg-type]
+
+    def followed(self, numbers: Numbers) -> Fraction:
+        """When the pass is over, event by event."""
+        m, p, t, o = self.symbols
+        many = int(number(m, numbers))
+        share = Fraction(1 if self.each else many)
+        times = self.times or [number(t, numbers)] * int(number(p, numbers))
+        return _ends(many, [time / share for time in times], number(o, numbers) if self.overhead else Fraction(0))
+
+    def slots_followed(self, numbers: Numbers) -> Fraction:
+        """The same where a stage takes one slot for a microbatch."""
+        m, p, *_ = self.symbols
+        return _ends(int(number(m, numbers)), [1] * int(number(p, numbers)))
+
+    def full(self, numbers: Numbers) -> int:
+        """The slots in which every stage has a microbatch: stage r works on microbatch i in slot r + i."""
+        m, p, *_ = (int(number(size, numbers)) for size in self.symbols[:2])
+        return sum(all(0 <= slot - rank < m for rank in range(p)) for slot in range(p + m))
+
+    def time(self) -> Derivation:
+        """The time of the pass."""
+        m, p, t, o = self.symbols
+        if not self.times:
+            slot = [t if self.each else Ratio(t, m), *([o] if self.overhead else [])]
+            text = "A stage works on a microbatch for its " + ("time" if self.each else "share of the batch's time")
+            text += ", and has the overhead." if self.overhead else "."
+            return self.made(
+                "Pipeline time",
+                step("n_slot", self.slots, ONE, "schedule", _EVEN.format(f"`{p.name}`")),
+                step("tau", Total(tuple(slot)) if len(slot) > 1 else slot[0], SECOND, "one slot", text),
+                step("T", product(Sym("n_slot"), Sym("tau")), SECOND, "add up", "All slots take equally long.",
+                     witness=self.followed),
+            )  # fmt: skip
+        amounts: tuple[Form, ...] = tuple(Num(time, SECOND) for time in self.times)
+        listed = "per microbatch" if self.each else "for the whole batch"
+        whole, slow = Sym("t_sum"), Sym("t_max")
+        after = Total((m, num(-1)))
+        terms = [whole if self.each else Ratio(whole, m), product(after, slow if self.each else Ratio(slow, m))]
+        terms += [product(Total((m, num(len(amounts)), num(-1))), o)] if self.overhead else []
+        text = "The first microbatch passes all stages; each further one leaves the slowest stage that much later"
+        text += ", and every slot has the overhead of a microbatch." if self.overhead else "."
+        return self.made(
+            "Pipeline time with uneven stages",
+            step("t_sum", Total(amounts), SECOND, "add up", f"The times of all stages, {listed}."),
+            step("t_max", Largest(amounts), SECOND, "slowest stage", "Every microbatch waits for the slowest stage."),
+            step("T", Total(tuple(terms)), SECOND, "schedule", text, witness=self.followed),
+        )
+
+    def utilisation(self) -> Derivation:
+        """Busy slots over all slots."""
+        m, p, *_ = self.symbols
+        return self.made(
+            "Utilisation of the pipeline",
+            step("n_slot", self.slots, ONE, "schedule", _EVEN.format(f"`{p.name}`"), witness=self.slots_followed),
+            step("n_busy", m, ONE, "work", f"Each stage works in `{m.name}` slots."),
+            step("u", Ratio(Sym("n_busy"), Sym("n_slot")), ONE, "definition", "Busy slots over all slots.",
+                 witness=lambda numbers: number(m, numbers) / self.slots_followed(numbers)),
+            step("u", Ratio(m, self.slots), ONE, "algebra", "Put in.", "="),
+        )  # fmt: skip
+
+    def full_steps(self) -> Derivation:
+        """The slots in which all stages work."""
+        m, p, *_ = self.symbols
+        text = (f"All stages work from the slot in which the last one starts, `{p.name}`, to that in which the first "
+                f"one ends, `{m.name}`.")  # fmt: skip
+        form = Largest((num(0), Total((m, negative(p), num(1)))))
+        return self.made("Slots in which all stages work",
+                         step("n_full", form, Unit.parse("step"), "schedule", text, witness=self.full))  # fmt: skip
 
 
-def _pass(ranks: int, chunks: int, times: Sequence[Fraction | int], overhead: Fraction = Fraction(0)) -> Fraction:
+def _ends(microbatches: int, times: Sequence[Fraction | int], overhead: Fraction = Fraction(0)) -> Fraction:
     """When a pass through stages of these times is over, event by event."""
-    orders = forward_only(find(USUAL_SCHEDULE).ranks(ranks, chunks))
+    orders = forward_only(find(USUAL_SCHEDULE).ranks(len(times), microbatches))
     return simulate(orders, Times(times, overhead=overhead)).makespan
 
 
-def _ran(numbers: Numbers) -> Fraction:
-    return _pass(int(numbers["p"]), int(numbers["m"]), [1] * int(numbers["p"]))
-
-
-def _timed(numbers: Numbers) -> Fraction:
-    """Even stages, each with its share of the batch's time."""
-    ranks, chunks = int(numbers["p"]), int(numbers["m"])
-    return _pass(ranks, chunks, [numbers["t"] / chunks] * ranks, numbers["o"])
-
-
-def _uneven(times: Sequence[Fraction], per: str, numbers: Numbers) -> Fraction:
-    chunks = int(numbers["m"])
-    if per == "chunk":
-        return _pass(len(times), chunks, times)
-    return _pass(len(times), chunks, [t / chunks for t in times], numbers["o"])
-
-
-def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Derivation:
-    """The time of one pass through all stages."""
-    if stages is None:
-        steps = [
-            step("n_slot", Total((M, P, num(-1))), ONE, "schedule",
-                 "The first chunk passes `p` stages, and one more chunk ends in each slot after that."),
-            step("tau", total(Ratio(T, M), O), SECOND, "one slot",
-                 "A stage works on a chunk for its share of the batch's time, and has the overhead."),
-            step("T", product(forms.Sym("n_slot"), forms.Sym("tau")), SECOND, "add up", "All slots take equally long.",
-                 witness=_timed),
-        ]  # fmt: skip
-        return made(setting, ROWS, "Pipeline time", steps)
-    times = stage_times(stages)
-    amounts: list[Form] = [Num(t, SECOND) for t in times]
-    listed = "per chunk" if per == "chunk" else "for the whole batch"
-    total_time = step("t_sum", Total(tuple(amounts)), SECOND, "add up", f"The times of all stages, {listed}.")
-    longest = step(
-        "t_max", Largest(tuple(amounts)), SECOND, "slowest stage", "Every chunk waits for the slowest stage."
-    )
-    after: Form = Total((M, num(-1)))
-    whole, slow = forms.Sym("t_sum"), forms.Sym("t_max")
-    if per == "chunk":
-        form = total(whole, product(after, slow))
-    else:
-        form = total(
-            Ratio(whole, M), product(after, Ratio(slow, M)),
-            product(Total((M, num(len(times)), num(-1))), O),
-        )  # fmt: skip
-    text = "The first chunk passes all stages; each further one leaves the slowest stage that much later"
-    text += "." if per == "chunk" else ", and every slot has the overhead of a chunk."
-    return made(setting, ROWS, "Pipeline time with uneven stages", [total_time, longest,
-                step("T", form, SECOND, "schedule", text, witness=partial(_uneven, times, per))])  # fmt: skip
-
-
-def _full(numbers: Numbers) -> int:
-    """The slots in which every stage has a chunk: stage r works on chunk i in slot r + i."""
-    ranks, chunks = int(numbers["p"]), int(numbers["m"])
-    return sum(all(0 <= slot - rank < chunks for rank in range(ranks)) for slot in range(ranks + chunks))
+def _pass(setting: Setting, each: bool, said: Mapping[str, object], listed: str) -> _Pass:
+    """A pass as the options say it; ``listed`` are the times of uneven stages."""
+    values, rows = dict(setting.values), dict(ROWS)
+    if each:
+        rows["forward"] = replace(rows["forward"], meaning="time of one stage for one microbatch")
+    times = stage_times(listed) if listed else ()
+    for option in rows:
+        if said.get(option) is not None and not (times and option == "forward"):
+            rows[option] = schedule_time.named(rows[option], option, said[option], values)
+    stages = values.get(rows["stages"].name, len(times))
+    if times and stages != len(times):
+        raise ValuesError(f"{len(times)} forward times are given for {stages} stages",
+                          hint="one for each, or one for all")  # fmt: skip
+    overhead = not each or said.get("overhead") is not None or rows["overhead"].name in values
+    return _Pass(replace(setting, values=values), rows, times, each, overhead)
 
 
 def derive(
     setting: NoModel,
-    want: Annotated[str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED))), Meaning("what is asked for")] = "time",
-    stages: Annotated[str | None, Meaning("the times of uneven stages of a pass, such as 6 ms, 2 ms")] = None,
-    per: Annotated[Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")] = "batch",
+    want: Annotated[
+        str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED, *_BEFORE))), Meaning("what is asked for")
+    ] = "time",
+    stages: Annotated[
+        int | str | None, Meaning("the number of stages, or its symbol; p unless said; a list of times is 'forward'")
+    ] = None,
+    per: Annotated[
+        Literal["batch", "microbatch", "chunk"],
+        Meaning("whether the times of a pass are for the whole batch or for one microbatch (also called chunk)"),
+    ] = "batch",
     schedule: ScheduleName | None = None,
+    microbatches: Annotated[
+        Microbatches | None, Meaning("the number of microbatches, or its symbol; m unless said")
+    ] = None,
     **options: Unpack[ScheduleTimes],
 ) -> Derivation:
-    """The time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight.
+    """The time of a pipeline's pass in microbatches, or of a step under a schedule, its bubbles and what is in flight.
 
-    The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
+    The ``time`` of a pass, the best number of ``microbatches`` (real or whole), the ``least`` time, the
+    ``utilisation``; ``full_steps`` have no bubble.
 
-    ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
+    ``forward`` is the time of a stage, or a list of those of uneven stages, ``per`` microbatch or whole batch. With a
     ``schedule`` (the usual one for what only a schedule has) it is that of a training step, one of its bubbles, or what
-    is in flight. Numbers are given for ``m``, ``p``, ``t`` and ``o``, and under a schedule for ``v`` and its times.
+    is in flight. ``stages`` and ``microbatches`` are numbers or symbols; numbers are given for ``m``, ``p``, ``t`` and
+    ``o`` as well, and under a schedule for ``v`` and its times.
     """
     if schedule is None and want in schedule_time.WANTED and want not in WANTED:
         schedule = USUAL_SCHEDULE
+    said = {"stages": stages, "microbatches": microbatches, **options}
+    listed = said["forward"] if "," in str(said.get("forward")) else None
+    if stages is not None and not re.fullmatch(r"\d+|[^\W\d]\w*", str(stages).strip()):  # an older name of 'forward'
+        if schedule is not None or said.get("forward") is not None:
+            raise ValuesError(f"'stages' is {str(stages)[:40]}, but it is a number of stages",
+                              hint="forward: 6 ms, 2 ms for uneven stages")  # fmt: skip
+        listed, said["stages"] = stages, None
     if schedule is not None:
-        if stages is not None or per != "batch":
-            raise ValuesError(
-                "'stages' and 'per' are of a pass", hint="forward: 6 ms, 2 ms for uneven stages of a schedule"
-            )
-        return schedule_time.derived(setting, schedule, want, **options)
-    for option, said in options.items():
-        if said is not None:
+        if per != "batch":
+            raise ValuesError("'per' is of a pass", hint="the times of a schedule are those of one microbatch")
+        return schedule_time.derived(setting, schedule, want, **said)
+    for option, text in options.items():
+        if text is not None and option not in ROWS:
             raise ValuesError(f"'{option}' belongs to a schedule", hint=f"say schedule: {USUAL_SCHEDULE}, for instance")
+    want = _BEFORE.get(want, want)
     if want not in WANTED:
         raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
-    if want in ("utilisation", "full_steps") and stages is not None:
-        raise ValuesError(f"{want} is derived for even stages", hint="leave stages out")
-    if want == "utilisation":
-        busy = step("n_busy", M, ONE, "work", "Each stage works in `m` slots.")
-        last = step(
-            "u",
-            Ratio(forms.Sym("n_busy"), forms.Sym("n_slot")),
-            ONE,
-            "definition",
-            "Busy slots over all slots.",
-            witness=lambda numbers: numbers["m"] / _ran(numbers),
-        )
-        base = slots(setting)
-        return replace(base, title="Utilisation of the pipeline", steps=(*base.steps, busy, last,
-                       step("u", Ratio(M, Total((M, P, num(-1)))), ONE, "algebra", "Put in.", "=")))  # fmt: skip
-    if want == "full_steps":
-        form = Largest((num(0), Total((M, forms.negative(P), num(1)))))
-        text = (
-            "All stages work from the slot in which the last one starts, `p`, to that in which the first one ends, `m`."
-        )
-        return made(setting, ROWS, "Slots in which all stages work", [
-            step("n_full", form, Unit.parse("step"), "schedule", text, witness=_full)])  # fmt: skip
-    cost = time(setting, stages, per)
+    ran = _pass(setting, per != "batch", said, str(listed or ""))
+    if want in ("utilisation", "full_steps"):
+        if ran.times:
+            raise ValuesError(f"{want} is derived for even stages", hint="give one forward time for all, or none")
+        return ran.utilisation() if want == "utilisation" else ran.full_steps()
     if want == "time":
-        return cost
-    if per == "chunk" and stages is not None:
-        raise ValuesError("the best number of chunks needs the stages' times for the whole batch", hint="per: batch")
-    cost = replace(cost, given=tuple(known(setting, ROWS, ("m",)).items()))  # type: ignore[arg-type]
+        return ran.time()
+    if ran.each:
+        told = "the best number of microbatches needs the stages' times for the whole batch"
+        raise ValuesError(told, hint="per: batch")
+    m = ran.rows["microbatches"].name
+    if str(microbatches or "").isdecimal():
+        raise ValuesError(f"'microbatches' is {microbatches}, but the best number is asked for", hint="leave it out")
+    cost = replace(ran.time(), given=tuple(known(ran.setting, [*ran.rows.values()], (m,)).items()))  # type: ignore[arg-type]
     if want == "least":
-        return continued(cost, minimise(cost, "m", integer=False, wanted="value"))
-    return continued(cost, minimise(cost, "m", integer=want == "whole_chunks"))
+        return continued(cost, minimise(cost, m, integer=False, wanted="value"))
+    return continued(cost, minimise(cost, m, integer=want == "whole_microbatches"))

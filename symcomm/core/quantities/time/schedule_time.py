@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Step
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Num, Ratio, Sym, num
+from symcomm.core.form import Form, Num, Ratio, Sym, Total, num
 from symcomm.core.optimum.writing import SECOND, Name, made, step
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.program import closed_forms
-from symcomm.core.program.closed_forms import FORWARD, HOP, INPUT, OVERHEAD, PAIR, WEIGHT, ClosedForm, Measure
-from symcomm.core.program.events import Execution, Times, simulate
+from symcomm.core.program.closed_forms import ClosedForm, Measure
+from symcomm.core.program.events import Execution, Times
 from symcomm.core.program.orders import Schedule, in_flight
 from symcomm.core.program.schedules import find, run
 from symcomm.core.quantities.witnesses import number, over
@@ -39,37 +39,92 @@ MEASURES: dict[Measure, tuple[str, str]] = {
     "span bubble": ("t_bubble", "The part of the longest span in which a rank does not work."),
 }
 WANTED = ("time", *SHARES, "in_flight")
-_SIZES = (
-    Name("m", "", "number of microbatches", True), Name("p", "", "number of ranks of the pipeline", True),
-    Name("v", "", "number of chunks of a rank", True),
-)  # fmt: skip
+_SIZES = {
+    "stages": Name("p", "", "number of ranks of the pipeline", True),
+    "microbatches": Name("m", "", "number of microbatches", True),
+}
 # What takes time: its usual symbol, and what it is.
 _TIMES = {
-    "forward": (FORWARD, "forward of one microbatch through one chunk of a rank"),
-    "input_gradient": (INPUT, "gradient of the input, of one microbatch in one chunk"),
-    "weight_gradient": (WEIGHT, "gradient of the weights, of one microbatch in one chunk"),
-    "pair": (PAIR, "forward and backward that overlap"),
-    "hop": (HOP, "latency between two ranks"),
-    "overhead": (OVERHEAD, "overhead of each piece of work"),
+    "forward": Name("t_F", "second", "forward of one microbatch through one chunk of a rank"),
+    "input_gradient": Name("t_B", "second", "gradient of the input, of one microbatch in one chunk"),
+    "weight_gradient": Name("t_W", "second", "gradient of the weights, of one microbatch in one chunk"),
+    "backward": Name("t_BW", "second", "both gradients, of one microbatch in one chunk"),
+    "pair": Name("t_FB", "second", "forward and backward that overlap"),
+    "hop": Name("c", "second", "latency between two ranks"),
+    "overhead": Name("o", "second", "overhead of each piece of work"),
 }
+GRADIENTS, _BESIDES = ("input_gradient", "weight_gradient"), ("t_FB", "c", "o")
+
+
+def time_of(text: str, option: str = "forward") -> Fraction:
+    """A time from text; raises ``ValuesError`` where it is none.
+
+    >>> str(time_of("500 ms"))
+    '1/2'
+    """
+    quantity = None if "," in text else Quantity.parse(text)
+    if quantity is None or quantity.unit not in (ONE, SECOND) or quantity.value < 0:
+        raise ValuesError(f"'{text.strip()[:40]}' is no time for '{option}'", hint="6 ms, or the name of a symbol")
+    return quantity.value
+
+
+def named(row: Name, option: str, said: object, values: dict[str, Fraction]) -> Name:
+    """The row of a symbol, with the name that an option gives it; a number is put into ``values``.
+
+    Raises ``ValuesError`` for what is neither, and where the symbol has another number.
+    """
+    text = str(said).strip()
+    if text.isidentifier():
+        return replace(row, name=text)
+    if row.whole and not (text.isdecimal() and len(text) < 13 and int(text)):
+        raise ValuesError(f"'{option}' is {text[:40]}", hint="a whole number, or the name of a symbol")
+    value = Fraction(int(text)) if row.whole else time_of(text, option)
+    if values.setdefault(row.name, value) != value:
+        raise ValuesError(f"'{option}' is {text[:40]}, but {row.name} = {values[row.name]} is given",
+                          hint=f"say one of them: '{option}' is {row.name}")  # fmt: skip
+    return row
+
+
+def halves(said: Mapping[str, Sequence[Form]], values: Mapping[str, Fraction]) -> dict[str, list[Form]]:
+    """The gradients of input and weights, each of every stage or of one after the other, as far as they are ``said``.
+
+    A ``backward`` is both: half each, or what the one that is said leaves of it. Raises ``ValuesError`` where all three
+    are said, and where a part takes longer than the whole.
+    """
+    parts = {name: [*said[name]] for name in GRADIENTS if name in said}
+    whole = [*said.get("backward", ())]
+    if not whole:
+        return parts
+    if len(parts) > 1:
+        raise ValuesError("'backward' is both gradients, and each of them is said, too", hint="leave one of them out")
+    if not parts:
+        return {name: [Ratio(one, num(2)) for one in whole] for name in GRADIENTS}
+    ((name, part),) = parts.items()
+    if 1 not in (len(whole), len(part)) and len(whole) != len(part):
+        raise ValuesError(f"{len(whole)} times are given for 'backward', and {len(part)} for '{name}'",
+                          hint="one for each stage, or one for all")  # fmt: skip
+    many = max(len(whole), len(part))
+    both = zip(whole * (many // len(whole)), part * (many // len(part)), strict=True)
+    rest: list[Form] = [Total((all_of_it, forms.negative(one))) for all_of_it, one in both]
+    if any(values.keys() >= {*forms.names(left)} and forms.evaluate(left, values) < 0 for left in rest):
+        raise ValuesError(f"'{name}' is more than 'backward'", hint="it is a part of it")
+    return {**parts, next(one for one in GRADIENTS if one != name): rest}
 
 
 @dataclass
 class _AskedSchedule:
-    """A schedule with the forms of its sizes and times; ``listed`` are the times of uneven stages."""
+    """A schedule with the forms of its sizes and times, and their symbols; ``listed`` are the times of uneven stages.
+
+    ``backward`` says whether there is a backward pass.
+    """
 
     record: Schedule
     names: Mapping[str, Form]
+    rows: Sequence[Name]
     values: Mapping[str, Fraction]
     listed: Mapping[str, list[Fraction]]
-    where: list[Condition] = field(default_factory=list)
-
-    def size(self, name: str) -> int:
-        """A size; raises ``ValuesError`` where it is no whole number."""
-        found = forms.evaluate(self.names[name], self.values)
-        if found.denominator != 1:
-            raise ValuesError(f"{name} = {found}: a whole number is needed")
-        return int(found)
+    backward: bool
+    where: list[Condition]
 
     def missing(self) -> list[str]:
         """The symbols that have no number."""
@@ -80,16 +135,23 @@ class _AskedSchedule:
         """The events, where all numbers are known."""
         if self.missing():
             return None
-        said: dict[str, Fraction] = {name: forms.evaluate(form, self.values) for name, form in self.names.items()}
-        f, b, w = (self.listed.get(s.name) or said[s.name] for s in (FORWARD, INPUT, WEIGHT))
+        return self.run({name: forms.evaluate(form, self.values) for name, form in self.names.items()})
+
+    def run(self, said: Mapping[str, Fraction]) -> Execution:
+        """The events at some sizes and times, one by one."""
+        for size in "pmv":
+            if said[size].denominator != 1:
+                raise ValuesError(f"{size} = {said[size]}: a whole number is needed")
+        p, m, v = (int(said[size]) for size in "pmv")
+        f, b, w = (self.listed.get(name) or said[name] for name in ("t_F", "t_B", "t_W"))
         times = Times(f, b, w, said.get("t_FB"), said.get("c", 0), said.get("o", 0))
-        return run(self.record, self.size("p"), self.size("m"), self.size("v"), times)
+        return run(self.record, p, m, v, times, self.backward)
 
     def step(self, measure: Measure) -> Step:
         """The step that gives a time: a closed form where one holds, else the number of the events."""
         name, text = MEASURES[measure]
-        besides = tuple(symbol for symbol, _ in [*_TIMES.values()][3:] if symbol.name in self.names)
-        closed = None if self.listed else closed_forms.time(self.record, measure, besides)
+        besides = tuple(row.sym for row in _TIMES.values() if row.name in _BESIDES and row.name in self.names)
+        closed = None if self.listed or not self.backward else closed_forms.time(self.record, measure, besides)
         if closed is not None:
             closed = closed.said(self.names)
             if closed.holds(self.values):
@@ -103,14 +165,8 @@ class _AskedSchedule:
 
     def followed(self, measure: Measure, numbers: Numbers) -> Fraction:
         """A time of the events at some numbers."""
-        return closed_forms.measures(self.run(numbers))[measure]
-
-    def run(self, numbers: Numbers) -> Execution:
-        """The events at some numbers, one by one."""
         said = {name: number(form, numbers) for name, form in self.names.items()}
-        f, b, w = (self.listed.get(s.name) or said[s.name] for s in (FORWARD, INPUT, WEIGHT))
-        times = Times(f, b, w, said.get("t_FB"), said.get("c", 0), said.get("o", 0))
-        return simulate(self.record.ranks(*(int(said[n]) for n in "pmv")), times)
+        return closed_forms.measures(self.run(said))[measure]
 
     def told(self, closed: ClosedForm) -> str:
         """What a closed form rests on; its conditions go with the answer."""
@@ -120,61 +176,67 @@ class _AskedSchedule:
 
 
 def _asked(
-    setting: Setting, schedule: str, chunks: object, stage: object, given: Mapping[str, str | None]
+    setting: Setting, schedule: str, chunks: object, stage: object, given: Mapping[str, object]
 ) -> _AskedSchedule:  # fmt: skip
-    record = find(schedule)
-    values = dict(setting.values)
-    names: dict[str, Form] = {"p": closed_forms.P, "m": closed_forms.M, "v": closed_forms.V}
+    record, values = find(schedule), dict(setting.values)
+    rows = [named(row, option, given.get(option) or row.name, values) for option, row in _SIZES.items()]
+    names: dict[str, Form] = {"p": rows[0].sym, "m": rows[1].sym, "v": closed_forms.V}
     if chunks is not None or record.chunks:
         names["v"] = closed_forms.chunks_of(record, chunks)
+    rows.append(Name("v", "", "number of chunks of a rank", True))
     if stage is not None:
         names["r"] = num(0) if str(stage) == "0" else degree(str(stage))
-    uneven: dict[str, list[Fraction]] = {}
-    for option, (symbol, _) in _TIMES.items():
+    if isinstance(rank := names.get("r"), Sym):
+        rows.append(Name(rank.name, "", "rank of the pipeline, from 0", True))
+    said: dict[str, list[Form]] = {}
+    for option, row in _TIMES.items():
         text = given.get(option)
-        if text is None:
-            if symbol in (FORWARD, INPUT, WEIGHT) or symbol.name in values:
-                names[symbol.name] = symbol
-        elif text.isidentifier():
-            names[symbol.name] = Sym(text, False, SECOND)
+        besides = row.name in _BESIDES
+        if text is None and (
+            (besides and row.name not in values)
+            or option == "backward"
+            or (option in GRADIENTS and given.get("backward") is not None)
+        ):
+            continue
+        listed = str(text or row.name).split(",")
+        if len(listed) > 1 and not besides:
+            said[option] = [Num(time_of(one, option), SECOND) for one in listed]
         else:
-            found = [Quantity.parse(part) for part in text.split(",")]
-            several = len(found) > 1 and symbol in (FORWARD, INPUT, WEIGHT)
-            if any(q.unit not in (ONE, SECOND) or q.value < 0 for q in found) or len(found) > 1 > several:
-                raise ValuesError(f"'{text[:40]}' is no time for '{option}'", hint="6 ms, or the name of a symbol")
-            if several:
-                uneven[symbol.name] = [q.value for q in found]
-            else:
-                names[symbol.name], values[symbol.name] = symbol, found[0].value
-    ask = _AskedSchedule(record, names, values, uneven)
+            rows.append(named(row, option, text or row.name, values))
+            said[option] = [rows[-1].sym]
+    back = said.get("backward", [])
+    where = [Condition(back[0], ">=", said[part][0]) for part in GRADIENTS
+             if part in said and len(back) == len(said[part]) == 1]  # fmt: skip
+    gradients = halves(said, values)
+    said = {option: column for option, column in said.items() if option != "backward"} | gradients
+    names |= {_TIMES[option].name: column[0] for option, column in said.items() if len(column) == 1}
+    uneven = {_TIMES[option].name: [forms.evaluate(one, values) for one in column]
+              for option, column in said.items() if len(column) > 1}  # fmt: skip
+    none = all(values.keys() >= {*forms.names(one)} and forms.evaluate(one, values) == 0 for one in back)
     if not [n for size in "pmv" for n in forms.names(names[size]) if n not in values]:
-        record.fitting(*(ask.size(name) for name in "pmv"))
-    return ask
+        at = [forms.evaluate(names[size], values) for size in "pmv"]
+        if all(one.denominator == 1 for one in at):
+            record.fitting(*map(int, at))
+    return _AskedSchedule(record, names, rows, values, uneven, not (back and none), where)
 
 
 def derived(
     setting: Setting, schedule: str, want: str = "time", chunks: object = None, stage: object = None,
-    **times: str | None,
+    **said: object,
 ) -> Derivation:  # fmt: skip
     """The ``time`` of a step from its first start to its last end, one of the bubbles, the ``utilisation``, or the
     microbatches of a chunk ``in_flight``, on a ``stage`` or where they are the most.
 
-    A closed form is taken where one is known and holds, else the numbers of the events. ``times`` are ``forward``,
-    ``input_gradient``, ``weight_gradient`` (each for all stages, or a list for uneven ones), ``pair``, ``hop`` and
-    ``overhead``; the last three are left out where nothing is said. Raises ``ValuesError`` where neither is there.
+    A closed form is taken where one is known and holds, else the numbers of the events. What is ``said`` besides are
+    ``stages``, ``microbatches``, ``forward``, ``backward`` or its parts ``input_gradient`` and ``weight_gradient``
+    (each for all stages, or a list for uneven ones), ``pair``, ``hop`` and ``overhead``; the last three are left out
+    where nothing is said. Raises ``ValuesError`` where neither is there.
     """
     if want not in WANTED:
         raise ValuesError(f"'{want[:40]}' is not derived for a schedule", hint=nearest(want, [*WANTED]))
     if stage is not None and want != "in_flight":
         raise ValuesError(f"'stage' says where what is in flight is counted, not the {want}", hint="leave it out")
-    ask = _asked(setting, schedule, chunks, stage, times)
-    rows = _SIZES + tuple(
-        Name(ask.names[symbol.name].name, "second", meaning)  # type: ignore[attr-defined]  # all times are symbols
-        for symbol, meaning in _TIMES.values()
-        if symbol.name in ask.names
-    )
-    if isinstance(rank := ask.names.get("r"), Sym):
-        rows += (Name(rank.name, "", "rank of the pipeline, from 0", True),)
+    ask = _asked(setting, schedule, chunks, stage, said)
     if want == "in_flight":
         title = "Microbatches in flight"
         closed = closed_forms.held_on(ask.record, {k: v for k, v in ask.names.items() if k in "pmvr"}, ask.values)
@@ -192,7 +254,7 @@ def derived(
     title += f" of a training step under {ask.record.name}"
     exhibits = (_exhibit(ask.events),) if ask.events is not None and len(ask.events.orders) <= 16 else ()
     known = replace(setting, values=ask.values)
-    return made(known, rows, title, steps, where=tuple(ask.where), exhibits=exhibits)
+    return made(known, ask.rows, title, steps, where=tuple(ask.where), exhibits=exhibits)
 
 
 def _held(ask: _AskedSchedule, numbers: Numbers) -> int:
