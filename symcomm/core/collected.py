@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import count
 from typing import TypeVar
 
 from symcomm.core import form as forms
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import (
-    Applied,
-    BinaryOnes,
-    Called,
+    Algebra,
     Ceiling,
+    Elementwise,
     Floor,
     Form,
-    Largest,
     Logarithm,
     Num,
     Power,
     Product,
     Ratio,
-    Root,
-    Smallest,
+    Related,
+    Summed,
     Sym,
     Total,
+    Transposed,
 )
 from symcomm.core.records import dataclass
 
@@ -217,14 +217,14 @@ class _Collector:
         self.own += name in self.steps
         if name not in self.known:
             if name in self.steps:
-                self.known[name] = self.terms(self.steps[name])
+                self.known[name] = self(self.steps[name])
             elif name in self.numbers:
                 self.known[name] = _constant(Fraction(self.numbers[name]))
             else:
                 self.known[name] = {((name, 1),): Fraction(1)}
         return self.known[name]
 
-    def terms(self, form: Form) -> Terms:
+    def __call__(self, form: Form) -> Terms:
         if isinstance(form, Sym):
             return self.name(form.name)
         if isinstance(form, Num):
@@ -232,23 +232,10 @@ class _Collector:
         if id(form) in self.shared:
             return self.shared[id(form)][1]
         own = self.own
-        found = self.made_of(form)
+        found = _SUMS(form, self)
         if own == self.own:
             self.shared[id(form)] = form, found
         return found
-
-    def made_of(self, form: Form) -> Terms:
-        match form:
-            case Total(terms):
-                return _added([self.terms(t) for t in terms])
-            case Product(factors):
-                return self.product([self.terms(factor) for factor in factors])
-            case Ratio(top, bottom):
-                return self.times(self.terms(top), self.power(self.terms(bottom), -1))
-            case Power(base, Num(exponent)) if exponent.denominator == 1:
-                return self.power(self.terms(base), int(exponent))
-        shape, inside = _shape(form)
-        return self.node(shape, tuple(self.terms(part) for part in inside))
 
     def product(self, factors: list[Terms]) -> Terms:
         top, bottom, powers = 1, 1, dict[str, int]()
@@ -306,27 +293,34 @@ class _Collector:
         return {((self.made[key], 1),): Fraction(1)}
 
 
+def _power(form: Power, terms: _Collector) -> Terms:
+    if isinstance(form.exponent, Num) and form.exponent.number.denominator == 1:
+        return terms.power(terms(form.base), int(form.exponent.number))
+    return _node(form, terms)
+
+
+def _node(form: Form, terms: _Collector) -> Terms:
+    shape, inside = _shape(form)
+    return terms.node(shape, tuple(map(terms, inside)))
+
+
+_SUMS: Algebra[Terms] = Algebra({
+    Total: lambda form, terms: _added([*map(terms, form.terms)]),
+    Product: lambda form, terms: terms.product([*map(terms, form.factors)]),
+    Ratio: lambda form, terms: terms.times(terms(form.top), terms.power(terms(form.bottom), -1)),
+    Power: _power,
+}, _node)  # fmt: skip
+
+
 def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
     """A form over the names 0, 1, ..., and what they stand for."""
-    inside = form.parts
-    names = tuple(Sym(str(n)) for n in range(len(inside)))
-    match form:
-        case Ceiling(Logarithm() as inner) | Floor(Logarithm() as inner):  # exact only together
-            shape, inside = _shape(inner)
-            return type(form)(shape), inside
-        case Largest() | Smallest():
-            return type(form)(names), inside
-        case Applied(rule):
-            return Applied(rule, names), inside
-        case Power():
-            return Power(*names), inside
-        case Logarithm(_, base):
-            return Logarithm(names[0], base), inside
-        case Called(function):
-            return Called(function, names), inside
-        case Ceiling() | Floor() | Root() | BinaryOnes():
-            return type(form)(names[0]), inside
-    raise TypeError(f"no monomials for {type(form).__name__}")
+    if isinstance(form, (Summed, Related, Transposed, Elementwise)):
+        raise TypeError(f"no monomials for {type(form).__name__}")
+    if isinstance(form, (Ceiling, Floor)) and isinstance(form.inside, Logarithm):  # exact only together
+        shape, inside = _shape(form.inside)
+        return type(form)(shape), inside
+    names = (Sym(str(n)) for n in count())
+    return form.mapped(lambda part: next(names)), form.parts
 
 
 def _constant(number: Fraction) -> Terms:

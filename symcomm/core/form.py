@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache, partial, reduce
+from math import ceil, floor, isqrt, prod
+from operator import mul, truediv
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from symcomm.core import notation
 from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, where_given
@@ -19,6 +21,9 @@ from symcomm.core.units import ONE, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+Worth = TypeVar("Worth")
+Rule = Callable[[Any, Any], Worth]  # of a node, and of what is called with its parts to work them out
 
 
 @dataclass(frozen=True)
@@ -299,51 +304,91 @@ def names(form: Form) -> tuple[str, ...]:
     return tuple(found)
 
 
+class Algebra(Generic[Worth]):
+    """What forms are worth in one domain, such as fractions, residues, arrays or units; it is called with a form.
+
+    ``rules`` has a function for each kind of node, of the node and of what works out its parts: the algebra itself, or
+    ``go`` where there is one (a cache, or what knows more than forms). ``other`` is that of all other kinds.
+
+    >>> size = Algebra({Sym: lambda sym, go: 1, **of_parts({Product: sum, Ratio: lambda top, bottom: top + bottom})})
+    >>> size(Ratio(product(Sym("a"), Sym("b")), Sym("c")))
+    3
+    """
+
+    def __init__(self, rules: Mapping[type[Form], Rule[Worth]], other: Rule[Worth] | None = None) -> None:
+        self.rules = rules
+        self.other: Rule[Worth] = other or refused("value")
+
+    def __call__(self, form: Form, go: Any = None) -> Worth:
+        return self.rules.get(type(form), self.other)(form, self if go is None else go)
+
+    def named(self, name: Rule[Worth]) -> Algebra[Worth]:
+        """The same with another rule for names."""
+        return Algebra({**self.rules, Sym: name}, self.other)
+
+
+def of_parts(functions: Mapping[type[Form], Callable[..., Any]]) -> dict[type[Form], Rule[Any]]:
+    """Rules from functions of a node's fields, every form in them worked out."""
+
+    def rule(function: Callable[..., Any], form: Form, go: Callable[[Form], Any]) -> Any:
+        return function(*[
+            go(f) if isinstance(f, Form) else [go(part) for part in f] if type(f) is tuple else f
+            for f in form.__dict__.values()
+        ])  # fmt: skip
+
+    return {kind: partial(rule, function) for kind, function in functions.items()}
+
+
+def refused(what: str, error: type[Exception] = TypeError) -> Rule[Any]:
+    """The rule of nodes that are worth nothing in an algebra: it raises an error."""
+
+    def refuse(form: Form, go: object) -> Any:
+        raise error(f"no {what} for {type(form).__name__}")
+
+    return refuse
+
+
+# What is worked out by Python's own operators, of fractions, floating-point numbers, intervals and arrays alike.
+OPERATORS: dict[type[Form], Callable[..., Any]] = {
+    Total: sum, Product: prod, Ratio: truediv, Power: pow, Largest: max, Smallest: min,
+}  # fmt: skip
+
+
 def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
     """The SymPy expression a form is worth; ``known`` gives the worth of step names.
 
     >>> value(Ratio(product(num(2), Sym("k")), Sym("k")))
     2
     """
-    import sympy as sp
-
     known = known or {}
 
-    def go(f: Form) -> Expr:
-        match f:
-            case Num(number):
-                return sp.Rational(number.numerator, number.denominator)
-            case Sym(name, whole):
-                return known[name] if name in known else notation.symbol(name) if whole else notation.amount(name)
-            case Total(terms):
-                return sp.Add(*(go(t) for t in terms))
-            case Product(factors):
-                return sp.Mul(*(go(t) for t in factors))
-            case Ratio(top, bottom):
-                return go(top) / go(bottom)
-            case Power(base, exponent):
-                return go(base) ** go(exponent)
-            case Root(inside):
-                return sp.sqrt(go(inside))
-            case Ceiling(inside):
-                return sp.ceiling(go(inside))
-            case Floor(inside):
-                return sp.floor(go(inside))
-            case BinaryOnes(inside):
-                return sp.Function(_ONES, integer=True, nonnegative=True)(go(inside))
-            case Largest(choices):
-                return _extreme(sp.Max, [go(c) for c in choices])
-            case Smallest(choices):
-                return _extreme(sp.Min, [go(c) for c in choices])
-            case Logarithm(inside, base):
-                return sp.log(go(inside), base) if base else sp.log(go(inside))
-            case Applied(rule, arguments):
-                return _function(rule)(*(go(one) for one in arguments))
-            case Called(function, arguments) if function in FUNCTIONS:
-                return FUNCTIONS[function](*(go(one) for one in arguments))
-        raise TypeError(f"no value for {type(f).__name__}")
+    def name(sym: Sym, go: object) -> Expr:
+        return known[sym.name] if sym.name in known else (notation.symbol if sym.whole else notation.amount)(sym.name)
 
-    return cast("Expr", go(form))
+    return _expressions().named(name)(form)
+
+
+@cache
+def _expressions() -> Algebra[Any]:
+    sp = _sympy()
+    return Algebra(of_parts({
+        **OPERATORS,
+        Num: lambda number, _: _exact(number),
+        Total: lambda terms: sp.Add(*terms), Product: lambda factors: sp.Mul(*factors),
+        Root: sp.sqrt, Ceiling: sp.ceiling, Floor: sp.floor,
+        BinaryOnes: sp.Function(_ONES, integer=True, nonnegative=True),
+        Largest: lambda choices: _extreme(sp.Max, choices),
+        Smallest: lambda choices: _extreme(sp.Min, choices),
+        Logarithm: lambda inside, base: sp.log(inside, base) if base else sp.log(inside),
+        Applied: lambda rule, arguments: _function(rule)(*arguments),
+        Called: _called,
+    }))  # fmt: skip
+
+
+def _called(function: str, arguments: Sequence[Expr]) -> Expr:
+    if function not in FUNCTIONS:
+        raise TypeError("no value for Called")
+    return FUNCTIONS[function](*arguments)
 
 
 @cache
@@ -394,55 +439,33 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
     Fraction(1, 8)
     """
 
-    def go(f: Form) -> Fraction:
-        match f:
-            case Num(number):
-                return number
-            case Sym(name):
-                if name not in values:
-                    raise ValuesError(f"no value is given for {name}", hint=where_given(name))
-                found = values[name]
-                return found if type(found) is Fraction else Fraction(found)
-            case Total(terms):
-                return sum((go(t) for t in terms), Fraction(0))
-            case Product(factors):
-                out = Fraction(1)
-                for t in factors:
-                    out *= go(t)
-                return out
-            case Ratio(top, bottom):
-                below = go(bottom)
-                if not below:
-                    raise ValuesError("a division by zero")
-                return go(top) / below
-            case Power(base, exponent):
-                return _power(go(base), go(exponent))
-            case Root(inside):
-                return _power(go(inside), Fraction(1, 2))
-            # The logarithm of 6 is not rational, but its floor and ceiling are exact whole numbers.
-            case Ceiling(Logarithm(argument, base)) if base > 1:
-                return Fraction(-_floor_logarithm(1 / _positive(go(argument)), base))
-            case Floor(Logarithm(argument, base)) if base > 1:
-                return Fraction(_floor_logarithm(_positive(go(argument)), base))
-            case Ceiling(inside):
-                return Fraction(-((-go(inside)).__floor__()))
-            case Floor(inside):
-                return Fraction(go(inside).__floor__())
-            case BinaryOnes(inside):
-                return Fraction(_binary_ones(go(inside)))
-            case Largest(choices):
-                return max(go(c) for c in choices)
-            case Smallest(choices):
-                return min(go(c) for c in choices)
-            case Logarithm(inside, base):
-                return _whole_logarithm(go(inside), base)
-            case Applied(rule, arguments):
-                return rule.number(tuple(map(go, arguments)))
-            case Called(function, arguments) if function in FUNCTIONS:
-                return _rational(function, FUNCTIONS[function](*(_exact(go(one)) for one in arguments)))
-        raise TypeError(f"no value for {type(f).__name__}")
+    def name(sym: Sym, go: object) -> Fraction:
+        if sym.name not in values:
+            raise ValuesError(f"no value is given for {sym.name}", hint=where_given(sym.name))
+        found = values[sym.name]
+        return found if type(found) is Fraction else Fraction(found)
 
-    return go(form)
+    return _FRACTIONS.named(name)(form)
+
+
+def _ratio(top: Fraction, bottom: Fraction) -> Fraction:
+    if not bottom:
+        raise ValuesError("a division by zero")
+    return top / bottom
+
+
+def _ceiling(form: Ceiling, go: Callable[[Form], Fraction]) -> Fraction:
+    match form.inside:  # the logarithm of 6 is not rational, but its floor and ceiling are exact whole numbers
+        case Logarithm(argument, base) if base > 1:
+            return Fraction(-_floor_logarithm(1 / _positive(go(argument)), base))
+    return Fraction(ceil(go(form.inside)))
+
+
+def _floor(form: Floor, go: Callable[[Form], Fraction]) -> Fraction:
+    match form.inside:
+        case Logarithm(argument, base) if base > 1:
+            return Fraction(_floor_logarithm(_positive(go(argument)), base))
+    return Fraction(floor(go(form.inside)))
 
 
 def _exact(number: Fraction) -> Expr:
@@ -492,8 +515,6 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         if not base and exponent < 0:
             raise ValuesError("a division by zero")
         return base ** int(exponent)
-    from math import isqrt
-
     if exponent.denominator == 2 and base >= 0:
         top, bottom = isqrt(base.numerator), isqrt(base.denominator)
         if top * top == base.numerator and bottom * bottom == base.denominator:
@@ -528,6 +549,16 @@ def _whole_logarithm(argument: Fraction, base: int) -> Fraction:
     raise IrrationalError(f"the logarithm of {argument} is not a rational number")
 
 
+_FRACTIONS: Algebra[Fraction] = Algebra({Num: lambda num, go: num.number, Ceiling: _ceiling, Floor: _floor, **of_parts({
+    **OPERATORS, Ratio: _ratio, Power: _power, Root: lambda inside: _power(inside, Fraction(1, 2)),
+    Total: lambda terms: sum(terms, Fraction(0)), Product: lambda factors: prod(factors, start=Fraction(1)),
+    BinaryOnes: lambda inside: Fraction(_binary_ones(inside)),
+    Logarithm: _whole_logarithm,
+    Applied: lambda rule, arguments: rule.number(tuple(arguments)),
+    Called: lambda function, arguments: _rational(function, _called(function, [_exact(one) for one in arguments])),
+})})  # fmt: skip
+
+
 def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
     """The unit of a form, from the units of the names and numbers in it.
 
@@ -537,50 +568,40 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
     'B'
     """
 
-    def same(parts: tuple[Form, ...]) -> Unit:
-        found = [go(p) for p in parts if not (isinstance(p, Num) and p.unit == ONE and not p.number)]
-        for other in found[1:]:
-            if other != found[0]:
-                raise DerivationError(f"terms of different units are added: {found[0]} and {other}")
-        return found[0] if found else ONE
+    return _UNITS.named(lambda sym, go: units.get(sym.name, sym.unit))(form)
 
-    def go(f: Form) -> Unit:
-        match f:
-            case Num(_, unit):
-                return unit
-            case Sym(name, _, unit):
-                return units.get(name, unit)
-            case Product(factors):
-                out = ONE
-                for part in factors:
-                    out = out * go(part)
-                return out
-            case Ratio(top, bottom):
-                return go(top) / go(bottom)
-            case Power(base, exponent):
-                unit = go(base)
-                if unit == ONE:
-                    return ONE
-                power = None if names(exponent) else evaluate(exponent, {})
-                if power is None or any((p * power).denominator != 1 for _, p in unit.powers):
-                    raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
-                return Unit(tuple((b, int(p * power)) for b, p in unit.powers if power))
-            case Root(inside):
-                unit = go(inside)
-                if any(p % 2 for _, p in unit.powers):
-                    raise DerivationError(f"a square root of {unit}")
-                return Unit(tuple((b, p // 2) for b, p in unit.powers))
-            case Ceiling(inside) | Floor(inside):
-                return go(inside)
-            case Logarithm() | BinaryOnes() | Called():
-                return ONE
-            case Applied(rule):
-                return rule.unit
-            case Total() | Largest() | Smallest():
-                return same(f.parts)
-        raise TypeError(f"no unit for {type(f).__name__}")
 
-    return go(form)
+def _same_unit(form: Form, go: Callable[[Form], Unit]) -> Unit:
+    found = [go(p) for p in form.parts if not (isinstance(p, Num) and p.unit == ONE and not p.number)]
+    for other in found[1:]:
+        if other != found[0]:
+            raise DerivationError(f"terms of different units are added: {found[0]} and {other}")
+    return found[0] if found else ONE
+
+
+def _unit_of_power(form: Power, go: Callable[[Form], Unit]) -> Unit:
+    unit = go(form.base)
+    if unit == ONE:
+        return ONE
+    power = None if names(form.exponent) else evaluate(form.exponent, {})
+    if power is None or any((p * power).denominator != 1 for _, p in unit.powers):
+        raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+    return Unit(tuple((b, int(p * power)) for b, p in unit.powers if power))
+
+
+def _unit_of_root(unit: Unit) -> Unit:
+    if any(p % 2 for _, p in unit.powers):
+        raise DerivationError(f"a square root of {unit}")
+    return Unit(tuple((b, p // 2) for b, p in unit.powers))
+
+
+_UNITS: Algebra[Unit] = Algebra({
+    **of_parts({Product: lambda factors: reduce(mul, factors, ONE), Ratio: truediv, Root: _unit_of_root}),
+    **dict.fromkeys((Ceiling, Floor), lambda form, go: go(form.inside)),
+    Num: lambda number, go: number.unit, Power: _unit_of_power, Applied: lambda applied, go: applied.rule.unit,
+    **dict.fromkeys((Logarithm, BinaryOnes, Called), lambda form, go: ONE),
+    **dict.fromkeys((Total, Largest, Smallest), _same_unit),
+}, refused("unit"))  # fmt: skip
 
 
 def substitute(form: Form, replace: Callable[[Sym], Form]) -> Form:
@@ -641,16 +662,12 @@ def from_expr(expr: Expr) -> Form:
             if exponent.could_extract_minus_sign():
                 return Ratio(num(1), go(base**-exponent))
             return Power(go(base), go(exponent))
-        if isinstance(e, sp.Max):
-            return Largest(tuple(go(a) for a in e.args))
-        if isinstance(e, sp.Min):
-            return Smallest(tuple(go(a) for a in e.args))
-        if isinstance(e, sp.ceiling):
-            return Ceiling(go(e.args[0]))
-        if isinstance(e, sp.floor):
-            return Floor(go(e.args[0]))
-        if isinstance(e, sp.log):
-            return Logarithm(go(e.args[0]))
+        for kind, made in ((sp.Max, Largest), (sp.Min, Smallest)):
+            if isinstance(e, kind):
+                return made(tuple(go(a) for a in e.args))
+        for kind, rounded in ((sp.ceiling, Ceiling), (sp.floor, Floor), (sp.log, Logarithm)):
+            if isinstance(e, kind):
+                return rounded(go(e.args[0]))
         if e in (sp.pi, sp.E):
             return Called("pi" if e == sp.pi else "e")
         if isinstance(e, (sp.sin, sp.cos, sp.tan, sp.exp, sp.tanh, sp.Abs, sp.sign)):

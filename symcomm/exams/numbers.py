@@ -5,16 +5,17 @@ Digits can cancel, so that two formulas differ only where intervals that hold th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
 from symcomm.core.collected import Collected, WholeNumbers, collect, in_whole_numbers
 from symcomm.core.errors import IrrationalError, SymcommError
 from symcomm.core.form import (
+    Algebra,
     Ceiling,
     Floor,
     Form,
@@ -23,11 +24,11 @@ from symcomm.core.form import (
     Num,
     Power,
     Product,
-    Ratio,
     Root,
     Smallest,
     Sym,
     Total,
+    of_parts,
 )
 from symcomm.core.records import dataclass
 
@@ -171,17 +172,22 @@ def _is_whole(exponent: Form) -> bool:
 
 def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
     """A bound of the digits of two that the exact number takes, above and below."""
-    match form:
-        case Num(number):
-            return number.numerator.bit_length() + number.denominator.bit_length()
-        case Sym(name):
-            worth = values[name]
-            return worth.numerator.bit_length() + worth.denominator.bit_length()
-        case Power(base, Num(exponent)):
-            return _bits(base, values) * max(1.0, float(abs(exponent)))
-        case Power(base, exponent):
-            return _bits(base, values) * float(2.0 ** min(60.0, _bits(exponent, values)))
-    return 1.0 + sum(_bits(part, values) for part in form.parts)
+    return _LENGTHS.named(lambda sym, go: _length(values[sym.name]))(form)
+
+
+def _length(number: Fraction) -> float:
+    return number.numerator.bit_length() + number.denominator.bit_length()
+
+
+def _power_length(power: Power, go: Callable[[Form], float]) -> float:
+    exponent = power.exponent
+    times = max(1.0, float(abs(exponent.number))) if isinstance(exponent, Num) else 2.0 ** min(60.0, go(exponent))
+    return go(power.base) * times
+
+
+_LENGTHS: Algebra[float] = Algebra(
+    {Num: lambda num, go: _length(num.number), Power: _power_length}, lambda form, go: 1.0 + sum(map(go, form.parts)),
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -223,8 +229,8 @@ def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
         context = MPIntervalContext()
         context.dps = digits
         try:
-            certain = _Certain(context, values)
-            found = certain.go(one) - certain.go(other)
+            certain = _certain_numbers(context, values)
+            found = certain(one) - certain(other)
         except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
             return False
         if (found.a > 0) is True or (found.b < 0) is True:
@@ -233,113 +239,87 @@ def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
 
 
 class _Near:
-    """Works a form out in numbers of 50 digits."""
+    """Works forms out in numbers of 50 digits; pieces that several forms have once, by identity."""
 
     def __init__(self, context: MPContext, values: Mapping[str, Fraction]) -> None:
-        self.mp: Any = context
-        self.values = values
-        self._known: dict[int, tuple[Form, Any]] = {}  # pieces that several forms have, by identity
+        self._algebra = _near_numbers(context, values)
+        self._known: dict[int, tuple[Form, Any]] = {}
 
     def go(self, form: Form) -> Any:
         if id(form) not in self._known:
-            self._known[id(form)] = form, self._worked_out(form)
+            self._known[id(form)] = form, self._algebra(form, self.go)
         return self._known[id(form)][1]
 
-    def _worked_out(self, form: Form) -> Any:
-        mp, go = self.mp, self.go
-        match form:
-            case Num(number):
-                return mp.mpf(number.numerator) / number.denominator
-            case Sym(name):
-                number = Fraction(self.values[name])
-                return mp.mpf(number.numerator) / number.denominator
-            case Total(terms):
-                return mp.fsum(go(t) for t in terms)
-            case Product(factors):
-                return mp.fprod(go(f) for f in factors)
-            case Ratio(top, bottom):
-                return go(top) / go(bottom)
-            case Power(base, exponent):
-                return self.power(go(base), go(exponent))
-            case Root(inside):
-                return self.power(go(inside), mp.mpf(1) / 2)
-            case Ceiling(inside):
-                return mp.ceil(go(inside))
-            case Floor(inside):
-                return mp.floor(go(inside))
-            case Largest(choices):
-                return max(go(c) for c in choices)
-            case Smallest(choices):
-                return min(go(c) for c in choices)
-            case Logarithm(inside, base):
-                worth = go(inside)
-                if worth <= 0:
-                    raise ValueError("no logarithm")
-                return mp.log(worth, base) if base else mp.log(worth)
-        number = forms.evaluate(form, self.values)
-        return mp.mpf(number.numerator) / number.denominator
 
-    def power(self, base: Any, exponent: Any) -> Any:
-        """A power of a positive number, or a whole power; raises ``ValueError`` for one that is too large."""
-        mp = self.mp
+def _near_numbers(mp: Any, values: Mapping[str, Fraction]) -> Algebra[Any]:
+    """Numbers of many digits."""
+
+    def logarithm(inside: Any, base: int) -> Any:
+        if inside <= 0:
+            raise ValueError("no logarithm")
+        return mp.log(inside, base) if base else mp.log(inside)
+
+    def power(base: Any, exponent: Any) -> Any:  # of a positive number, or a whole power
         if base < 0 and exponent != mp.floor(exponent):
             raise ValueError("not a real number")
         if base and abs(exponent) * abs(mp.log(abs(base), 2)) > _EXPONENT:
             raise ValueError("too large")
         return base**exponent
 
+    return _reals(mp, values, {
+        Total: mp.fsum, Product: mp.fprod, Power: power, Root: lambda inside: power(inside, mp.mpf(1) / 2),
+        Ceiling: mp.ceil, Floor: mp.floor, Logarithm: logarithm,
+    })  # fmt: skip
 
-class _Certain(_Near):
-    """Works a form out in intervals that hold its number; raises ``ValueError`` where none is known."""
 
-    def _worked_out(self, form: Form) -> Any:
-        mp, go = self.mp, self.go
-        match form:
-            case Total(terms):
-                return sum((go(t) for t in terms), mp.mpf(0))
-            case Product(factors):
-                found = mp.mpf(1)
-                for f in factors:
-                    found = found * go(f)
-                return found
-            case Ceiling(inside):
-                return -self._floor(-go(inside))
-            case Floor(inside):
-                return self._floor(go(inside))
-            case Largest(choices) | Smallest(choices):
-                every = [go(c) for c in choices]
-                pick = max if isinstance(form, Largest) else min
-                return mp.mpf([pick(c.a for c in every).a, pick(c.b for c in every).b])
-            case Root(inside):
-                return mp.sqrt(self._from_zero(go(inside)))
-            case Logarithm(inside, base):
-                worth = go(inside)
-                if not worth.a > 0:
-                    raise ValueError("no logarithm")
-                return mp.log(worth) / mp.log(mp.mpf(base)) if base else mp.log(worth)
-        return super()._worked_out(form)
+def _certain_numbers(mp: Any, values: Mapping[str, Fraction]) -> Algebra[Any]:
+    """Intervals that hold the number of a form; raises ``ValueError`` where none is known."""
+    from mpmath import mpf, workprec
+    from mpmath.libmp import mpf_floor
 
-    def _floor(self, inside: Any) -> Any:
-        from mpmath import mpf, workprec
-        from mpmath.libmp import mpf_floor
-
-        with workprec(self.mp.prec):
+    def floor(inside: Any) -> Any:
+        with workprec(mp.prec):
             low, high = (mpf(mpf_floor(end)) for end in inside._mpi_)
-        return self.mp.mpf([low, high])
+        return mp.mpf([low, high])
 
-    def _from_zero(self, inside: Any) -> Any:
-        """An interval without what lies below zero, where a real root has nothing."""
+    def extreme(pick: Callable[..., Any], choices: list[Any]) -> Any:
+        return mp.mpf([pick(c.a for c in choices).a, pick(c.b for c in choices).b])
+
+    def logarithm(inside: Any, base: int) -> Any:
+        if not inside.a > 0:
+            raise ValueError("no logarithm")
+        return mp.log(inside) / mp.log(mp.mpf(base)) if base else mp.log(inside)
+
+    def root(inside: Any) -> Any:  # of what lies above zero: below, a real root has nothing
         if inside.b < 0:
             raise ValueError("not a real number")
-        return inside if inside.a >= 0 else self.mp.mpf([0, inside.b])
+        return mp.sqrt(inside if inside.a >= 0 else mp.mpf([0, inside.b]))
 
-    def power(self, base: Any, exponent: Any) -> Any:
-        whole = exponent.a == exponent.b and self._floor(exponent).a == exponent.a
+    def power(base: Any, exponent: Any) -> Any:
+        whole = exponent.a == exponent.b and floor(exponent).a == exponent.a
         size = abs(base).b
-        if size > 0 and abs(exponent).b * abs(self.mp.log(size)).b > _EXPONENT:
+        if size > 0 and abs(exponent).b * abs(mp.log(size)).b > _EXPONENT:
             raise ValueError("too large")
         if whole is True:
             return base ** int(exponent.a)
         if not base.a > 0:
             raise ValueError("a root of what may be negative")
-        return self.mp.exp(exponent * self.mp.log(base))
+        return mp.exp(exponent * mp.log(base))
+
+    return _reals(mp, values, {
+        Power: power, Root: root, Ceiling: lambda inside: -floor(-inside), Floor: floor, Logarithm: logarithm,
+        Largest: partial(extreme, max), Smallest: partial(extreme, min),
+    })  # fmt: skip
+
+
+def _reals(mp: Any, values: Mapping[str, Fraction], functions: Mapping[type[Form], Callable[..., Any]]) -> Algebra[Any]:
+    """Real numbers of a kind: ``functions`` differ from Python's operators, what has no function here is exact."""
+
+    def number(exact: Fraction) -> Any:
+        return mp.mpf(exact.numerator) / exact.denominator
+
+    return Algebra({
+        **of_parts({**forms.OPERATORS, **functions}),
+        Num: lambda num, go: number(num.number),
+        Sym: lambda sym, go: number(Fraction(values[sym.name])),
+    }, lambda form, go: number(forms.evaluate(form, values)))  # fmt: skip

@@ -18,6 +18,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Relations
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import (
+    Algebra,
     Applied,
     BinaryOnes,
     Ceiling,
@@ -59,63 +60,20 @@ class Probe:
 
     def worth(self, form: Form) -> int:
         """The residue of a form; raises ``NoNumberError``."""
-        p = self.prime
-        kind = type(form)
-        if kind is Sym:
-            return self.values[form.name]  # type: ignore[attr-defined]
-        if kind is Num:
-            return _residue(form.number, p)  # type: ignore[attr-defined]
-        if kind is Product:
+        if type(form) is Sym:  # names and products are nearly all that is asked for
+            return self.values[form.name]
+        if type(form) is Product:
             found = 1
-            for f in form.factors:  # type: ignore[attr-defined]
-                found = found * self.worth(f) % p
+            for factor in form.factors:
+                found = found * self.worth(factor) % self.prime
             return found
-        if kind is Total:
-            found = 0
-            for t in form.terms:  # type: ignore[attr-defined]
-                found += self.worth(t)
-            return found % p
-        if kind is Ratio:
-            return self.worth(form.top) * self._inverse(self.worth(form.bottom)) % p  # type: ignore[attr-defined]
-        if kind is Power:
-            return self._power(form)  # type: ignore[arg-type]
-        return self._other(form)
+        return _RESIDUES(form, self)
 
-    def _inverse(self, number: int) -> int:
+    def inverse(self, number: int) -> int:
+        """The residue whose product with another one is 1."""
         if not number:
             raise NoNumberError("division by zero")
         return pow(number, -1, self.prime)
-
-    def _power(self, form: Power) -> int:
-        exponent = form.exponent
-        if not isinstance(exponent, Num):
-            if not forms.names(exponent):
-                return self._power(Power(form.base, Num(forms.evaluate(exponent, {}))))
-            return self._mix(5, self.worth(form.base), self.worth(exponent))
-        n, q = exponent.number.numerator, exponent.number.denominator
-        base = self.worth(form.base) if q == 1 else self.root(form.base, q)
-        return pow(self._inverse(base), -n, self.prime) if n < 0 else pow(base, n, self.prime)
-
-    def _other(self, form: Form) -> int:
-        p = self.prime
-        match form:
-            case Root(inside):
-                return self.root(inside, 2)
-            case Ceiling(inside):
-                return self._mix(1, self.worth(inside))
-            case Floor(inside):  # the floor of x is minus the ceiling of -x
-                return -self._mix(1, -self.worth(inside) % p) % p
-            case Largest(choices) | Smallest(choices):
-                which = 2 if isinstance(form, Largest) else 3
-                flat = {self.worth(c) for c in _flat(type(form), choices)}
-                return flat.pop() if len(flat) == 1 else self._mix(which, *sorted(flat))
-            case Logarithm(inside, base):
-                return self._mix(7 + base, self.worth(inside))
-            case BinaryOnes(inside):
-                return self._mix(4, self.worth(inside))
-            case Applied(rule, arguments):
-                return self._mix(1000 + len(rule.name), *(self.worth(a) for a in arguments))
-        raise NoNumberError(f"no number for {type(form).__name__}")
 
     def root(self, form: Form, q: int) -> int:
         """The positive root of a form."""
@@ -123,7 +81,7 @@ class Probe:
             case Sym(name):
                 found = self.roots[name]
                 if isinstance(found, int):
-                    return pow(found, _ROOTS // q, self.prime) if _ROOTS % q == 0 else self._mix(6, q, found)
+                    return pow(found, _ROOTS // q, self.prime) if _ROOTS % q == 0 else self.mix(6, q, found)
                 return self.root(found, q)
             case Num(number):
                 return _number_root(number, q, self.prime)
@@ -136,28 +94,20 @@ class Probe:
                         found = found * self.root(f, q) % self.prime
                 return found * _number_root(numbers, q, self.prime) % self.prime
             case Ratio(top, bottom):
-                return self.root(top, q) * self._inverse(self.root(bottom, q)) % self.prime
+                return self.root(top, q) * self.inverse(self.root(bottom, q)) % self.prime
             case Power(base, Num(n)):
                 found = self.root(base, q * n.denominator)
-                return pow(found if n > 0 else self._inverse(found), abs(n.numerator), self.prime)
+                return pow(found if n > 0 else self.inverse(found), abs(n.numerator), self.prime)
             case Root(inside):
                 return self.root(inside, 2 * q)
-        return self._mix(6, q, self.worth(form))
+        return self.mix(6, q, self.worth(form))
 
-    def _mix(self, *numbers: int) -> int:
+    def mix(self, *numbers: int) -> int:
         """A number that depends on others in no way that a formula could."""
         found = 0x9E3779B97F4A7C15 % self.prime
         for n in numbers:
             found = pow(found * 0xBF58476D1CE4E5B9 + n + 1, _MIXED, self.prime)
         return found
-
-
-def _flat(kind: type[Form], choices: tuple[Form, ...]) -> Iterator[Form]:
-    for c in choices:
-        if type(c) is kind:
-            yield from _flat(kind, c.choices)  # type: ignore[attr-defined]
-        else:
-            yield c
 
 
 @lru_cache(maxsize=4096)
@@ -168,6 +118,46 @@ def _residue(number: Fraction, prime: int) -> int:
     if not bottom:
         raise NoNumberError("division by zero")
     return number.numerator * pow(bottom, -1, prime) % prime
+
+
+def _power(form: Power, probe: Probe) -> int:
+    exponent = form.exponent
+    if not isinstance(exponent, Num):
+        if not forms.names(exponent):
+            return _power(Power(form.base, Num(forms.evaluate(exponent, {}))), probe)
+        return probe.mix(5, probe.worth(form.base), probe.worth(exponent))
+    n, q = exponent.number.numerator, exponent.number.denominator
+    base = probe.worth(form.base) if q == 1 else probe.root(form.base, q)
+    return pow(probe.inverse(base), -n, probe.prime) if n < 0 else pow(base, n, probe.prime)
+
+
+def _extreme(form: Largest | Smallest, probe: Probe) -> int:
+    flat = {probe.worth(c) for c in _flat(type(form), form.choices)}
+    return flat.pop() if len(flat) == 1 else probe.mix(2 if isinstance(form, Largest) else 3, *sorted(flat))
+
+
+_RESIDUES: Algebra[int] = Algebra({
+    Num: lambda form, probe: _residue(form.number, probe.prime),
+    Total: lambda form, probe: sum(map(probe.worth, form.terms)) % probe.prime,
+    Ratio: lambda form, probe: probe.worth(form.top) * probe.inverse(probe.worth(form.bottom)) % probe.prime,
+    Power: _power,
+    Root: lambda form, probe: probe.root(form.inside, 2),
+    Ceiling: lambda form, probe: probe.mix(1, probe.worth(form.inside)),
+    Floor: lambda form, probe: -probe.mix(1, -probe.worth(form.inside) % probe.prime) % probe.prime,  # minus that of -x
+    Largest: _extreme,
+    Smallest: _extreme,
+    Logarithm: lambda form, probe: probe.mix(7 + form.base, probe.worth(form.inside)),
+    BinaryOnes: lambda form, probe: probe.mix(4, probe.worth(form.inside)),
+    Applied: lambda form, probe: probe.mix(1000 + len(form.rule.name), *map(probe.worth, form.arguments)),
+}, forms.refused("number", NoNumberError))  # fmt: skip
+
+
+def _flat(kind: type[Form], choices: tuple[Form, ...]) -> Iterator[Form]:
+    for c in choices:
+        if type(c) is kind:
+            yield from _flat(kind, c.choices)  # type: ignore[attr-defined]
+        else:
+            yield c
 
 
 @lru_cache(maxsize=4096)

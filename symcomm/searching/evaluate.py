@@ -8,9 +8,9 @@ checked with whole numbers, and a memory within a billionth of the capacity is c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
@@ -320,37 +320,33 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
     >>> arrays(forms.Largest((forms.Sym("1"), forms.Sym("k"))), {"1": 3.0, "k": np.array([1.0, 5.0])}).tolist()
     [3.0, 5.0]
     """
+    return _arrays().named(lambda sym, go: columns[sym.name])(form)
+
+
+@cache
+def _arrays() -> forms.Algebra[Any]:
     import numpy as np
 
-    go = partial(arrays, columns=columns)  # a function inside that calls itself would keep its arrays
-    match form:
-        case forms.Sym(name):
-            return columns[name]
-        case forms.Power(base, exponent):
-            return go(base) ** go(exponent)
-        case forms.Root(inside):
-            return np.sqrt(go(inside))
-        # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
-        case forms.Ceiling(forms.Logarithm(inside, 2)):
-            return ceil_log2(go(inside))
-        case forms.Floor(forms.Logarithm(inside, 2)):
-            return floor_log2(go(inside))
-        case forms.Ceiling(inside):
-            return np.ceil(go(inside))
-        case forms.Floor(inside):
-            return np.floor(go(inside))
-        case forms.BinaryOnes(inside):
-            return binary_ones(go(inside))
-        case forms.Largest():
-            return reduce(np.maximum, map(go, form.choices))
-        case forms.Smallest():
-            return reduce(np.minimum, map(go, form.choices))
-        case forms.Logarithm(inside, base):
-            return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
-        case forms.Applied(rule, arguments):
-            each = np.broadcast_arrays(*(go(a) for a in arguments))
-            return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
-    raise TypeError(f"no array for {type(form).__name__}")
+    def called(rule: forms.Worked, arguments: list[Any]) -> Any:
+        each = np.broadcast_arrays(*arguments)
+        return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
+
+    # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
+    def rounding(plain: Callable[[Any], Any], exact: Callable[[Any], Any]) -> forms.Rule[Any]:
+        def of(form: Any, go: Callable[[forms.Form], Any]) -> Any:
+            match form.inside:
+                case forms.Logarithm(inside, 2):
+                    return exact(go(inside))
+            return plain(go(form.inside))
+
+        return of
+
+    return forms.Algebra({**forms.of_parts({
+        forms.Power: pow, forms.Root: np.sqrt, forms.BinaryOnes: binary_ones, forms.Applied: called,
+        forms.Largest: partial(reduce, np.maximum), forms.Smallest: partial(reduce, np.minimum),
+        forms.Logarithm: lambda inside, base: np.log(inside) / (np.log(float(base)) if base else 1.0),
+    }), forms.Ceiling: rounding(np.ceil, ceil_log2), forms.Floor: rounding(np.floor, floor_log2)},
+        forms.refused("array"))  # fmt: skip
 
 
 def check_whole(core: Core, grid: Grid, names: tuple[tuple[str, str], ...]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 from symcomm.core.errors import DocumentError
 from symcomm.core.form import (
+    Algebra,
     Ceiling,
     Floor,
     Form,
@@ -23,6 +23,7 @@ from symcomm.core.form import (
     Sym,
     Total,
     names,
+    of_parts,
     substitute,
 )
 from symcomm.exams.exports.item import Item, QuestionPart
@@ -65,38 +66,29 @@ def tree(form: Form, item: Item) -> list[Any]:
     Raises ``DocumentError`` for what has no counterpart there.
     """
 
-    def go(*parts: Form) -> list[Any]:
-        return [tree(part, item) for part in parts]
+    def refuse(form: Form, go: object) -> list[Any]:
+        raise DocumentError(f"{item.id}: a formula with {type(form).__name__} cannot be asked for there", item.span)
 
-    match form:
-        case Num(number):
-            return ["number", number.numerator, number.denominator]
-        case Sym(name):
-            return ["symbol", name]
-        case Total(terms):
-            return ["plus", *go(*terms)]
-        case Product(factors):
-            return ["times", *go(*factors)]
-        case Ratio(top, bottom):
-            return ["over", *go(top, bottom)]
-        case Power(base, exponent):
-            return ["power", *go(base, exponent)]
-        case Root(inside):
-            return ["sqrt", *go(inside)]
-        case Ceiling(inside):
-            return ["ceiling", *go(inside)]
-        case Floor(inside):
-            return ["floor", *go(inside)]
-        case Largest(choices):
-            return ["max", *go(*choices)]
-        case Smallest(choices):
-            return ["min", *go(*choices)]
-        case Logarithm(inside, base):
-            log = ["log", *go(inside)]
-            return ["over", log, ["log", *go(Num(Fraction(base)))]] if base else log
-    raise DocumentError(f"{item.id}: a formula with {type(form).__name__} cannot be asked for there", item.span)
+    algebra: Algebra[list[Any]] = Algebra({
+        **of_parts(_HEADS),
+        Num: lambda num, go: ["number", num.number.numerator, num.number.denominator],
+        Sym: lambda sym, go: ["symbol", sym.name],
+    }, refuse)  # fmt: skip
+    return algebra(form)
 
 
+def _logarithm(inside: list[Any], base: int) -> list[Any]:
+    log = ["log", inside]
+    return ["over", log, ["log", ["number", base, 1]]] if base else log
+
+
+_HEADS: dict[type[Form], Callable[..., list[Any]]] = {
+    Total: lambda terms: ["plus", *terms], Product: lambda factors: ["times", *factors],
+    Ratio: lambda *parts: ["over", *parts], Power: lambda *parts: ["power", *parts],
+    Root: lambda inside: ["sqrt", inside], Ceiling: lambda inside: ["ceiling", inside],
+    Floor: lambda inside: ["floor", inside], Largest: lambda choices: ["max", *choices],
+    Smallest: lambda choices: ["min", *choices], Logarithm: _logarithm,
+}  # fmt: skip
 _SIGNS = {"plus": "+", "times": "*", "over": "/", "power": "^"}
 
 
