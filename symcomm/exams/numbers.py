@@ -45,7 +45,7 @@ _USUAL = 128  # bits of a given number, as sizes, rates and times have them at m
 def number_of(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
     """The number of a form, to 50 digits where it is irrational or long; None where there is none.
 
-    >>> number_of(Root(Num(Fraction(9))), {}), number_of(Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
+    >>> number_of(Root(Num(Fraction(9))), {}), number_of(forms.Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
     (Fraction(3, 1), None)
     """
     try:
@@ -62,7 +62,7 @@ def number_of(form: Form, values: Mapping[str, Fraction], near: _Near | None = N
 class FormNumber:
     """A form whose number is wanted at many values: collected once, so that each is a few products of whole numbers.
 
-    >>> FormNumber(Ratio(Sym("a"), Sym("b"))).at({"a": Fraction(3), "b": Fraction(2)})
+    >>> FormNumber(forms.Ratio(Sym("a"), Sym("b"))).at({"a": Fraction(3), "b": Fraction(2)})
     Fraction(3, 2)
     """
 
@@ -102,7 +102,7 @@ class FormNumber:
 class FormNumbers:
     """Several forms whose numbers are wanted at the same values: what they have in common is worked out once.
 
-    >>> FormNumbers((FormNumber(Sym("a")), FormNumber(Ratio(Sym("a"), Sym("b"))))).at({"a": Fraction(3)})
+    >>> FormNumbers((FormNumber(Sym("a")), FormNumber(forms.Ratio(Sym("a"), Sym("b"))))).at({"a": Fraction(3)})
     [(3, 1), None]
     """
 
