@@ -414,7 +414,10 @@ class Accounting:
         return any(own.get(kind, every) == name for kind, name in ran.items())
 
     def chosen(self, touched: Iterable[str]) -> dict[str, Choice]:
-        """The choice of each field that touched a derivation; of algorithms those that ran.
+        """The conventions that a derivation used, by field; under ``algorithm`` the algorithms that ran.
+
+        ``touched``: the fields that the derivation read, and a line such as ``algorithm of all-reduce: ring`` for each
+        kind of collective. If all kinds ran one algorithm, its name; else a mapping from kind to name.
 
         >>> Accounting().chosen(["time", "algorithm", "algorithm of all-reduce: ring"])
         {'time': 'overlap', 'algorithm': 'ring'}
@@ -447,7 +450,9 @@ AccountingLike = str | Accounting | Mapping[str, Choice] | Sequence[str | Mappin
 
 
 def by_kind(said: str) -> tuple[str, dict[str, str]]:
-    """The algorithm of all collectives, and those that some kinds have of their own.
+    """Splits the convention ``algorithm``: the name for all collectives, and the names for single kinds.
+
+    Where no name for all is written, it is the default, ``usual``.
 
     >>> by_kind("tree, all-to-all: ring")
     ('tree', {'all-to-all': 'ring'})
@@ -480,9 +485,13 @@ def field_of(touched: str) -> str:
 def clashes(
     a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]
 ) -> dict[str, tuple[Choice, Choice]]:
-    """The fields in which two accountings differ, of those that touched two derivations, with both choices.
+    """The conventions that differ between two derivations: the field, with the choice of each.
 
-    Two derivations differ in their algorithms where they run the same kind of collective by different ones.
+    ``of_a`` and ``of_b``: the fields that each derivation used; no other field is compared. ``algorithm`` differs only
+    if a kind of collective ran in both, by different algorithms.
+
+    >>> clashes(Accounting(), ["time", "flops"], Accounting.of("serial", "tree"), ["time"])
+    {'time': ('overlap', 'serial')}
     """
     mine, theirs = algorithms_of(of_a), algorithms_of(of_b)
     names = [name for name in dict.fromkeys((*of_a, *of_b)) if field_of(name) == name]

@@ -61,5 +61,5 @@ def model(name: str) -> sc.Model:
         key = next(key for key in SMALL if family in (key, _headless(key)))
         eager = {"attn_implementation": "eager"} if how == "eager" else {}
         made = sc.load({**SMALL[key], **eager}, architecture=family, loss=how == "with loss")
-    missing = made.flops("training").needs
+    missing = {*made.flops("training").needs, *made.activation_memory().needs}
     return made.at(**{size: _SIZES.get(size, 8) for size in missing})

@@ -547,10 +547,10 @@ def usual(kind: str) -> str:
 
 
 def runs_by(said: str, kind: str) -> str:
-    """The algorithm by which a kind of collective runs under the convention ``algorithm``.
+    """The name of the algorithm that runs a kind of collective under the convention ``algorithm``.
 
-    What is named for all collectives holds for those that it can run, the others run their usual one. Raises
-    ``AccountingError`` where what is named for one kind cannot run it.
+    An algorithm named for this kind comes first. One named for all collectives runs the kinds it can; every other kind
+    runs its usual algorithm. Raises ``AccountingError`` if the algorithm named for this kind cannot run it.
 
     >>> runs_by("pairwise", "all-gather"), runs_by("pairwise", "all-reduce"), runs_by("all-to-all: ring", "all-to-all")
     ('pairwise', 'ring', 'ring')
