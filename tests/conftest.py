@@ -21,8 +21,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", default="1", help="1/8:word runs an eighth of the chosen tests, another for each word")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not of the share that is asked for."""
+    """Leaves out what is not of the share that is asked for; of tests marked ``few(n)`` all but n cases are long."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("long"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        kept = found[0].get_closest_marker("few").args[0]
+        for n, item in enumerate(found):
+            if n * kept % len(found) >= kept:  # of 10 cases the few(3) are those numbered 0, 4 and 7
+                item.add_marker("long")
     part, _, word = config.getoption("share").partition(":")
     of = int(part.rpartition("/")[2])
     chosen = [crc32((word + item.nodeid).encode()) % of == 0 for item in items]

@@ -13,7 +13,23 @@ if TYPE_CHECKING:
     from symcomm.exams.problems.problem import Template
 
 FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
-EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
+
+
+def _known() -> tuple[str, ...]:
+    """The formats of pages and keys, and the exports, also those that were registered."""
+    from symcomm.exam.exports import EXPORTERS
+
+    return (*FORMATS, *EXPORTERS)
+
+
+class _To(click.Option):
+    """The option ``--to``, whose help names the exports that there are."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        exports = ", ".join(_known()[len(FORMATS) :])
+        self.help = (f"With commas: pdf, md, html, tex (pages); json, csv (keys); {exports} (each question in all "
+                     "variants, for the system where an exam is held).")  # fmt: skip
+        return super().get_help_record(ctx)
 
 
 @click.command()
@@ -22,9 +38,7 @@ EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn",
 @click.option("--roster", type=click.Path(path_type=Path), help="A CSV file with the columns id, name, seat.")
 @click.option("--seed", default="0", show_default=True, help="Another seed gives other papers.")
 @click.option(
-    "--to", "formats", default="pdf,json", show_default=True, callback=comma((*FORMATS, *EXPORTS)), metavar="LIST",
-    help=f"With commas: pdf, md, html, tex (pages); json, csv (keys); {', '.join(EXPORTS)} (each question in all "
-    "variants, for the system where an exam is held).",
+    "--to", "formats", cls=_To, default="pdf,json", show_default=True, callback=comma(_known), metavar="LIST",
 )  # fmt: skip
 @click.option(
     "--edition", type=click.Choice(["paper", "solution", "graders", "key"]), default="paper", show_default=True,
@@ -69,8 +83,8 @@ def exam(
         return
     if (variants is None) == (roster is None):
         raise DocumentError("say how many papers: --variants 30, or --roster roster.csv")
-    exports = tuple(name for name in formats if name in EXPORTS)
-    formats = tuple(name for name in formats if name not in EXPORTS)
+    exports = tuple(name for name in formats if name not in FORMATS)
+    formats = tuple(name for name in formats if name in FORMATS)
     if exports:
         if variants is None:
             raise DocumentError("a question is exported in so many variants, which a quiz draws from",

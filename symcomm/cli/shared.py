@@ -30,14 +30,17 @@ class _NamedPath(click.Path):
 PATH = _NamedPath(path_type=Path)
 
 
-def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+def comma(
+    choices: Sequence[str] | Callable[[], Sequence[str]],
+) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
     def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
         from symcomm.core.errors import nearest
 
         names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        known = list(choices() if callable(choices) else choices)
         for name in names:
-            if name not in choices:
-                raise click.BadParameter(f"unknown format '{name}'; {nearest(name, list(choices))}")
+            if name not in known:
+                raise click.BadParameter(f"unknown format '{name}'; {nearest(name, known)}")
         if not names:
             raise click.BadParameter("no format is named")
         return names

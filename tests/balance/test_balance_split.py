@@ -63,6 +63,7 @@ def test_no_divisor_sends_faster_than_the_best_one(model: str, devices: int, acc
     assert rows == {x: tried[x] for x in rows}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("accounting", [BOOK, OVERLAP], ids=["added", "overlapping"])
 @pytest.mark.parametrize("model", MODELS)
 def test_no_divisor_is_compute_bound_at_a_smaller_batch_than_the_best_one(

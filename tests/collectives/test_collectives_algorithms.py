@@ -314,6 +314,7 @@ PLAIN = [(a, kind) for a, kind in EVERY if not algorithm(a).inner]
 LEVELED = [(a, kind) for a, kind in EVERY if algorithm(a).inner and kind != "send"]
 
 
+@pytest.mark.few(105)
 @pytest.mark.parametrize("k", range(2, 18))
 @pytest.mark.parametrize(("name", "kind"), PLAIN)
 def test_every_byte_and_round_is_the_one_the_record_says(name: str, kind: str, k: int) -> None:
@@ -383,6 +384,7 @@ def shapes(levels: int, ranks: int) -> list[tuple[int, ...]]:
     return [(a, b, c) for a, b in sizes for c in range(1, 5) if a * b * c <= ranks]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("ranks", [9, pytest.param(17, marks=pytest.mark.long)])
 @pytest.mark.parametrize("two_ways", [False, True], ids=["one way", "both ways"])
 @pytest.mark.parametrize(("name", "kind"), LEVELED)
@@ -423,6 +425,7 @@ def test_every_collective_of_every_algorithm_is_simulated() -> None:
 # -- lower bounds ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(75)
 @pytest.mark.parametrize("k", range(2, 18))
 @pytest.mark.parametrize(("name", "kind"), [(a, kind) for a, kind in PLAIN if kind != "send"])
 def test_no_algorithm_beats_the_lower_bounds_of_one_port(name: str, kind: str, k: int) -> None:
@@ -449,6 +452,7 @@ def test_each_bound_of_bytes_is_reached_by_an_algorithm() -> None:
 # -- shares ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(105)
 @pytest.mark.parametrize("k", range(2, 18))
 @pytest.mark.parametrize(("name", "kind"), PLAIN)
 def test_a_share_is_what_the_exchange_counts_where_the_payload_divides(name: str, kind: str, k: int) -> None:

@@ -62,6 +62,7 @@ def test_all_axes_of_a_torus_at_once_are_run_too(name: str) -> None:
             asked(name, kind, sizes, "all_axes_at_once").check(deep=True)
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("slip", wrong())
 @pytest.mark.parametrize(("name", "kind"), RUN)
 def test_a_record_with_a_slip_is_refused(name: str, kind: str, slip: str, monkeypatch: pytest.MonkeyPatch) -> None:

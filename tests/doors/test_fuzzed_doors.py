@@ -48,6 +48,7 @@ def test_the_input_that_is_damaged_is_good(door: str):
     assert opened(good)
 
 
+@pytest.mark.few(27)
 @pytest.mark.parametrize("first", range(0, 225, BATCH))
 @pytest.mark.parametrize("door", DOORS)
 def test_a_damaged_input_is_refused_or_read(door: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

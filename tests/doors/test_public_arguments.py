@@ -132,6 +132,7 @@ def test_a_wrong_argument_of_a_method_is_told(name):
             tried(method, **{**named, option: wrong})
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", [*QUANTITIES])
 def test_a_wrong_option_of_a_quantity_is_told(name):
     for option in QUANTITIES[name].options:

@@ -1,7 +1,7 @@
 """The laws: each takes a model (and a strategy) and yields pairs that must be equal, with what is compared.
 
 A law knows no formula of a quantity: it asks the public methods twice, in two ways that must agree. A pair is left out
-where one of the two has no answer for a reason in ``NO_ANSWER``; any other refusal is an error of the law or of the code.
+where one of the two has no answer for a reason in ``NO_ANSWER``; any other refusal is a mistake in the law or the code.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ def model() -> sc.Model:
     return sc.load(TABLE, repeat="N", values={"N": N, "D": D, "F": F, "B": 16, "L": 2}, dtype="fp32")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("strategy", "tensor", "stages", "shard"),
     [

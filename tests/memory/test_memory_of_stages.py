@@ -13,6 +13,7 @@ LAYER, WORDS = 4 * 64 * 64 + 3 * 64 * 256 + 2 * 64, 2048 * 64
 MEMORY = ("state_memory", "activation_memory", "peak_memory")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("quantity", MEMORY)
 @pytest.mark.parametrize(
     "strategy",

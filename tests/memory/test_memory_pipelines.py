@@ -23,6 +23,7 @@ def model(rows: int, width: int, hidden: int, layers: int, ends: bool = True) ->
     return models.whole(models.TOY_ENDS, LAYER, values)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("stages", "microbatches", "schedule", "chunks", "stage"), cases([1, 2, 3]))
 def test_the_peak_of_a_stage_is_that_of_a_walk_through_its_schedule(stages, microbatches, schedule, chunks, stage):
     layers = 2 * stages * chunks
@@ -105,6 +106,7 @@ def test_uneven_stages_have_the_activations_and_the_peak_of_their_own_layers(sch
 AGAIN = [{"every": 1}, {"recomputation": "full"}, {"every": 2}, {"every": 3}, {"every": 6}, {"recomputation": "u"}]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("options", AGAIN, ids=str)
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_peak_with_recomputation_is_that_of_a_walk_in_which_layers_run_again(options, ends):
@@ -115,6 +117,7 @@ def test_the_peak_with_recomputation_is_that_of_a_walk_in_which_layers_run_again
         assert model(*sizes, 6, ends).peak_memory(recipe="fp32_adam", **options).at().value == walk.run()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("options", [{"every": 3}, {"recomputation": "u"}], ids=str)
 @pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
 def test_groups_are_computed_again_on_every_stage_of_a_pipeline(schedule, chunks, options):
@@ -130,6 +133,7 @@ def test_groups_are_computed_again_on_every_stage_of_a_pipeline(schedule, chunks
             assert derived.at().value == walk.run()
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("stages", "microbatches", "schedule", "chunks", "stage"), cases([2, 3]))
 def test_saved_activations_and_states_at_the_peak_are_those_that_are_derived_without_a_timeline(
     stages, microbatches, schedule, chunks, stage

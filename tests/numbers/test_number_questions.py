@@ -100,6 +100,7 @@ def test_whole_numbers_are_asked_for() -> None:
     assert answer("rounded", x="2.7", dtype="int8") == 2
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("row", FORMATS_SAID["sums"] + FORMATS_SAID["programs"], ids=lambda row: row["id"])
 def test_a_sum_is_asked_for_with_its_errors_and_its_end(row: dict[str, Any]) -> None:
     told = {"x": row["x"], "n": row["n"], "accumulator": row["accumulator"], "x_format": row["x_format"]}

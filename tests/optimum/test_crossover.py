@@ -272,6 +272,7 @@ def test_a_crossing_in_symbols_says_where_it_is_one_and_refuses_other_numbers():
     assert sc.crossover("o n + a", "s/n", over="n").where == ()  # a parabola with roots of different signs
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_condition_of_a_line_is_where_its_root_is_positive(seed):
     """The root of p x + q with drawn signs, by hand, is positive exactly where the condition holds."""

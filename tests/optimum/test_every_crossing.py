@@ -26,6 +26,7 @@ def flips(gap, low: int, high: int) -> int:
     return sum(a != b for a, b in pairwise(signs))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("latency", [Fraction(n, 10**11) for n in (3003, 3001, 37, 2)])
 def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says_so(latency: Fraction) -> None:
     """8 chunks of ceil(n/5) bytes in 8 rounds, doubling's, whose time is read off two payloads."""

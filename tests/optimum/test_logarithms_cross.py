@@ -23,6 +23,7 @@ def test_a_scan_goes_on_from_the_smallest_amounts(low: Fraction, high: Fraction)
     assert all(0 < b / a - 1 < Fraction(1, 10) for a, b in pairwise(found))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("cost", "root"),
     [
