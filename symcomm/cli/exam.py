@@ -17,7 +17,7 @@ FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
 
 def _known() -> tuple[str, ...]:
     """The formats of pages and keys, and the exports, also those that were registered."""
-    from symcomm.exam.exports import EXPORTERS
+    from symcomm.exams.exports import EXPORTERS
 
     return (*FORMATS, *EXPORTERS)
 

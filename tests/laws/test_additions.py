@@ -15,20 +15,20 @@ import sympy as sp
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm import accounting
-from symcomm.accounting import CONVENTIONS, Convention
 from symcomm.cli import main
-from symcomm.exam.exports import EXPORTERS, Exporter
-from symcomm.exam.exports.item import Item
-from symcomm.graph import ops
-from symcomm.program import program, schedules
-from symcomm.program.autograd import saved
-from symcomm.program.instructions import HOST, Program, Rewrite, Send, Turn
-from symcomm.program.orders import Item as Work
-from symcomm.program.orders import Schedule, passes
-from symcomm.program.program import _program
-from symcomm.verification.emitters import EMITTERS
-from symcomm.verification.module import torch_module
+from symcomm.core import accounting
+from symcomm.core.accounting import CONVENTIONS, Convention
+from symcomm.core.graph import ops
+from symcomm.core.program import program, schedules
+from symcomm.core.program.autograd import saved
+from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
+from symcomm.core.program.orders import Item as Work
+from symcomm.core.program.orders import Schedule, passes
+from symcomm.core.program.program import _program
+from symcomm.exams.exports import EXPORTERS, Exporter
+from symcomm.exams.exports.item import Item
+from symcomm.verify.emitters import EMITTERS
+from symcomm.verify.module import torch_module
 
 T, D, F, N = 48, 4, 10, 4
 SIZES = {"T": T, "D": D, "F": F}
