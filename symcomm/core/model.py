@@ -24,14 +24,13 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.pipeline import unlike
-from symcomm.core.program.program import Same
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.kept import derived
 from symcomm.core.quantities.methods import DerivedQuantities
 from symcomm.core.readers.blueprint import Blueprint, PartGraph
 from symcomm.core.readers.reading import Leaves, read
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.text.finder import layer_tables
 from symcomm.core.text.formula import parse_layer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
@@ -22,8 +22,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.placement import check_cuts, cut_axes
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.pipeline import check_divisible, check_stages
-from symcomm.core.program.program import Same
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass, replace
 from symcomm.core.units import Unit
 
 if TYPE_CHECKING:
@@ -187,18 +186,16 @@ class Setting:
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
-        neat = self._neat(form, known)
-        bare = forms.substitute(form, lambda s: Sym(s.name, s.whole))  # a collected form has no units
-        if _pieces(neat) == _pieces(bare):  # the same factors or terms in another order need no line
+        neat = self._neat(form, known[name])
+        if _pieces(neat) == _pieces(form):  # the same factors or terms in another order need no line
             return None
         return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
 
-    def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
-        """A form with its terms collected; what holds the largest of several keeps its shape and names."""
+    def _neat(self, form: Form, worth: Expr) -> Form:
+        """A form with the terms of its worth collected; what holds the largest of several keeps its shape and names."""
         import sympy as sp
         from sympy.core.function import AppliedUndef
 
-        worth = forms.value(form, known)
         if not worth.has(sp.Max, sp.Min, AppliedUndef):
             return _collected_form(Same(self.graph.relations), worth)
         return form
@@ -269,12 +266,17 @@ def _sizes(held: Same[Relations], sizes: tuple[Expr, ...]) -> Form:
 
 
 def _pieces(form: Form) -> list[str]:
-    """The factors of a product or the terms of a sum, nested products taken apart, in an order of their own."""
+    """The factors of a product or the terms of a sum, nested products taken apart, in an order of their own.
+
+    A collected form has no units, so those of names are left out.
+    """
+    if isinstance(form, Sym):
+        return [form.name]
     if isinstance(form, forms.Product):
         return sorted(piece for factor in form.factors for piece in _pieces(factor))
     if isinstance(form, forms.Total):
         return sorted("+" + "·".join(_pieces(term)) for term in form.terms)
-    return [repr(form)]
+    return [repr(forms.substitute(form, lambda s: Sym(s.name, s.whole)))]
 
 
 @lru_cache(maxsize=4096)  # the same value is asked for under other conventions and numbers

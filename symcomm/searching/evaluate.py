@@ -18,8 +18,7 @@ from symcomm.core import form as forms
 from symcomm.core.collected import Monomial, Terms, exactly
 from symcomm.core.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.core.errors import ValuesError
-from symcomm.core.program.program import Same
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 

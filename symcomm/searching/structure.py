@@ -26,7 +26,6 @@ from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.program import Same
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
@@ -34,7 +33,7 @@ from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting, mark
 from symcomm.core.units import Unit
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees

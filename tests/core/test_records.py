@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from symcomm.core.garbage import collected_rarely
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 
 def classes(made):
@@ -129,6 +129,28 @@ def test_a_record_that_holds_itself_is_shown():
     made = OURS[1](1, c=parts)
     parts.append(made)
     assert "..." in repr(made)
+
+
+def replaced(base, sub, own, none, itself, other):
+    """A copy has the fields of a record with some of them changed, and nothing that was cached in it."""
+
+    class Holder(base):
+        """A subclass of its own."""
+
+        def __init__(self, a):
+            super().__init__(a, (9,))
+
+    made = sub(1, c=[3], e=5)
+    assert made.twice == 2
+    found = [other(made, a=4).twice, other(made, a=4), other(base(1, (5,)), a=2), hash(other(base(1), a=2))]
+    for record, changes in ((base(1), {"z": 2}), (sub(1), {"f": 2}), (Holder(1), {"a": 2}), (none(), {}), (sub(1), {})):
+        found.append(outcome(lambda: other(record, **changes), ()))  # noqa: B023  (called at once)
+    return found
+
+
+def test_a_record_is_replaced_as_a_frozen_dataclass_is():
+    assert replaced(*OURS, replace) == replaced(*OURS, dataclasses.replace)
+    assert repr(replaced(*OURS, replace)) == repr(replaced(*THEIRS, dataclasses.replace))
 
 
 def test_records_are_pickled():

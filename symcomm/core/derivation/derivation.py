@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -27,7 +27,7 @@ from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import Notation
 from symcomm.core.printing.forms import plain
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -349,12 +349,12 @@ class Derivation:
         known: dict[str, Expr] = {}
         free: set[str] = set()
         for step in self.steps:
-            found = forms.unit_of(step.form, units)
-            free.update(n for n in forms.names(step.form) if n not in known)
+            found, inside = forms.unit_of(step.form, units), forms.names(step.form)
+            free.update([n for n in inside if n not in known])
             if step.relation == ":=":
                 if step.name in units:
                     raise DerivationError(f"{step.name} is defined twice in the derivation of {self.title}")
-                if step.name in forms.names(step.form):
+                if step.name in inside:
                     raise DerivationError(f"{step.name} is defined by itself in the derivation of {self.title}")
                 if step.name in free:
                     what = f"{step.name} is a symbol and a step's name"

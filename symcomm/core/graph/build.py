@@ -7,7 +7,7 @@ and join them. Two axes that no computation joins stay two axes, however equal t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, get_args
@@ -22,7 +22,7 @@ from symcomm.core.graph.functions import FUNCTION
 from symcomm.core.graph.graph import Axis, Graph, Op, Region, Tensor, bare
 from symcomm.core.graph.roles import with_roles
 from symcomm.core.notation import AxisRole, Notation, axis_role
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.text import tree
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ Nothing here knows a layer. Every op's gradients follow from its indices or from
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import lru_cache
 
 from symcomm.core.graph import ops as kinds
 from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.records import Same, replace
 
 
 def gradient_name(tensor: str) -> str:
@@ -44,10 +45,16 @@ def training(
 
     ``inputs`` are those that get a gradient, where that is said.
     """
+    return _training(Same(graph), inputs_to_train(graph, needed) if inputs is None else inputs, frozen)
+
+
+@lru_cache(maxsize=64)
+def _training(same: Same[Graph], inputs: frozenset[str], frozen: frozenset[str]) -> Graph:
+    graph = same.it
     held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
-    both = backward(replace(graph, tensors={**graph.tensors, **held}),
-                    inputs_to_train(graph, needed) if inputs is None else inputs)  # fmt: skip
-    return replace(both, tensors={n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()})
+    both = backward(replace(graph, tensors={**graph.tensors, **held}) if held else graph, inputs)
+    given = {n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()}
+    return replace(both, tensors=given) if frozen else both
 
 
 def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:

@@ -8,7 +8,7 @@ positions) without the two being confused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
@@ -17,7 +17,7 @@ from symcomm.core.derivation import Relations
 from symcomm.core.errors import ShapeError, Span, ValuesError
 from symcomm.core.form import Form, evaluate, from_expr, names
 from symcomm.core.notation import AxisRole
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -101,13 +101,16 @@ class Op:
 
     def attribute(self, name: str, default: object = None) -> object:
         """An attribute of the op, or the default."""
-        return dict(self.attributes).get(name, default)
+        for key, value in self.attributes:
+            if key == name:
+                return value
+        return default
 
-    @property
+    @cached_property
     def summed(self) -> tuple[int, ...]:
         """The loop indices that are summed away: in an input but not in the output."""
-        seen = dict.fromkeys(i for operand in self.indices for i in operand)
-        return tuple(i for i in seen if i not in self.output_indices)
+        seen = dict.fromkeys([i for operand in self.indices for i in operand])
+        return tuple([i for i in seen if i not in self.output_indices])
 
 
 def bare(name: str) -> str:
@@ -160,6 +163,7 @@ class Graph:
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
         for op in self.ops:
+            behind: dict[int, str] = {}
             for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
                 tensor = self.tensors.get(name)
                 if tensor is None:
@@ -168,11 +172,11 @@ class Graph:
                     raise ShapeError(
                         f"{op.name}: {name} has {len(tensor.axes)} axes, but is used with {len(indices)}", op.source
                     )
-            sizes: dict[int, Expr] = {}
-            for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
-                for index, axis in zip(indices, self.tensors[name].axes, strict=True):
-                    size = self.axes[axis].size
-                    known = sizes.setdefault(index, size)
+                for index, axis in zip(indices, tensor.axes, strict=True):
+                    other = behind.setdefault(index, axis)
+                    if other is axis or other == axis:
+                        continue
+                    known, size = self.axes[other].size, self.axes[axis].size
                     if known is not size and known != size and not self.same_size(known, size):
                         raise ShapeError(f"{op.name}: {name} has {size} where {known} is needed", op.source)
             if op.output in made and op.phase == "forward":
@@ -550,12 +554,19 @@ class Graph:
         found = [(op, self.tensors[op.output].axes) for op in self.ops if op.kind == "route"]
         return {axes: sp.Mul(op.attribute("k"), *(self.axes[a].size for a in axes[:-2])) for op, axes in found}
 
-    def index_axes(self, op: Op) -> dict[int, str]:
+    @cached_property
+    def _behind(self) -> dict[str, tuple[Op, dict[int, str]]]:
+        return {}
+
+    def index_axes(self, op: Op) -> Mapping[int, str]:
         """The axis behind each loop index of an op; the output's name for it where the two differ."""
-        found: dict[int, str] = {}
-        for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
-            for index, axis in zip(indices, self.tensors[name].axes, strict=True):
-                found.setdefault(index, axis)
+        known, found = self._behind.get(op.output, (None, {}))
+        if known is not op:
+            found = {}
+            for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
+                for index, axis in zip(indices, self.tensors[name].axes, strict=True):
+                    found.setdefault(index, axis)
+            self._behind[op.output] = op, found
         return found
 
     @cached_property

@@ -10,14 +10,14 @@ doubt but never speak against a contraction; where two readings remain, an error
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal
 
 from symcomm.core.errors import ShapeError
 from symcomm.core.graph.graph import Graph, Op, Role, Tensor
 from symcomm.core.graph.ops import MAP
 from symcomm.core.notation import split_name
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 Reading = Literal["data", "weight"]
 _WEIGHTS = frozenset({"W", "w", "b", "bias", "weight", "gamma", "beta", "γ", "β"})

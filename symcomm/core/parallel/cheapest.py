@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import combinations, product
 from math import inf, prod
@@ -26,7 +26,7 @@ from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, moves
 from symcomm.core.parallel.lowering import Piece
 from symcomm.core.parallel.strategy import Placed
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
 RANKS = 4  # of each axis of the mesh, where prices are compared
@@ -72,6 +72,11 @@ class Allowed:
     needs: list[list[tuple[int, ...]]]
     makes: list[list[int]]
 
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is left to choose."""
+        return all(len(some) == 1 for some in self.modes) and all(len(some) == 1 for some in self.rests)
+
     def only(self, chosen: Sequence[int], rests: Sequence[int]) -> Allowed:
         """One answer: the number of each step's mode, and where each tensor rests."""
         return Allowed(
@@ -110,17 +115,20 @@ class PlacementProblem:
     slots: Mapping[str, str] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
     made: dict[str, int] = field(init=False, default_factory=dict)
-    readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
+    reading: dict[str, dict[RunPhase, dict[int, list[int]]]] = field(init=False, default_factory=dict)
     tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)
     shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
     def __post_init__(self) -> None:
+        # Of each tensor and each phase: the steps that read it, and as which of their operands.
         for number, step in enumerate(self.steps):
-            self.made[step.output] = number
+            phase = phase_of(step)
             for j, name in enumerate(step.inputs):
-                self.readers.setdefault(name, []).append((number, j))
-        self.names = list(dict.fromkeys(n for s in self.steps for n in (*s.inputs, s.output)))
+                self.reading.setdefault(name, {}).setdefault(phase, {}).setdefault(number, []).append(j)
+            self.made[step.output] = number
+            self.reading.setdefault(step.output, {})
+        self.names = list(self.reading)
 
     def at(self, sizes: Mapping[str, int]) -> PlacementProblem:
         """The same question at other sizes; what does not depend on them is worked out once for both."""
@@ -158,20 +166,21 @@ class PlacementProblem:
                 found = better
         return found
 
+    @cached_property
+    def certain(self) -> bool:
+        """Whether the cheapest choice is the same at all sizes: what copies are made depends on none of them."""
+        return all(shape.certain for shape in self.settled)
+
     def answer(self, shapes: Sequence[Allowed], tables: _Tables, most: float = inf) -> Choice | None:
         """The cheapest choice of what is allowed; None where more than ``most`` combinations are to be looked at."""
         values, prices, variables = tables
-        chosen = _least(
-            [(at, {k: self.sizes[name] * units * _BYTES + rest for k, (units, rest) in some.items()})
-             for name, at, some in prices],
-            [len(some) for some in values], most,
-        )  # fmt: skip
+        chosen = self.least(prices, [len(some) for some in values], most)
         if chosen is None:
             return None
         answer = [some[i] for some, i in zip(values, chosen, strict=True)]
         rests: dict[str, State] = {}
         copies: dict[tuple[str, RunPhase], tuple[State, ...]] = {}
-        for name, reading, (v, held) in zip(self.names, self.reading, variables, strict=True):
+        for name, reading, (v, held) in zip(self.names, self.reading.values(), variables, strict=True):
             rests[name] = answer[v]
             for phase, readers in reading.items():
                 if held[phase] >= 0:
@@ -184,17 +193,19 @@ class PlacementProblem:
                  for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
         return Choice(modes, rests, copies)
 
-    @cached_property
-    def reading(self) -> list[dict[RunPhase, dict[int, list[int]]]]:
-        """Of each tensor and each phase: the steps that read it, and as which of their operands."""
-        found: list[dict[RunPhase, dict[int, list[int]]]] = []
-        for name in self.names:
-            found.append({})
-            for number, j in sorted(
-                self.readers.get(name, ()), key=lambda at: PHASES.index(phase_of(self.steps[at[0]]))
-            ):
-                found[-1].setdefault(phase_of(self.steps[number]), {}).setdefault(number, []).append(j)
-        return found
+    def least(self, tables: Sequence[_Table], sizes: Sequence[int], most: float) -> list[int] | None:
+        """The number of the value of each variable at the least price; only those that are open are looked for."""
+        free = {v: n for n, v in enumerate(v for v, size in enumerate(sizes) if size > 1)}
+        left: list[PriceTable] = []
+        for name, variables, prices in tables:
+            kept = [n for n, v in enumerate(variables) if v in free]
+            if kept and (len(prices) < prod(sizes[v] for v in variables) or any(map(any, prices.values()))):
+                scale = self.sizes[name] * _BYTES
+                found = {tuple([at[n] for n in kept]): units * scale + rest for at, (units, rest) in prices.items()}
+                left.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
+        answer = cheapest(left, [sizes[v] for v in free], most)
+        assert answer is not None or most < inf, "nothing is allowed"
+        return answer and [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
 
     # -- what is allowed along one axis of the mesh -----------------------------------------------------------------
 
@@ -226,9 +237,9 @@ class PlacementProblem:
     def positions(self, name: str, mesh: str) -> tuple[int, ...]:
         """The positions of a tensor's axes that may be cut."""
         axes = self.graph.tensors[name].axes
-        small = not self.features & {*axes} and len({*axes}) == len(axes)  # a number a token: memory has no say
+        small = self.features.isdisjoint(axes) and len({*axes}) == len(axes)  # a number a token: memory has no say
         named = self.meant[mesh] if small else self.named[mesh]
-        found = [p for p, a in enumerate(self.graph.tensors[name].axes) if a in named]
+        found = [p for p, a in enumerate(axes) if a in named]
         wish = self.wanted[name].get(mesh)
         return tuple(found) if wish is None or wish in found else (*found, wish)
 
@@ -242,12 +253,13 @@ class PlacementProblem:
         """
         votes: dict[int, list[int]] = {}
         meant: set[int] = set()
+        uncut, filled = self.uncut(step, mesh), self.filled(step, mesh)
         for name, indices in self.operands(step):
             wish = self.wanted[name].get(mesh)
             stored = step.op.kind != "update" and (name, mesh) in self.shards
-            if wish is None or stored or indices[wish] in self.uncut(step, mesh):
+            if wish is None or stored or indices[wish] in uncut:
                 continue
-            index = self.filled(step, mesh).get(indices[wish], indices[wish])
+            index = filled.get(indices[wish], indices[wish])
             votes.setdefault(index, [0, 0])[name == step.output] += 1
             if (name, mesh) not in self.memory:
                 meant.add(index)
@@ -259,9 +271,6 @@ class PlacementProblem:
     def uncut(self, step: Piece, mesh: str) -> set[int]:
         """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
         return {*step.whole} - ({*self.filled(step, mesh).values()} if step.op.kind == "route" else set())
-
-    def axis(self, step: Piece, index: int) -> str:
-        return self.graph.index_axes(step.op)[index]
 
     def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
         """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
@@ -280,12 +289,12 @@ class PlacementProblem:
         added = op.kind == "add" and (own is None or (step.output, mesh) in self.shards)
         if (whole or added) and weight and mesh in self.data and passing:
             return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
-        cuts = [own[0]] if own is not None else []
+        cuts, uncut, filled = [own[0]] if own is not None else [], self.uncut(step, mesh), self.filled(step, mesh)
         for name, indices in self.operands(step):
             if op.kind != "update" and (name, mesh) in self.shards:
                 continue
-            cuts += [self.filled(step, mesh).get(indices[p], indices[p]) for p in self.positions(name, mesh)]
-        found = [Mode(i) for i in dict.fromkeys(cuts) if i not in self.uncut(step, mesh)]
+            cuts += [filled.get(indices[p], indices[p]) for p in self.positions(name, mesh)]
+        found = [Mode(i) for i in dict.fromkeys(cuts) if i not in uncut]
         return [*found, Mode(), *passing]
 
     def passes(self, step: Piece, pending: set[str]) -> list[tuple[int, ...]]:
@@ -315,10 +324,11 @@ class PlacementProblem:
 
     def filled(self, step: Piece, mesh: str) -> dict[int, int]:
         """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs."""
+        if not self.slots:
+            return {}
         at = self.made[step.output], mesh
         if at not in self.tied:
-            axes = self.graph.index_axes(step.op) if self.slots else {}
-            loops = {axis: index for index, axis in axes.items()}
+            loops = {axis: index for index, axis in self.graph.index_axes(step.op).items()}
             self.tied[at] = {
                 loops[slot]: loops[token] for slot, token in self.slots.items()
                 if slot in loops and token in loops and slot in self.named[mesh]
@@ -337,7 +347,7 @@ class PlacementProblem:
 
     def leaves(self, name: str) -> bool:
         """Whether a result ends at its wanted place: nothing reads it, or another region does."""
-        return name not in self.readers or name in self.graph.crossing
+        return not self.reading[name] or name in self.graph.crossing
 
     def places(self, name: str, mesh: str, pending: bool, needed: set[int], forward: set[int]) -> list[int]:
         """Where a tensor may rest; ``needed`` are the places that its readers may need."""
@@ -380,7 +390,7 @@ class PlacementProblem:
                 pending.add(step.output)
         rests: list[list[int]] = []
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for v, (name, reading) in enumerate(zip(self.names, self.reading, strict=True), len(modes)):
+        for v, (name, reading) in enumerate(self.reading.items(), len(modes)):
             needed = {
                 phase: {n for number, js in readers.items() for some in needs[number] for n in (some[j] for j in js)}
                 for phase, readers in reading.items()
@@ -398,6 +408,8 @@ class PlacementProblem:
             still = self.graph.tensors[name].virtual
             for readers in reading.values():
                 for number, js in readers.items():
+                    if len(modes[number]) == len(rests[-1]) == 1:
+                        continue
                     pairs[number, v] = [
                         (k, r) for k, some in enumerate(needs[number]) for r, place in enumerate(rests[-1])
                         if _cheapest_copies((place,), tuple([(some[j],) for j in js]), still)
@@ -426,12 +438,13 @@ class PlacementProblem:
         """
         shapes = [self.shape(mesh) for mesh in self.meshes]
         alone: list[Allowed | None] = [self.alone(shape, []) for shape in shapes]
-        while True:
+        while None in alone and len(alone) > 1:
             left = [shape for shape, found in zip(shapes, alone, strict=True) if found is None]
             again = [found and self.alone(shape, left) for shape, found in zip(shapes, alone, strict=True)]
             if again.count(None) == alone.count(None):
-                return [found or shape for shape, found in zip(shapes, alone, strict=True)]
+                break
             alone = again
+        return [found or shape for shape, found in zip(shapes, alone, strict=True)]
 
     def alone(self, shape: Allowed, others: Sequence[Allowed]) -> Allowed | None:
         """The one answer along an axis of the mesh that is the cheapest whatever others do; None where that is open."""
@@ -445,7 +458,7 @@ class PlacementProblem:
             made, t = makes[chosen[-1]], number[step.output]
             if made not in (rests[t], WHOLE) and made in shape.rests[t]:
                 rests[t] = made
-        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+        for t, (name, reading) in enumerate(self.reading.items()):
             maker, every, rest = self.made.get(name), shape.rests[t], rests[t]
             makes = every[:1] if maker is None else shape.makes[maker]
             made = every[0] if maker is None else makes[chosen[maker]]
@@ -484,14 +497,14 @@ class PlacementProblem:
         values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
         variables: list[tuple[int, dict[RunPhase, int]]] = []
-        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+        for t, (name, reading) in enumerate(self.reading.items()):
             still, keeps = self.graph.tensors[name].virtual, tuple([self.keeps(name, m) for m in self.meshes])
             v, rests = len(values), [*product(*(s.rests[t] for s in shapes))]
             values.append(rests)
             held: dict[RunPhase, int] = {}
             variables.append((v, held))
-            if name in self.made:
-                n = self.made[name]
+            n = self.made.get(name, -1)
+            if n >= 0 and len(modes[n]) * len(rests) > 1:
                 wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
                 prices: dict[Values, tuple[int, int]] = {}
                 for k, mode in enumerate(modes[n]):
@@ -505,9 +518,12 @@ class PlacementProblem:
             before = -1
             for phase, readers in reading.items():
                 held[phase] = -1
+                several = [n for n in readers if len(modes[n]) > 1]
+                shared = len(several) > 1 or (any(keeps) and len(reading) > 1 and not still)
+                if not shared and not several and len(rests) == 1:
+                    continue  # nothing to choose
                 wants = {n: [_wants(shapes, n, js, mode) for mode in modes[n]] for n, js in readers.items()}
-                several = [n for n, some in wants.items() if len(some) > 1]
-                if len(several) < 2 and (still or not any(keeps) or len(reading) == 1):
+                if not shared:
                     prices, (n,) = {}, several or [*readers][:1]
                     others = tuple([need for m, some in wants.items() if m != n for need in some[0]])
                     for r, rest in enumerate(rests):
@@ -549,20 +565,6 @@ def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode
     return tuple([tuple([row[j] for row in rows]) for j in operands])
 
 
-def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[int], most: float) -> list[int] | None:
-    """The number of the value of each variable at the least price; only those that are open are looked for."""
-    free = {v: n for n, v in enumerate(v for v, size in enumerate(sizes) if size > 1)}
-    left: list[PriceTable] = []
-    for variables, prices in tables:
-        kept = [n for n, v in enumerate(variables) if v in free]
-        if kept and (len(prices) < prod(sizes[v] for v in variables) or any(prices.values())):
-            found = {tuple([at[n] for n in kept]): price for at, price in prices.items()}
-            left.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
-    answer = cheapest(left, [sizes[v] for v in free], most)
-    assert answer is not None or most < inf, "nothing is allowed"
-    return answer and [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
-
-
 # -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------
 
 
@@ -601,16 +603,18 @@ def resolved(rest: State, need: Sequence[int]) -> State | None:
     return found if all((r == PARTIAL) == (n == PARTIAL) for r, n in zip(rest, found, strict=True)) else None
 
 
+@lru_cache
 def _lies(rest: int, need: int) -> bool:
     """Whether what is needed along one axis of the mesh lies where a tensor rests."""
     return _served(((rest,), ()), ((need,),))
 
 
-def _reachable(made: Sequence[int], rest: Sequence[int], still: bool) -> bool:
+@lru_cache(maxsize=1 << 14)
+def _reachable(made: State, rest: State, still: bool) -> bool:
     """Whether a result may rest there: sums do not come back, and what is never stored is not moved."""
     if any(r == PARTIAL != m for m, r in zip(made, rest, strict=True)):
         return False
-    return not (still and way(tuple(made), tuple(rest)).calls)
+    return not (still and way(made, rest).calls)
 
 
 @lru_cache(maxsize=1 << 14)

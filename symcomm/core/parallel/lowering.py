@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph, Op, Tensor
 from symcomm.core.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Rotate, dy, y
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 Part = Literal["whole", "statistics", "pointwise"]
 _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}

@@ -11,7 +11,7 @@ partial sums with one target are added before they are reduced, and a sum over s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -35,7 +35,7 @@ from symcomm.core.parallel.layouts import PARTIAL, CollectiveKind, Layout, Posit
 from symcomm.core.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
 from symcomm.core.parallel.reference import VARIATIONS, reference
 from symcomm.core.parallel.strategy import Placed, Strategy, resolve
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -151,7 +151,7 @@ class Plan:
 
     def _conditions(self) -> tuple[CheapestWhere, ...]:
         found: dict[str, CheapestWhere] = {}
-        for powers in VARIATIONS:
+        for powers in VARIATIONS if not self.problem.certain else ():
             # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.
             if self._elsewhere(*powers[-1]) is None:
                 continue
@@ -307,7 +307,7 @@ class _Planner:
         self.order = {mesh: n for n, mesh in enumerate(self.meshes)}
         placements = {}
         for name in self.graph.tensors:
-            rest = self.rest(name) if name in self.problem.readers or name in self.problem.made else None
+            rest = self.rest(name) if name in self.problem.reading else None
             placements[name] = self.layout(self.problem.wanted[name] if rest is None else rest)
             if name not in self.problem.made:
                 self.layouts[name] = dict(placements[name])

@@ -7,9 +7,7 @@ does for one microbatch, and rewrites make of that the step. Quantities are fold
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.graph.axis_roles import batch_axes
@@ -20,9 +18,8 @@ from symcomm.core.parallel.placement import Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Program, Turn, home
 from symcomm.core.program.rewrites import rewrites
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, replace
 
-Kept = TypeVar("Kept")
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
 
 
@@ -46,19 +43,6 @@ def program(
 def unstaged(strategy: Strategy) -> Strategy:
     """What a strategy does inside a stage, by no name: two that do the same are equal."""
     return replace(strategy, pipeline=None, name="", why="")
-
-
-@dataclass(frozen=True, eq=False)
-class Same(Generic[Kept]):
-    """A value as a key: the very same one, not one that is equal."""
-
-    it: Kept
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.it is self.it
 
 
 @lru_cache(maxsize=64)

@@ -13,8 +13,7 @@ from symcomm.core.form import Form, evaluate, from_expr, names, product, value
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import Strategy, resolve
-from symcomm.core.program.program import Same
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 
 MULTIPLE = 128  # to a multiple of this and of the ranks Megatron-LM fills a vocabulary up, unless told otherwise
 

@@ -22,8 +22,8 @@ from symcomm.core.form import Form, Num, Sym, evaluate, names
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import check_stages
-from symcomm.core.program.program import Same, unstaged
-from symcomm.core.records import dataclass
+from symcomm.core.program.program import unstaged
+from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting, cuts
 from symcomm.core.units import Quantity
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import Literal, TypeVar
 
 from symcomm.core.errors import FormulaError, Span
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.text.spelling import Spelling
 from symcomm.core.text.syntax import Part, is_letter, start_of, stop_of
 from symcomm.core.text.table import Cell

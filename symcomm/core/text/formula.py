@@ -7,11 +7,10 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from symcomm.core.errors import FormulaError, Span, TableError
 from symcomm.core.garbage import uncollected
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.text.calls import COMMON_FUNCTIONS
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.declarations import read_declarations

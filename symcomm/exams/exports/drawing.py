@@ -12,8 +12,7 @@ from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, tex
-from symcomm.core.program.program import Same
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity, Unit
 from symcomm.documents.editions import ONLY

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from symcomm.core.accounting import Accounting
 from symcomm.core.form import Form, num
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.placement import Compute, Plan
 from symcomm.core.program.instructions import Program, Rewrite
+from symcomm.core.records import replace
 
 
 def unreduced(accounting: Accounting, microbatches: Form) -> bool:

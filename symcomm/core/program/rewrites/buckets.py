@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.program.instructions import Program, Rewrite, Turn
+from symcomm.core.records import replace
 
 
 def _rewritten(program: Program) -> Program:

@@ -5,13 +5,12 @@ Source: Dao et al., arXiv 2205.14135, sections 3.1 and B.4.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from symcomm.core.accounting import Accounting
 from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.instructions import Program, Rewrite, Turn
+from symcomm.core.records import replace
 
 
 def scores_again(graph: Graph, accounting: Accounting, frozen: frozenset[str] = frozenset()) -> frozenset[str]:

@@ -8,12 +8,12 @@ again, are in B.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.graph.ops import MAP
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import Program, Rewrite, Turn, gathers_weight
+from symcomm.core.records import replace
 
 
 def norm_weights(graph: Graph) -> frozenset[str]:

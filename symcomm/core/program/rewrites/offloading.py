@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
+from symcomm.core.records import replace
 
 
 def on_host(accounting: Accounting) -> frozenset[str]:

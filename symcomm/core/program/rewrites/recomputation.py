@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import Program, Rewrite, Send, Turn, gathers_weight
+from symcomm.core.records import replace
 
 Step = Collective | Compute | Send
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from symcomm.core.program.instructions import Program, Rewrite, Turn, weights_gathered
+from symcomm.core.records import replace
 
 
 def _rewritten(program: Program) -> Program:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
@@ -12,6 +11,7 @@ from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, Program, Rewrite, Send, Turn
+from symcomm.core.records import replace
 
 if TYPE_CHECKING:
     from sympy import Expr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,13 +17,14 @@ from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Num, Total, num, product
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.program import Same, batch_of, program, unstaged
+from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import SHORT, Call, calls, joint
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.core.quantities.witnesses import together
+from symcomm.core.records import Same, replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import BYTE, ELEMENT
 

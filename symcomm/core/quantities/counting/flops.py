@@ -212,11 +212,11 @@ def counted(
     return found
 
 
-def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list[Form]:
+def row_totals(work: Work, graph: Graph, counts: Iterable[tuple[Op, Form]], suffix: str) -> list[Form]:
     """One step a table row: the operations of its ops together."""
     setting = work.setting
     rows: dict[int, list[tuple[Op, Form]]] = {}
-    for op, form in counted(setting, graph, ops):
+    for op, form in counts:
         rows.setdefault(op.row, []).append((op, form))
     targets = {op.row: op.output for op in setting.graph.ops}
     names: list[Form] = []
@@ -295,7 +295,7 @@ _COUNTED = {
 
 def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
     """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
-    lengths = {tuple(_called(graph, o, i) for i in o.summed) for o in ops}
+    lengths = {tuple([_called(graph, o, i) for i in o.summed]) for o in ops}
     many = "·".join(f"`{label}`" for label in next(iter(lengths))) if len(lengths) == 1 else ""
     return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
 
@@ -344,8 +344,8 @@ def derive(
                 o for o in both.ops
                 if o.phase == phase and o.region == region.name and (o.row in wanted or (op is None and not o.row))
             ]  # fmt: skip
-            names = row_totals(work, both, ops, suffix)
-            mine = [op for op, _ in counted(setting, both, ops)]
+            found = counted(setting, both, ops)
+            names, mine = row_totals(work, both, found, suffix), [op for op, _ in found]
             ran += [(region, op) for op in mine]
             if len(names) > 1:
                 once = partial(looped, setting.accounting, both, [(Region(region.name), op) for op in mine])

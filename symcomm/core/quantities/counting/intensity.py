@@ -32,7 +32,8 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         if o.region == region.name]  # fmt: skip
     by_loops = partial(flops.looped, setting.accounting, setting.graph, ran)
     for region in chosen.regions or (Region(setting.graph.name),):
-        names = flops.row_totals(work, setting.graph, [o for o in chosen.ops if o.region == region.name], "")
+        mine = [o for o in chosen.ops if o.region == region.name]
+        names = flops.row_totals(work, setting.graph, flops.counted(setting, setting.graph, mine), "")
         if names:
             count = Total(tuple(names)) if len(names) > 1 else names[0]
             terms.append(times(region, count) if len(chosen.regions) > 1 else count)

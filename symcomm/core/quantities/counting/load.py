@@ -19,10 +19,10 @@ from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Program
-from symcomm.core.program.program import Same, batch_of, program, unstaged
+from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import Call, calls
 from symcomm.core.quantities.counting.flops import counted, shared_pairs
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")

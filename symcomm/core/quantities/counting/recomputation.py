@@ -87,12 +87,13 @@ def _flops(
                       for short, phase in (("fwd", "forward"), ("bwd", "backward"))} | phases  # fmt: skip
         totals: list[Form] = []
         for short, ops in phases.items():
-            rows = row_totals(work, both, ops, f"^{short}")
+            found = counted(setting, both, ops)
+            rows = row_totals(work, both, found, f"^{short}")
             if not rows and not alone:
                 continue
             what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "What runs again"}[short]
             form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
-            once = [(Region(region.name), op) for op, _ in counted(setting, both, ops)]
+            once = [(Region(region.name), op) for op, _ in found]
             ran += [(region, op) for _, op in once]
             called, where = ("layer", "in one layer") if alone else (mark(region), f"in the {region.name}")
             totals.append(work.define(f"F_{called}^{short}", form, FLOP, "add the rows", f"{what}, {where}.",

@@ -14,11 +14,11 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product
 from symcomm.core.graph.experts import Routing
 from symcomm.core.graph.graph import Graph, Op, Region
-from symcomm.core.program.program import Same
 from symcomm.core.quantities.counting.flops import attending, counted, touched
 from symcomm.core.quantities.counting.load import elements_moved, experts_of, reads_experts, uses
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import elements, experts_hit, often, passes, size
+from symcomm.core.records import Same
 from symcomm.core.setting import Setting, Work, slug, times
 from symcomm.core.units import BYTE
 

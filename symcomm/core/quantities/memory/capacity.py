@@ -20,12 +20,13 @@ from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.pipeline import check_divisible
-from symcomm.core.program.program import ONE_RANK, Same
+from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.vocabulary import cut_vocabulary
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.memory.asked import computed
 from symcomm.core.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
+from symcomm.core.records import Same
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import BYTE, ONE, Quantity
 
