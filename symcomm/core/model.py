@@ -168,7 +168,7 @@ def _slip(name: str, size: str) -> bool:
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
-OF_STAGES = ("state_memory", "activation_memory", "peak_memory")
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity")
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -306,10 +306,13 @@ class Model(DerivedQuantities):
         if not found:
             return last < 0
         amounts = [one.at().value for one in found]
-        stage = stages[amounts.index(max(amounts))]
+        fits = said.get("solve_for")  # the largest size that fits is the least of all stages
+        largest = fits is not None and any(s.name == fits for a in self.graph.axes.values() for s in a.size.free_symbols)
+        stage = stages[amounts.index(min(amounts) if largest else max(amounts))]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
         made = found[stages.index(stage)]
-        return replace(made, notes=(*made.notes, f"No stage has more than {which}."))
+        told = f"No stage has more than {which}." if fits is None else f"What fits on {which} fits on every stage."
+        return replace(made, notes=(*made.notes, told))
 
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],

@@ -160,3 +160,47 @@ def test_a_size_that_is_searched_for_is_the_last_that_fits_and_is_witnessed():
         kept = model.activation_memory("data(4)").at(L=length).value
         assert (model.state_memory("data(4)").at().value + kept <= 10**9) == fits
     assert [step.name for step in longest.steps[-2:]] == ["C", "L_max"]  # nothing that the answer does not need
+
+
+GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_layer": 4, "n_head": 4,
+        "vocab_size": 500, "n_positions": 48}  # fmt: skip
+
+
+def test_no_sequence_is_longer_than_the_table_of_positions() -> None:
+    made = sc.load(GPT2).at(B=2).capacity("L", "1 GB", "nominal_GB")
+    made.check(deep=True)
+    assert made.at().value == 48
+    assert any("`n_pos` rows: no sequence is longer" in step.reason.text for step in made.steps)
+
+
+def test_a_table_of_positions_that_is_long_enough_decides_nothing() -> None:
+    model = sc.load(GPT2).at(B=2)
+    made = model.capacity("L", "4500000 B", "usable")
+    taken = [model.state_memory().at().value + model.activation_memory().at(L=length).value for length in range(1, 49)]
+    assert made.at().value == sum(bytes_ <= 4_500_000 for bytes_ in taken) < 48
+    assert not any("table of positions" in step.reason.text for step in made.steps)
+
+
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 4000}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "microbatches", "decides"), [(4000, 1, "the last one"), (64, 8, "the first one")])
+def test_the_stage_with_the_most_says_which_batch_fits(words: int, microbatches: int, decides: str) -> None:
+    """Each stage asked by itself at every batch: the last one has the logits, the first one all that is in flight."""
+    strategy, limit = f"pipeline(4, microbatches={microbatches})", 40 * 10**6
+    model = sc.load(LLAMA | {"vocab_size": words}, loss=True).at(L=64)
+    made = model.capacity("B", f"{limit} B", "usable", strategy)
+    fits = []
+    for stage in range(4):
+        states = model.state_memory(strategy, stage=stage).at().value
+        each = model.activation_memory(strategy, stage=stage)
+        fits.append(max(b for b in range(0, 2000, microbatches) if states + (each.at(B=b).value if b else 0) <= limit))
+    assert made.at().value == min(fits) < max(fits)
+    assert any(f"What fits on {decides} fits on every stage" in note for note in made.notes)
+
+
+def test_a_stage_can_be_asked_what_fits_on_it() -> None:
+    model, strategy = sc.load(LLAMA, loss=True).at(L=64), "pipeline(4, microbatches=1)"
+    found = [model.capacity("B", "40 MB", "usable", strategy, stage=stage).at().value for stage in range(4)]
+    assert model.capacity("B", "40 MB", "usable", strategy).at().value == min(found) == found[3] < found[1]

@@ -123,6 +123,7 @@ class DerivedQuantities:
         recomputation: object = None,
         frozen: object = None,
         sharded: object = None,
+        stage: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

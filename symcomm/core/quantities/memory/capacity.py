@@ -15,7 +15,8 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
 from symcomm.core.errors import StrategyError, ValuesError, nearest
-from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
+from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
+from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
@@ -25,7 +26,15 @@ from symcomm.core.program.vocabulary import cut_vocabulary
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.memory.asked import computed
-from symcomm.core.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
+from symcomm.core.quantities.options import (
+    Amount,
+    CapacityIs,
+    Frozen,
+    RecipeName,
+    Recomputation,
+    StageNumber,
+    StrategyOption,
+)
 from symcomm.core.records import Same
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import BYTE, ONE, Quantity
@@ -106,13 +115,15 @@ def derive(
     sharded: Annotated[
         Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; all if not said")
     ] = None,
+    stage: StageNumber | None = None,
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
     fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Of the activations a part may be
-    ``sharded`` and the rest whole on every rank. Raises ``ValuesError`` where
-    nothing fits, or where the meaning of the capacity is not said.
+    ``sharded`` and the rest whole on every rank. A sequence ends where the model's table of positions does. ``stage``
+    is that of a pipeline, 0 is the first one; of all the one with the most decides where none is named. Raises
+    ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
         raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
@@ -123,11 +134,11 @@ def derive(
     parts: list[tuple[str, str, Fraction, Derivation]] = []  # each a share of what is derived
     touched: list[str] = []
     if "states" in include:
-        states = state_memory.derive(setting, strategy, recipe, frozen)
+        states = state_memory.derive(setting, strategy, recipe, frozen, stage=stage)
         touched += states.touched
         parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
-        kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
+        kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation, stage=stage)
         touched += kept.touched
         share = Fraction(1) if sharded is None else exact(sharded, "sharded")
         if not 0 <= share <= 1 or (share < 1 and (strategy is None or strategy.pipeline is not None)):
@@ -153,10 +164,35 @@ def derive(
     multiple = _multiple(setting, strategy, solve_for)
     fits = partial(_last, work, whole, solve_for, size, multiple)
     where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
+    _within_table(work, setting, solve_for, multiple)
     if strategy is not None:
         _dividing(work, setting, solve_for, strategy, "activations" in include, whole, size)
         setting = setting.divided(computed(strategy, "activations" in include))
-    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
+    staged = strategy is not None and strategy.pipeline is not None
+    told = dict.fromkeys(note for _, _, _, found in parts for note in found.notes if staged)
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched, (), (*told,)), where=where)
+
+
+def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> None:
+    """A sequence is no longer than the model's table of positions."""
+    for length, rows, unused in setting.graph.limits:
+        if length == name and f"{name}_max" in work.known:
+            size = setting.values.get(rows)
+            most: Form = Sym(rows) if size is None else num(size)
+            most = Total((most, num(-unused))) if unused else most
+            most = product(num(multiple), Floor(Ratio(most, num(multiple)))) if multiple > 1 else most
+            fitting, known = Sym(f"{name}_max"), setting.graph.relations.complete(setting.values)
+            found = [forms.from_expr(work.known[fitting.name]), most]
+            if all({*forms.names(form)} <= known.keys() for form in found):
+                longest, last = (forms.evaluate(form, known) for form in found)
+                if longest <= last:
+                    return
+            work.define(
+                f"{name}_table", Smallest((fitting, most)), ONE, "positions",
+                f"The model's table of positions has `{rows}` rows" + (f", of which {unused} are not used" * bool(unused))
+                + ": no sequence is longer.",
+                witness=lambda numbers: min(numbers[fitting.name], (numbers[rows] - unused) // multiple * multiple),
+            )  # fmt: skip
 
 
 def _dividing(
@@ -245,6 +281,9 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
     if strategy is not None and strategy.pipeline is not None and Sym(name) == pipeline.layer_count(setting.graph):
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         found = int(stages.number) if isinstance(stages, Num) else found
+    parts = strategy.pipeline.microbatches if strategy is not None and strategy.pipeline is not None else None
+    if isinstance(parts, Num) and setting.written(setting.graph.axes[batch_axes(setting.graph)[0]].size) == Sym(name):
+        found *= int(parts.number)
     products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
     for more in sorted(products):
         try:
