@@ -307,7 +307,7 @@ class Model(DerivedQuantities):
             return last < 0
         amounts = [one.at().value for one in found]
         fits = said.get("solve_for")  # the largest size that fits is the least of all stages
-        largest = fits is not None and any(s.name == fits for a in self.graph.axes.values() for s in a.size.free_symbols)
+        largest = any(s.name == fits for axis in self.graph.axes.values() for s in axis.size.free_symbols)
         stage = stages[amounts.index(min(amounts) if largest else max(amounts))]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
         made = found[stages.index(stage)]

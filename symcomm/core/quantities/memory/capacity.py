@@ -175,24 +175,24 @@ def derive(
 
 def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> None:
     """A sequence is no longer than the model's table of positions."""
-    for length, rows, unused in setting.graph.limits:
-        if length == name and f"{name}_max" in work.known:
-            size = setting.values.get(rows)
-            most: Form = Sym(rows) if size is None else num(size)
-            most = Total((most, num(-unused))) if unused else most
-            most = product(num(multiple), Floor(Ratio(most, num(multiple)))) if multiple > 1 else most
-            fitting, known = Sym(f"{name}_max"), setting.graph.relations.complete(setting.values)
-            found = [forms.from_expr(work.known[fitting.name]), most]
-            if all({*forms.names(form)} <= known.keys() for form in found):
-                longest, last = (forms.evaluate(form, known) for form in found)
-                if longest <= last:
-                    return
-            work.define(
-                f"{name}_table", Smallest((fitting, most)), ONE, "positions",
-                f"The model's table of positions has `{rows}` rows" + (f", of which {unused} are not used" * bool(unused))
-                + ": no sequence is longer.",
-                witness=lambda numbers: min(numbers[fitting.name], (numbers[rows] - unused) // multiple * multiple),
-            )  # fmt: skip
+    found = next((limit for limit in setting.graph.limits if limit[0] == name), None)
+    if found is None or f"{name}_max" not in work.known:
+        return
+    _, rows, unused = found
+    fitting, known = Sym(f"{name}_max"), setting.graph.relations.complete(setting.values)
+    most: Form = num(known[rows]) if rows in known else Sym(rows)
+    most = Total((most, num(-unused))) if unused else most
+    most = product(num(multiple), Floor(Ratio(most, num(multiple)))) if multiple > 1 else most
+    longest = forms.from_expr(work.known[fitting.name])
+    told = {*forms.names(longest), *forms.names(most)} <= known.keys()
+    if told and forms.evaluate(longest, known) <= forms.evaluate(most, known):
+        return
+    less = f", of which {unused} are not used" if unused else ""
+    work.define(
+        f"{name}_table", Smallest((fitting, most)), ONE, "positions",
+        f"The model's table of positions has `{rows}` rows{less}: no sequence is longer.",
+        witness=lambda numbers: min(numbers[fitting.name], (numbers[rows] - unused) // multiple * multiple),
+    )  # fmt: skip
 
 
 def _dividing(
