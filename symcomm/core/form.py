@@ -377,8 +377,8 @@ def _expressions() -> Algebra[Any]:
         Total: lambda terms: sp.Add(*terms), Product: lambda factors: sp.Mul(*factors),
         Root: sp.sqrt, Ceiling: sp.ceiling, Floor: sp.floor,
         BinaryOnes: sp.Function(_ONES, integer=True, nonnegative=True),
-        Largest: lambda choices: _extreme(sp.Max, choices),
-        Smallest: lambda choices: _extreme(sp.Min, choices),
+        Largest: lambda choices: extreme(sp.Max, choices),
+        Smallest: lambda choices: extreme(sp.Min, choices),
         Logarithm: lambda inside, base: sp.log(inside, base) if base else sp.log(inside),
         Applied: lambda rule, arguments: _function(rule)(*arguments),
         Called: _called,
@@ -400,7 +400,7 @@ def _function(rule: Worked) -> Callable[..., Expr]:
     return cast("Callable[..., Expr]", made)
 
 
-def _extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
+def extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
     """The largest (or smallest) of several, without those that another exceeds term by term.
 
     SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.

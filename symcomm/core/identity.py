@@ -53,17 +53,18 @@ def identical(left: Expr, right: Expr) -> bool:
     """
     import sympy as sp
 
-    if left == right or sp.expand(left - right) == 0:
+    if left == right:
         return True
     difference = left - right
-    if not difference.has(sp.Max, sp.Min, sp.ceiling, sp.floor) and sp.cancel(difference) == 0:
+    whole, pieces = frozen(difference)  # SymPy compares all choices of a maximum that it multiplies
+    if sp.expand(whole) == 0 or (not pieces and sp.cancel(difference) == 0):
         return True
     if _refuted(left, right):
         return False
     cases = _Cases()
     try:
         with limited(SECONDS, working=True):
-            if sp.cancel(frozen(difference)[0]) == 0 or cases.vanish(difference, ()):
+            if sp.cancel(whole) == 0 or cases.vanish(difference, ()):
                 return True
         why = f"{cases.proved} of its cases were proved, but not all"
     except OverdueError:

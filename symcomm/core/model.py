@@ -485,8 +485,11 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     """
     from symcomm.core import form as forms
     from symcomm.core.derivation import Reason, Relations, Step
-    from symcomm.core.identity import frozen
+    from symcomm.core.identity import SECONDS, frozen
+    from symcomm.core.optimum.cost import closed, units_of
+    from symcomm.core.optimum.dimension import counted, with_units
     from symcomm.core.optimum.pair import comparable, differences
+    from symcomm.core.patience import OverdueError, limited
     from symcomm.core.quantities.witnesses import over
 
     accounting = comparable(a, b, tuple(compared))
@@ -505,19 +508,25 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     top, bottom, quotient = (forms.Sym(free(name)) for name in "abr")
     if b.expr == 0:
         raise ValuesError(f"'{b.title}' is 0: nothing is divided by it")
-    whole, pieces = frozen(relations.expand(a.expr) / relations.expand(b.expr))
-    neat = whole.cancel().xreplace(pieces)
-    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
-    steps = (
-        Step(top.name, forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.", witness=a.again)),
-        Step(bottom.name, forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.",
-                                                               witness=b.again)),
+    sides = [closed(made) for made in (a, b)]
+    units = {**units_of(sides[0]), **units_of(sides[1])}
+    worth = [relations.expand(forms.value(counted(side))) for side in sides]
+    one, two = (with_units(forms.from_expr(expr), units) for expr in worth)
+    steps = [
+        Step(top.name, one, a.unit, Reason("numerator", f"{a.title}.", witness=a.again)),
+        Step(bottom.name, two, b.unit, Reason("denominator", f"{b.title}.", witness=b.again)),
         Step(quotient.name, forms.Ratio(top, bottom), ONE, Reason("divide", "One over the other.",
                                                                   witness=over(top, bottom))),
-        Step(quotient.name, forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="),
-    )  # fmt: skip
+    ]  # fmt: skip
+    try:
+        with limited(SECONDS, working=True):
+            whole, pieces = frozen(worth[0] / worth[1])
+            neat = with_units(forms.from_expr(whole.cancel().xreplace(pieces)), units)
+        steps.append(Step(quotient.name, neat, ONE, Reason("algebra", "Cancel."), "="))
+    except OverdueError:
+        pass  # it stands as it is
     return Derivation(
-        title or f"{a.title} over {b.title}", accounting, steps,
+        title or f"{a.title} over {b.title}", accounting, tuple(steps),
         tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if field_of(f) not in said), relations, (),
         tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
         (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),

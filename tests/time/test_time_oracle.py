@@ -313,3 +313,22 @@ def test_the_ratio_of_two_step_times_is_their_quotient(rates):
     one, other = (time.at(**values).value for time in times)
     assert made.at(**values).value == one / other
     made.check(deep=True)
+
+
+GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 768, "n_layer": 12, "n_head": 12,
+        "vocab_size": 50257, "n_positions": 1024}  # fmt: skip
+MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 4096,
+           "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+           "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [GPT2, MIXTRAL], ids=["gpt2", "mixtral"])
+def test_the_ratio_of_the_step_times_of_whole_models_has_no_unit(config: dict[str, object]):
+    model = sc.load(config, dtype="bf16")
+    placed = ("data(8)", "tensor(2) + pipeline(4, microbatches=8)")
+    times = [model.step_time(strategy, device="H100-SXM", network="50 GB/s") for strategy in placed]
+    made = sc.ratio(*times)
+    one, other = (time.at(B=64, L=1024).value for time in times)
+    assert made.at(B=64, L=1024).value == one / other
+    assert not made.unit.powers
+    assert [str(step.unit) for step in made.steps[:2]] == ["s", "s"]

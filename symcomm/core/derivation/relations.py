@@ -41,7 +41,7 @@ class Relations:
 
         for name, right in reversed(self.equations):
             if expr.has(symbol(name)):
-                expr = expr.xreplace({symbol(name): forms.value(right)})
+                expr = _put(expr, symbol(name), forms.value(right))
         return expr
 
     def gather(self, expr: Expr) -> Expr:
@@ -162,3 +162,13 @@ def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
     from symcomm.core.notation import amount, symbol
 
     return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
+
+
+def _put(expr: Expr, name: Expr, worth: Expr) -> Expr:
+    """The expression with a symbol's worth; unlike SymPy's, it does not compare all choices of each maximum anew."""
+    import sympy as sp
+
+    if expr == name or not expr.has(name):
+        return worth if expr == name else expr
+    parts = [_put(part, name, worth) for part in expr.args]
+    return forms.extreme(expr.func, parts) if isinstance(expr, (sp.Max, sp.Min)) else expr.func(*parts)

@@ -191,7 +191,7 @@ def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> Non
     work.define(
         f"{name}_table", Smallest((fitting, most)), ONE, "positions",
         f"The model's table of positions has `{rows}` rows{less}: no sequence is longer.",
-        witness=lambda numbers: min(numbers[fitting.name], (numbers[rows] - unused) // multiple * multiple),
+        witness=lambda numbers: min(numbers[fitting.name], Fraction((numbers[rows] - unused) // multiple * multiple)),
     )  # fmt: skip
 
 
