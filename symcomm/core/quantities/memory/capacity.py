@@ -169,8 +169,8 @@ def derive(
         _dividing(work, setting, solve_for, strategy, "activations" in include, whole, size)
         setting = setting.divided(computed(strategy, "activations" in include))
     staged = strategy is not None and strategy.pipeline is not None
-    told = dict.fromkeys(note for _, _, _, found in parts for note in found.notes if staged)
-    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched, (), (*told,)), where=where)
+    notes = list(dict.fromkeys(note for *_, one in parts for note in one.notes if staged))
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched, (), notes), where=where)
 
 
 def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> None:
