@@ -286,7 +286,7 @@ class Model(DerivedQuantities):
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
         made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words))
-        made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
+        made.kept.setdefault("origin", (self, quantity, said))  # what an answer is checked against is asked again
         return made
 
     def _most(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, Num, Sym
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.notation import Notation, axis_role
+from symcomm.core.quantities.declared import DeclaredQuantity
 from symcomm.core.records import dataclass
 from symcomm.core.units import Unit
 from symcomm.exams.problems.deriving import derive
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from symcomm.core.derivation import Derivation
     from symcomm.core.model import Model
-    from symcomm.core.quantities.declared import DeclaredQuantity
 
 # What a symbol is, as its meaning says it.
 _ROLES = {
@@ -44,6 +44,10 @@ _ROLES = {
                        re.IGNORECASE),
     "latency": re.compile(r"\blatency\b|overhead", re.IGNORECASE),
 }  # fmt: skip
+
+
+# What is asked of a derivation alone has no name and no options.
+_NOTHING = DeclaredQuantity("", "", "", "", (), False, derive)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Asking:
     forgotten: frozenset[str] = frozenset()
     step: str = ""
     notation: Notation | None = None
+    # What was derived already; another question, made of this one, has to derive its own.
+    answered: list[Derivation] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def option(self, name: str) -> Any:
         """The value of an option; its default where it is not given, None where there is none."""
@@ -77,6 +83,9 @@ class Asking:
             return self.asked
         from symcomm.core.quantities import QUANTITIES
 
+        if not self.asked:
+            return _NOTHING
+
         return QUANTITIES[self.asked]
 
     def with_option(self, name: str, value: object) -> Asking:
@@ -86,6 +95,8 @@ class Asking:
     @cached_property
     def derivation(self) -> Derivation:
         """The derivation; raises a ``SymcommError`` where there is none."""
+        if self.answered:
+            return self.answered[0]
         return derive(self.asked, self._counted, dict(self.options), self.accounting, dict(self.values), ())
 
     @property

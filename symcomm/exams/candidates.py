@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
@@ -22,7 +22,7 @@ from symcomm.exams.asking import Asking, worth
 from symcomm.exams.changes import Attempt, same_names
 from symcomm.exams.mistakes import Misconception
 from symcomm.exams.numbers import FormNumber, number_of
-from symcomm.exams.points import NoNumberError, Probe, Residues, points
+from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points
 from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.reading.formula import AnswerReader
 
@@ -178,6 +178,36 @@ def _tried(drafts: Iterator[Attempt]) -> list[Attempt]:
     return made
 
 
+@dataclass
+class ResidueTable:
+    """Points at which some symbols have their given numbers, and the residues of all that is known there."""
+
+    points: tuple[Probe, ...]
+    right: Residues | None
+    tables: dict[str, dict[Residues, list[Wrong]]] = field(default_factory=dict)
+
+    def known(self, level: str, wrongs: Iterable[Wrong]) -> dict[Residues, list[Wrong]]:
+        """The answers of a level by their residues."""
+        found = self.tables.get(level)
+        if found is None:
+            found = self.tables[level] = {}
+            for wrong in wrongs:
+                at = residues(wrong.form, self.points)
+                if at is not None:
+                    found.setdefault(at, []).append(wrong)
+        return found
+
+
+@dataclass
+class DecisionCache:
+    """What was worked out of a key while answers were decided, for the answers to come; a changed key has its own."""
+
+    numbers: dict[str, list[tuple[float, Wrong, Fraction]]] = field(default_factory=dict)
+    worths: dict[int, Fraction | None] = field(default_factory=dict)
+    views: dict[frozenset[str] | None, list[ResidueTable]] = field(default_factory=dict)
+    samples: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class AnswerKey:
     """A question that is ready to check answers; what is known of it, and the numbers that are given."""
@@ -187,6 +217,7 @@ class AnswerKey:
     spellings: tuple[tuple[str, str], ...]
     given: tuple[tuple[str, Fraction], ...]
     supposed: frozenset[str] = field(default=frozenset(), kw_only=True)
+    cache: DecisionCache = field(default_factory=DecisionCache, init=False, repr=False, compare=False)
 
     @property
     def derivation(self) -> Derivation:
@@ -231,6 +262,11 @@ class AnswerKey:
         return self.candidates.singles
 
     @cached_property
+    def rational(self) -> bool:
+        """Whether the right answer is made of sums, products and whole powers."""
+        return is_rational(self.candidates.right)
+
+    @cached_property
     def bare(self) -> tuple[Fraction, int]:
         """What a number without a unit is multiplied by, and the power of the prefix in that."""
         if not self.spec.unit:
@@ -245,6 +281,10 @@ class AnswerKey:
         """What reads answers to this question."""
         question = self.candidates.question
         real = frozenset(name for name, whole in question.symbols.items() if not whole)
-        return AnswerReader(
-            dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed
-        )
+        return _reader(self.spellings, self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed)
+
+
+@lru_cache(maxsize=256)
+def _reader(spellings: tuple[tuple[str, str], ...], *said: Any) -> AnswerReader:
+    """The same reader for all papers of a question: what it learns of their symbols serves each."""
+    return AnswerReader(dict(spellings), *said)

@@ -8,8 +8,8 @@ undecided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from symcomm.core.form import Form
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.exams.candidates import AnswerKey, Wrong, residues
+from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
 from symcomm.exams.deadline import TimeUpError, deadline
 from symcomm.exams.numbers import are_apart, is_exact, number_of
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
@@ -108,26 +108,6 @@ def _scale(part: Side) -> str:
     return rf"\cdot {scale}" if scale.denominator == 1 else rf"\cdot \frac{{{scale.numerator}}}{{{scale.denominator}}}"
 
 
-@dataclass
-class _Table:
-    """Points at which some symbols have their given numbers, and the residues of all that is known there."""
-
-    points: tuple[Probe, ...]
-    right: Residues | None
-    tables: dict[str, dict[Residues, list[Wrong]]] = field(default_factory=dict)
-
-    def known(self, level: str, wrongs: Iterable[Wrong]) -> dict[Residues, list[Wrong]]:
-        """The answers of a level by their residues."""
-        found = self.tables.get(level)
-        if found is None:
-            found = self.tables[level] = {}
-            for wrong in wrongs:
-                at = residues(wrong.form, self.points)
-                if at is not None:
-                    found.setdefault(at, []).append(wrong)
-        return found
-
-
 _LEVELS = ("conventions", "mistakes", "pairs", "mixed")
 
 
@@ -187,7 +167,7 @@ class _Decision:
 
     def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:
         """The answers of a level, with their numbers, that a rounded one may be."""
-        cached: dict[str, list[tuple[float, Wrong, Fraction]]] = self.key.__dict__.setdefault("_numbers", {})
+        cached = self.key.cache.numbers
         if level not in cached:
             made = ((wrong, self._worth(wrong)) for wrong in _of(self.key, level))
             cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
@@ -197,7 +177,7 @@ class _Decision:
 
     def _worth(self, wrong: Wrong) -> Fraction | None:
         """The number of a known answer."""
-        cached: dict[int, Fraction | None] = self.key.__dict__.setdefault("_worths", {})
+        cached = self.key.cache.worths
         if id(wrong) not in cached:
             cached[id(wrong)] = wrong.number.at(self.key.values)
         return cached[id(wrong)]
@@ -257,22 +237,21 @@ class _Decision:
         with deadline(SECONDS):
             return self._unequal(form)
 
-    def _views(self, used: frozenset[str] | None) -> list[_Table]:
-        cached: dict[frozenset[str] | None, list[_Table]] = self.key.__dict__.setdefault("_views", {})
+    def _views(self, used: frozenset[str] | None) -> list[ResidueTable]:
+        cached = self.key.cache.views
         found = cached.get(used)
         if found is None:
             key = self.key
             fixed = {} if used is None else {n: v for n, v in key.values.items() if n not in used}
             made = points(key.candidates.question.symbols, key.relations, fixed, 7)
-            found = [_Table(point, residues(key.candidates.right, point)) for point in made]
+            found = [ResidueTable(point, residues(key.candidates.right, point)) for point in made]
             if len(cached) < 300:
                 cached[used] = found
         return found
 
     def _samples(self, used: frozenset[str]) -> list[tuple[dict[str, Fraction], Fraction]]:
         """Real points, and the right number there: with symbols free, and with given numbers for those not used."""
-        cached: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]]
-        cached = self.key.__dict__.setdefault("_samples", {})
+        cached = self.key.cache.samples
         if used not in cached:
             key = self.key
             fixed = {n: v for n, v in key.values.items() if n not in used}
@@ -308,8 +287,7 @@ class _Decision:
 
     def _is_rational(self, form: Form) -> bool:
         """Whether an answer and the key are sums, products and whole powers."""
-        right = self.key.candidates.right
-        return is_rational(form) and bool(self.key.__dict__.setdefault("_rational", is_rational(right)))
+        return is_rational(form) and self.key.rational
 
     def _differ(self, form: Form, mine: Fraction, right: Fraction, point: Mapping[str, Fraction]) -> bool:
         """Whether an answer and the key have other numbers for certain."""

@@ -43,9 +43,7 @@ class Key(AnswerKey):
 
     def at(self, values: Mapping[str, Fraction]) -> Key:
         """The same question with other given numbers; nothing is derived again."""
-        made = replace(self, given=tuple({**dict(self.given), **values}.items()), seen={})
-        made.__dict__["reader"] = self.reader
-        return made
+        return replace(self, given=tuple({**dict(self.given), **values}.items()), seen={})
 
     def check(self, answer: str) -> Verdict:
         """The verdict on an answer; one that was seen before is not decided again."""
@@ -85,11 +83,10 @@ def key_for(derivation: Derivation, **values: object) -> Key:
     mistakes are known that rewrite its answer.
     """
     given = tuple(derivation.values(**values).items())
-    origin = derivation.__dict__.get("_origin")
-    if origin is not None:
-        model, quantity, options = origin
+    if "origin" in derivation.kept:
+        model, quantity, options = derivation.kept["origin"]
         question = Asking(quantity, model, tuple(options.items()), derivation.accounting, given)
-        question.__dict__["derivation"] = derivation
+        question.answered.append(derivation)
         return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
     question = _derived(derivation, model, derivation.accounting, given)
@@ -101,8 +98,7 @@ def _derived(
 ) -> Asking:
     """A question of which only the derivation is known, such as the ratio of two answers."""
     question = Asking("", model, (), accounting, given)
-    question.__dict__["derivation"] = derivation
-    question.__dict__["declared"] = _NOTHING
+    question.answered.append(derivation)
     return question
 
 
@@ -189,16 +185,6 @@ def mistakes_of(key: Key) -> tuple[Wrong, ...]:
     return key.mistakes
 
 
-@dataclass(frozen=True)
-class _Nothing:
-    """What is asked of a derivation alone: nothing that has options."""
-
-    options: tuple[()] = ()
-
-
-_NOTHING = _Nothing()
-
-
 def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None = None, **values: object) -> Verdict:
     """The verdict on an answer to a derivation or a prepared key; ``values`` are numbers given besides.
 
@@ -218,7 +204,7 @@ def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None
     elif values:
         key = key_for(question, **values)
     else:
-        key = question.__dict__.get("_key") or question.__dict__.setdefault("_key", key_for(question))
+        key = question.kept.get("key") or question.kept.setdefault("key", key_for(question))
     if decimal_comma is not None and decimal_comma != key.spec.decimal_comma:
         key = replace(key, spec=replace(key.spec, decimal_comma=decimal_comma), seen={})
     return key.check(answer)

@@ -736,9 +736,8 @@ def test_the_command_says_what_an_export_needs(tmp_path):
 
 
 def test_the_command_offers_every_exporter():
-    from symcomm.cli.exam import EXPORTS
-
-    assert {*EXPORTS} == {*EXPORTERS}
+    _, told = run("--help")
+    assert all(name in told for name in EXPORTERS)
 
 
 def test_moodle_questions_have_the_elements_of_questions_that_moodle_accepted(items):

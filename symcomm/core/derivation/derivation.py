@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, Convention, clashes
@@ -102,6 +102,8 @@ class Derivation:
         default=None, compare=False, repr=False
     )
     lead: tuple[str, ...] = ()
+    # The model that was asked, and what checks answers: no part of it, so that no copy has it.
+    kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -118,8 +120,7 @@ class Derivation:
         return f"{_HOLDS}{' and '.join(dict.fromkeys(told))}." if told else ""
 
     def __getstate__(self) -> dict[str, object]:
-        kept = self.__dict__.items()  # neither the model it was asked of nor what checks answers is part of it
-        return {name: value for name, value in kept if name not in ("_origin", "_key")}
+        return {**self.__dict__, "kept": {}}
 
     # -- what it is worth ----------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class Unwritten(Derivation):
         self, by_symbols: Derivation, degrees: Mapping[str, Fraction], write: Callable[[], Derivation]
     ) -> None:
         # What a frozen dataclass holds besides its fields is put where cached properties are.
-        self.__dict__.update(_by_symbols=by_symbols, _degrees=degrees, _write=write)
+        self.__dict__.update(_by_symbols=by_symbols, _degrees=degrees, _write=write, kept={})
 
     def __reduce__(self) -> tuple[object, ...]:
         return Unwritten, (self._by_symbols, self._degrees, self._write)
@@ -86,7 +86,8 @@ def _read(name: str) -> property:
 
 
 for _field in fields(Derivation):
-    setattr(Unwritten, _field.name, _read(_field.name))
+    if _field.init:  # what others keep of it is its own
+        setattr(Unwritten, _field.name, _read(_field.name))
 
 
 def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -> Derivation:
