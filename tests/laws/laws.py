@@ -142,6 +142,11 @@ def symbols_then_numbers(model: sc.Model) -> Iterator[Pair]:
         formula = free.derive(quantity, **options)
         put_in = Fraction(formula.at(**{name: known[name] for name in formula.needs}).value)
         yield from pair(f"{quantity} {options}", put_in, worth(model, quantity, **options))
+    counts = {region.times for region in model.graph.regions if region.times}
+    if len(counts) == 1:  # the peak is a formula of the number of layers
+        rest = replace(model, values={name: number for name, number in model.values.items() if name not in counts})
+        put_in = worth(rest, "peak_memory", {name: int(known[name]) for name in counts})
+        yield from pair("peak_memory", put_in, worth(model, "peak_memory"))
 
 
 def units_multiply(model: sc.Model) -> Iterator[Pair]:
