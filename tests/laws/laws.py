@@ -1,7 +1,7 @@
 """The laws: each takes a model (and a strategy) and yields pairs that must be equal, with what is compared.
 
-A law knows no formula of a quantity: it asks the public methods twice, in two ways that must agree. A pair is left out
-where one of the two has no answer for a reason in ``NO_ANSWER``; any other refusal is a mistake in the law or the code.
+A law knows no formula of a quantity: it asks the public methods twice, in two ways that must agree. A number is None
+where there is no answer for a reason in ``NO_ANSWER``; any other refusal is a mistake in the law or in the code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import symcomm as sc
 from symcomm.core.accounting import CONVENTIONS
 
-Pair = tuple[str, Fraction, Fraction]
+Pair = tuple[str, Fraction | None, Fraction | None]
 NOTHING_ELSE = {"memory": "1000000 PB/s", "network": "1000000 PB/s", "latency": "0 s"}  # only computing takes time
 RATES = {"peak": "1 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s", "latency": "1 us"}
 OF_RANKS: Mapping[str, Mapping[str, Any]] = {
@@ -46,10 +46,14 @@ def worth(model: sc.Model, quantity: str, at: Mapping[str, int] | None = None, *
         raise
 
 
-def pair(said: str, one: Fraction | None, other: Fraction | None) -> Iterator[Pair]:
-    """The two numbers, where neither is refused."""
-    if one is not None and other is not None:
-        yield said, one, other
+def minus(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    """Their difference, or None where one of them is."""
+    return None if one is None or other is None else one - other
+
+
+def differs(pair: Pair) -> bool:
+    """Whether the two numbers are there and differ."""
+    return None not in pair and pair[1] != pair[2]
 
 
 def total(parts: list[Fraction | None]) -> Fraction | None:
@@ -65,7 +69,7 @@ def passes_add_up(model: sc.Model) -> Iterator[Pair]:
     fields = ("flops", "operations", "attention", "input_gradient")
     for said in ({}, *({row.field: row.name} for row in CONVENTIONS if row.field in fields)):
         each = [worth(model, "flops", scope=scope, accounting=said) for scope in ("forward", "backward")]
-        yield from pair(f"passes {said}", total(each), worth(model, "flops", scope="training", accounting=said))
+        yield f"passes {said}", total(each), worth(model, "flops", scope="training", accounting=said)
 
 
 def layers_are_alike(model: sc.Model) -> Iterator[Pair]:
@@ -81,20 +85,23 @@ def layers_are_alike(model: sc.Model) -> Iterator[Pair]:
         parts = [region.name for region in regions if region.times == times]
         for quantity, options in asked:
             one, two, three = (worth(model.at(**others, **{times: n}), quantity, **options) for n in (2, 3, 4))
-            if one is None or two is None or three is None:
-                continue
-            yield f"{quantity} {options} of one more in {times}", two - one, three - two
-            yield f"{quantity} {options}: more than nothing for one more in {times}", Fraction(two > one), Fraction(1)
+            second, third = minus(two, one), minus(three, two)
+            yield f"{quantity} {options} of one more in {times}", second, third
+            yield (
+                f"{quantity} {options}: more with one more in {times}",
+                Fraction(second is None or second > 0),
+                Fraction(1),
+            )
             if len(parts) == 1 < len(regions) and quantity in by_themselves:
                 alone = worth(model.part(parts[0]).at(**{times: 1}), quantity, **options)
-                yield from pair(f"{quantity} {options} of the part {parts[0]}", two - one, alone)
+                yield f"{quantity} {options} of the part {parts[0]}", second, alone
 
 
 def _weights(model: sc.Model) -> list[str]:
     return [name for name, tensor in model.graph.tensors.items() if tensor.role == "weight"]
 
 
-def _shared(model: sc.Model) -> bool:
+def shared(model: sc.Model) -> bool:
     """Whether two parts have one weight, as a tied embedding and its head."""
     parts = [model.part(region.name) for region in model.graph.regions]
     return sum(len(_weights(part)) for part in parts) > len(_weights(model))
@@ -103,12 +110,12 @@ def _shared(model: sc.Model) -> bool:
 def parts_add_up(model: sc.Model) -> Iterator[Pair]:
     """The parts of a model have together what the whole has; shared weights are counted once."""
     regions = model.graph.regions
-    shared = _shared(model)
+    tied = shared(model)
     for quantity, options in (("flops", {}), ("flops", {"scope": "training"}), ("parameters", {})):
-        if len(regions) < 2 or (quantity == "parameters" and shared):
+        if len(regions) < 2 or (quantity == "parameters" and tied):
             continue
         parts = [worth(model.part(region.name), quantity, **options) for region in regions]
-        yield from pair(f"parts {quantity} {options}", total(parts), worth(model, quantity, **options))
+        yield f"parts {quantity} {options}", total(parts), worth(model, quantity, **options)
 
 
 def rows_add_up(model: sc.Model) -> Iterator[Pair]:
@@ -119,7 +126,7 @@ def rows_add_up(model: sc.Model) -> Iterator[Pair]:
     rows = [op.output for op in model.graph.ops if "·" not in op.output]  # the others are steps inside a row
     each = total([worth(model, "flops", op=row, accounting=chosen) for row in rows])
     whole = worth(model.at(**{model.graph.repeat: 1}) if model.graph.repeat else model, "flops", accounting=chosen)
-    yield from pair("rows", each, whole)
+    yield "rows", each, whole
 
 
 def work_is_counted_once(model: sc.Model) -> Iterator[Pair]:
@@ -129,8 +136,8 @@ def work_is_counted_once(model: sc.Model) -> Iterator[Pair]:
         flops = worth(model, "recomputation", recomputation=said, count="hardware_flops")
         step = worth(model, "step_time", peak="1 FLOP/s", **NOTHING_ELSE, accounting=chosen)
         used = worth(model, "throughput", of="hfu", peak="1 PFLOP/s", step="1 s", accounting=chosen)
-        yield from pair(f"step time, {name}", step, flops)
-        yield from pair(f"HFU, {name}", used, None if flops is None else flops / 10**15)
+        yield f"step time, {name}", step, flops
+        yield f"HFU, {name}", used, None if flops is None else flops / 10**15
 
 
 def symbols_then_numbers(model: sc.Model) -> Iterator[Pair]:
@@ -141,12 +148,12 @@ def symbols_then_numbers(model: sc.Model) -> Iterator[Pair]:
                               ("activation_memory", {}), ("state_memory", {}), ("traffic", {})):  # fmt: skip
         formula = free.derive(quantity, **options)
         put_in = Fraction(formula.at(**{name: known[name] for name in formula.needs}).value)
-        yield from pair(f"{quantity} {options}", put_in, worth(model, quantity, **options))
+        yield f"{quantity} {options}", put_in, worth(model, quantity, **options)
     counts = {region.times for region in model.graph.regions if region.times}
     if len(counts) == 1:  # the peak is a formula of the number of layers
         rest = replace(model, values={name: number for name, number in model.values.items() if name not in counts})
         put_in = worth(rest, "peak_memory", {name: int(known[name]) for name in counts})
-        yield from pair("peak_memory", put_in, worth(model, "peak_memory"))
+        yield "peak_memory", put_in, worth(model, "peak_memory")
 
 
 def units_multiply(model: sc.Model) -> Iterator[Pair]:
@@ -157,17 +164,17 @@ def units_multiply(model: sc.Model) -> Iterator[Pair]:
         options, twice = ({"dtype": "bf16"}, {"dtype": "fp32"}) if quantity == "traffic" else (options, twice)
         single, double = (worth(model, quantity, **said) for said in (options, twice))
         if quantity == "state_memory" or all(t.dtype is None for t in model.graph.tensors.values()):
-            yield from pair(f"{quantity} of wide numbers", None if single is None else 2 * single, double)
+            yield f"{quantity} of wide numbers", None if single is None else 2 * single, double
     slow, fast = (worth(model, "step_time", peak=peak, **NOTHING_ELSE) for peak in ("1 GFLOP/s", "2 GFLOP/s"))
-    yield from pair("half the rate", slow, None if fast is None else 2 * fast)
+    yield "half the rate", slow, None if fast is None else 2 * fast
 
 
 def stages_add_up(model: sc.Model) -> Iterator[Pair]:
     """The stages of a pipeline have together the weights, gradients and states of the model."""
-    if not _shared(model):
+    if not shared(model):
         pipeline = "pipeline(2, microbatches=2)"
         each = [worth(model, "state_memory", strategy=pipeline, stage=stage) for stage in (0, 1)]
-        yield from pair("stages", total(each), worth(model, "state_memory"))
+        yield "stages", total(each), worth(model, "state_memory")
 
 
 def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
@@ -187,7 +194,7 @@ def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
     for quantity, options in (("flops", {"scope": "training"}), ("parameters", {}), ("activation_memory", {}),
                               ("communication", {"strategy": "tensor(2) + sequence"}),
                               ("communication", {"strategy": "context(2)"})):  # fmt: skip
-        yield from pair(f"{quantity} {options}", worth(other, quantity, **options), worth(model, quantity, **options))
+        yield f"{quantity} {options}", worth(other, quantity, **options), worth(model, quantity, **options)
 
 
 # -- laws of a model under a strategy ------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def recomputed_bytes(model: sc.Model, strategy: str) -> Iterator[Pair]:
     for name in ("full_recomputation", "selective_recomputation"):
         again = worth(model, "recomputation", strategy=strategy, count="bytes", recomputation=RECOMPUTATIONS[name])
         sent = worth(model, "communication", strategy=strategy, phase="recompute", accounting={"recomputation": name})
-        yield from pair(name, again, sent)
+        yield name, again, sent
 
 
 def option_is_convention(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -206,8 +213,8 @@ def option_is_convention(model: sc.Model, strategy: str) -> Iterator[Pair]:
     for name, said in RECOMPUTATIONS.items():
         for quantity in ("activation_memory", "peak_memory"):
             chosen = worth(model, quantity, strategy=strategy, recomputation=said)
-            yield from pair(f"{quantity} {name}", chosen,
-                            worth(model, quantity, strategy=strategy, accounting={"recomputation": name}))  # fmt: skip
+            by_name = worth(model, quantity, strategy=strategy, accounting={"recomputation": name})
+            yield f"{quantity} {name}", chosen, by_name
 
 
 def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -215,14 +222,13 @@ def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
     recipes = [{"weights": 2, "gradients": 2, "states": wide} for wide in (8, 108)]
     peaks = [worth(model, "peak_memory", strategy=strategy, recipe=recipe) for recipe in recipes]
     states = [worth(model, "state_memory", strategy=strategy, recipe=recipe, of="states") for recipe in recipes]
-    if None not in (*peaks, *states):
-        yield "states", peaks[1] - peaks[0], states[1] - states[0]  # type: ignore[operator]  # neither is None
+    yield "states", minus(peaks[1], peaks[0]), minus(states[1], states[0])
 
 
 def kinds_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
     """Weights, gradients and states are together all that is held between steps."""
     parts = [worth(model, "state_memory", strategy=strategy, of=of) for of in ("weights", "gradients", "states")]
-    yield from pair("kinds of states", total(parts), worth(model, "state_memory", strategy=strategy))
+    yield "kinds of states", total(parts), worth(model, "state_memory", strategy=strategy)
 
 
 def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -233,10 +239,10 @@ def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
             whole = worth(model, "communication", strategy=strategy, accounting=said)
             phases = ("forward", "recompute", "backward", "update")
             each = [worth(model, "communication", strategy=strategy, phase=phase, accounting=said) for phase in phases]
-            yield from pair(f"phases, {counted}, {again}", total(each), whole)
+            yield f"phases, {counted}, {again}", total(each), whole
             kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
             each = [worth(model, "communication", strategy=strategy, collective=one, accounting=said) for one in kinds]
-            yield from pair(f"kinds, {counted}, {again}", total(each), whole)
+            yield f"kinds, {counted}, {again}", total(each), whole
 
 
 def one_rank_changes_nothing(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -245,9 +251,9 @@ def one_rank_changes_nothing(model: sc.Model, strategy: str) -> Iterator[Pair]:
     later = later.replace("microbatches=k", "microbatches=1")
     for quantity, options in OF_RANKS.items():
         alone = Fraction(0) if quantity == "communication" else worth(model, quantity, **options)
-        yield from pair(f"{quantity} on one rank", worth(model, quantity, strategy=one, **options), alone)
+        yield f"{quantity} on one rank", worth(model, quantity, strategy=one, **options), alone
         put_in = worth(model, quantity, {"k": 1}, strategy=later, **options)
-        yield from pair(f"{quantity} at k = 1", put_in, alone)
+        yield f"{quantity} at k = 1", put_in, alone
 
 
 def ranks_never_add_work(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -262,10 +268,8 @@ def ranks_never_add_work(model: sc.Model, strategy: str) -> Iterator[Pair]:
         few = worth(model, quantity, strategy=strategy, **options)
         more = worth(model, quantity, strategy=twice, **options)
         alone = worth(model, quantity, **options)
-        if few is not None and more is not None:
-            yield f"{quantity} on more ranks", max(few, more), few
-        if few is not None and alone is not None:
-            yield f"{quantity} on ranks", max(few, alone), alone
+        yield f"{quantity} on more ranks", None if few is None or more is None else max(few, more), few
+        yield f"{quantity} on ranks", None if few is None or alone is None else max(few, alone), alone
 
 
 def numbers_of_ranks(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -273,7 +277,7 @@ def numbers_of_ranks(model: sc.Model, strategy: str) -> Iterator[Pair]:
     later = strategy.replace("2)", "k)").replace("microbatches=k", "microbatches=2").replace("(2,", "(k,")
     for quantity, options in OF_RANKS.items():
         put_in = worth(model, quantity, {"k": 2}, strategy=later, **options)
-        yield from pair(f"{quantity} at k = 2", put_in, worth(model, quantity, strategy=strategy, **options))
+        yield f"{quantity} at k = 2", put_in, worth(model, quantity, strategy=strategy, **options)
 
 
 OF_MODELS: Mapping[str, Callable[[sc.Model], Iterator[Pair]]] = {

@@ -5,31 +5,41 @@ What a law leaves out stands in ``LEFT_OUT`` with its reason; there the law has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from law_models import STRATEGIES, USUAL, model, model_names
-from laws import OF_MODELS, OF_STRATEGIES, Pair
+from laws import OF_MODELS, OF_STRATEGIES, differs, shared, worth
+
+import symcomm as sc
 
 # (law, model or "", strategy or ""): why the two numbers differ there, and rightly so.
 LEFT_OUT: dict[tuple[str, str, str], str] = {}
-# A law that compares nothing there, with the reason; the other laws and models have to compare something.
-NOT_ASKED = {
-    "rows_add_up": "a model of several parts has no table whose rows are its own",
-    "parts_add_up": "a table is its only part",
-    "names_mean_nothing": "a configuration gives its sizes their names",
-    "stages_add_up": "a tied weight is on two stages",
-    "layers_are_alike": "a table without repeat has no layers",
-    "ranks_never_add_work": "stages hold what others do not",
-}
+# How many pairs a law asks for at least, whatever the model and the strategy.
+LEAST = {
+    "passes_add_up": 11, "layers_are_alike": 14, "parts_add_up": 2, "rows_add_up": 1, "work_is_counted_once": 8,
+    "symbols_then_numbers": 6, "units_multiply": 2, "stages_add_up": 1, "names_mean_nothing": 5, "recomputed_bytes": 2,
+    "option_is_convention": 8, "states_are_in_the_peak": 1, "kinds_add_up": 1, "sums_add_up": 8,
+    "one_rank_changes_nothing": 14, "ranks_never_add_work": 6, "numbers_of_ranks": 7,
+}  # fmt: skip
+
+
+def not_asked(law: str, model: sc.Model, strategy: str) -> str:
+    """Why a law asks for nothing there, or nothing."""
+    graph, regions = model.graph, model.graph.regions
+    known = dict(graph.relations.equations)
+    reasons = {
+        "rows_add_up": "a model of several parts has no table whose rows are its own" if len(regions) != 1 else "",
+        "parts_add_up": "a table is its only part" if len(regions) < 2 else "",
+        "names_mean_nothing": "a configuration names its sizes" if len(regions) != 1 or len(model.tables) != 1 else "",
+        "stages_add_up": "a tied weight is on two stages" if shared(model) else "",
+        "layers_are_alike": "" if any(r.times and r.times not in known for r in regions) else "there are no layers",
+        "ranks_never_add_work": "stages hold what others do not" if "pipeline" in strategy else "",
+    }
+    return reasons.get(law, "")
+
 
 DEFAULT = ("homework", "MixtralForCausalLM with loss")  # a table, and a model of several parts
-
-
-def differences(pairs: Iterable[Pair]) -> tuple[int, list[str]]:
-    """How many pairs are compared, and those that differ."""
-    found = list(pairs)
-    return len(found), [f"{said}: {one} and {other}" for said, one, other in found if one != other]
 
 
 def cases() -> Iterator[tuple[str, str, str, bool]]:
@@ -38,7 +48,7 @@ def cases() -> Iterator[tuple[str, str, str, bool]]:
         for law in OF_MODELS:
             yield law, name, "", name in DEFAULT or name == "swiglu"
         for row, law in enumerate(OF_STRATEGIES):
-            turn = STRATEGIES[(5 * number + 3 * row) % len(STRATEGIES)]
+            turn = STRATEGIES[(5 * number + 3 * row + 1) % len(STRATEGIES)]
             for strategy in STRATEGIES if name in USUAL else (turn,):
                 yield law, name, strategy, name in DEFAULT and strategy == turn
 
@@ -48,23 +58,27 @@ def cases() -> Iterator[tuple[str, str, str, bool]]:
     [pytest.param(*case, marks=() if usual else pytest.mark.long) for *case, usual in cases()],
 )
 def test_a_law_holds(law: str, name: str, strategy: str) -> None:
-    if strategy:
-        compared, found = differences(OF_STRATEGIES[law](model(name), strategy))
-    else:
-        compared, found = differences(OF_MODELS[law](model(name)))
+    of = model(name)
+    pairs = [*(OF_STRATEGIES[law](of, strategy) if strategy else OF_MODELS[law](of))]
+    found = [f"{said}: {one} and {other}" for said, one, other in filter(differs, pairs)]
     if any((law, one, other) in LEFT_OUT for one in (name, "") for other in (strategy, "")):
         assert found, f"{law} holds for {name} under {strategy or 'no strategy'}: take it off the list"
         return
     assert not found, "\n".join(found)
-    if name in USUAL and not strategy and law not in NOT_ASKED:
-        assert compared
+    if why := not_asked(law, of, strategy):
+        assert not pairs, why
+        return
+    assert len(pairs) >= LEAST[law]
+    if not strategy or worth(of, "communication", strategy=strategy) is not None:
+        unanswered = [said for said, *numbers in pairs if None in numbers]
+        assert 2 * len(unanswered) <= len(pairs), f"half of what is asked has no answer: {unanswered}"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("law", OF_STRATEGIES)
-def test_a_law_of_strategies_compares_something_under_most_of_them(law: str) -> None:
-    compared = [bool(differences(OF_STRATEGIES[law](model("homework"), one))[0]) for one in STRATEGIES[:9:2]]
-    assert sum(compared) >= 3 or law in NOT_ASKED
+@pytest.mark.parametrize("name", USUAL)
+def test_most_strategies_apply_to_a_usual_model(name: str) -> None:
+    refused = [one for one in STRATEGIES if worth(model(name), "communication", strategy=one) is None]
+    assert refused in ([], ["data(2) + expert"])
 
 
 def test_at_most_one_case_in_twenty_is_left_out() -> None:

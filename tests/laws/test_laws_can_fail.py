@@ -125,14 +125,14 @@ CHANGES = {
 SCRIPT = """
 import sys
 from law_models import model
-from laws import OF_MODELS, OF_STRATEGIES
+from laws import OF_MODELS, OF_STRATEGIES, differs
 from test_conventions_used import matrix
 law, name, strategy = sys.argv[1:]
 if law in ("named", "used"):
     unnamed, unused = matrix(name, "flops", {"scope": "training"})
     sys.exit(3 if (unnamed if law == "named" else unused) else 0)
 pairs = OF_STRATEGIES[law](model(name), strategy) if strategy else OF_MODELS[law](model(name))
-sys.exit(3 if any(one != other for _, one, other in pairs) else 0)
+sys.exit(3 if any(map(differs, pairs)) else 0)
 """
 
 
