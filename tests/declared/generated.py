@@ -11,46 +11,8 @@ from symcomm.core.quantities.declared import DeclaredQuantity, Option
 from symcomm.exams.problems.schema import problem_schema
 
 ROOT = Path(__file__).parents[2]
-STUB = ROOT / "symcomm" / "core" / "quantities" / "methods.pyi"
 SCHEMA = ROOT / "docs" / "problem.schema.json"
 PAGES = ROOT / "docs"
-_TYPES = {
-    "recipe": "str | Mapping[str, object]", "strategy": "Strategy | str", "size": "int | str", "count": "int | str",
-    "quantity": "object",
-}  # fmt: skip
-
-
-def _type(option: Option) -> str:
-    if option.kind == "choice" and isinstance(option.among.names, tuple):  # a Literal; a registry may grow
-        return f"Literal[{', '.join(map(json.dumps, option.choices))}]"
-    return _TYPES.get(option.kind, "object" if option.kind == "text" else "str")
-
-
-def _parameter(option: Option) -> str:
-    kind = _type(option)
-    if option.required:
-        return f"{option.name}: {kind}"
-    optional = f"{kind} | None" if option.default is None and kind != "object" else kind
-    return f"{option.name}: {optional} = {json.dumps(option.default) if option.default is not None else None}"
-
-
-def stub() -> str:
-    """The types of the methods of a model, one for each quantity."""
-    lines = [
-        "# Written by tests/declared/generated.py from the declarations of the quantities.",
-        "from collections.abc import Mapping, Sequence", "from typing import Literal", "",
-        "from symcomm.core.accounting import Accounting", "from symcomm.core.derivation import Derivation",
-        "from symcomm.core.parallel.strategy import Strategy", "",
-        "_Accounting = str | Accounting | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None", "",
-        "class DerivedQuantities:",
-    ]  # fmt: skip
-    for declared in QUANTITIES.values():
-        placed = [_parameter(o) for o in declared.options if o.positional]
-        named = [_parameter(o) for o in declared.options if not o.positional]
-        every = ["self", *placed, "*", *named, "accounting: _Accounting = None"]
-        lines += [f"    def {declared.name}(", *(f"        {one}," for one in every), "    ) -> Derivation:",
-                  f'        """{declared.summary}."""', ""]  # fmt: skip
-    return "\n".join(lines[:-1]) + "\n"
 
 
 def _or(words: tuple[str, ...]) -> str:
@@ -110,7 +72,7 @@ def written(page: str) -> str:
 
 def expected() -> dict[Path, str]:
     """The text of each file as it should be."""
-    files = {STUB: stub(), SCHEMA: json.dumps(problem_schema(), indent=1, ensure_ascii=False) + "\n"}
+    files = {SCHEMA: json.dumps(problem_schema(), indent=1, ensure_ascii=False) + "\n"}
     pages = {page: page.read_text(encoding="utf-8") for page in sorted(PAGES.glob("*.md"))}
     return files | {page: written(text) for page, text in pages.items() if "<!-- quantities: " in text}
 

@@ -1,5 +1,7 @@
 """A quantity is declared once: command line, problem files, methods, docs and schema say what its signature says."""
 
+import ast
+import importlib.util
 import inspect
 import json
 import re
@@ -48,6 +50,19 @@ def asking(block: str) -> str:
 def test_what_is_written_from_the_declarations_is_up_to_date(path: Path):
     hint = "run: python tests/declared/generated.py"
     assert path.read_text(encoding="utf-8") == expected()[path], hint
+
+
+def test_the_stub_of_the_methods_of_a_model_has_their_parameters():
+    spec = importlib.util.spec_from_file_location("typed_methods", ROOT / "typed_methods.py")
+    written = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written)
+    [described] = [node for node in ast.parse(written.stub()).body if isinstance(node, ast.ClassDef)]
+    methods = {one.name: one.args for one in described.body}
+    assert {*methods} == {*QUANTITIES}
+    for name, given in methods.items():
+        said = inspect.signature(getattr(sc.Model, name)).parameters.values()
+        assert [a.arg for a in given.args] == [p.name for p in said if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert [a.arg for a in given.kwonlyargs] == [p.name for p in said if p.kind is p.KEYWORD_ONLY]
 
 
 @pytest.mark.parametrize("declared", QUANTITIES.values(), ids=lambda d: d.name)

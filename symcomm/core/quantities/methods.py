@@ -1,6 +1,6 @@
 """A method for each declared quantity: ``model.flops("training")`` is ``model.derive("flops", scope="training")``.
 
-The stub beside this file tells type checkers and editors the same; a test compares it with the declarations.
+A stub beside this file tells type checkers and editors the same: ``typed_methods.py`` writes it when symcomm is built.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import Option
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation import Derivation
 
 
 class _Method:
@@ -29,6 +32,10 @@ class _Method:
 
 class DerivedQuantities:
     """What derives quantities by name in ``derive``, with a method for each."""
+
+    if TYPE_CHECKING:  # where the stub was not written
+
+        def __getattr__(self, name: str) -> Callable[..., Derivation]: ...
 
 
 for _name in QUANTITIES:
