@@ -17,7 +17,7 @@ from symcomm.core.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, 
 from symcomm.core.notation import amount
 from symcomm.core.optimum.crossover import crossover, crossovers, envelope
 from symcomm.core.optimum.equality import holding, sure_root
-from symcomm.core.optimum.sign_changes import Crossing
+from symcomm.core.optimum.roots import Crossing
 from symcomm.core.units import ONE, Unit
 from symcomm.exams.problems.deriving import no_model
 

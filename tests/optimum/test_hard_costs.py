@@ -29,7 +29,7 @@ from symcomm.core.form import (
     rational,
     total,
 )
-from symcomm.core.optimum.candidates import real
+from symcomm.core.optimum.search import real
 from symcomm.core.optimum.crossover import crossover
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.sensitivity import break_even, sensitivity
@@ -88,6 +88,7 @@ REAL = [
     (FOURTH, lambda x: x**4 - 14 * x**3 + 61 * x**2 - 84 * x, {}),
     (Power(product(Total((n, num(-1))), Total((n, num(-3)))), num(2)), lambda x: ((x - 1) * (x - 3)) ** 2, {}),
     (minus(n, Logarithm(n)), lambda x: x - math.log(x), {}),
+    (Power(Logarithm(n), num(2)), lambda x: math.log(x) ** 2, {}),
     (product(n, Logarithm(n)), lambda x: x * math.log(x), {}),
     (Logarithm(n), math.log, {"lower": 2}),
     (total(Power(num(2), n), Ratio(num(50), n)), lambda x: 2 ** min(x, 900) + 50 / x, {}),
@@ -129,10 +130,9 @@ def test_a_divisor_is_wanted_even_where_numbers_tell_the_signs():
 STATED: list[tuple[Form, dict[str, object], str]] = [
     (negative(n), {}, "the cost falls for all n > 0"),
     (power(3), {"integer": False}, "the cost rises for all n > 0"),
-    (Logarithm(n), {"integer": False}, "the cost rises from the start"),
-    (Power(Logarithm(n), num(2)), {"integer": False}, "not shown to have one valley"),
-    (Ratio(num(1), Power(num(2), n)), {}, "the cost falls as far as it was followed"),
-    (total(Ceiling(Ratio(num(10), n)), n), {}, "not shown to have one valley"),
+    (Logarithm(n), {"integer": False}, "the cost has no bound as n comes near 0"),
+    (Ratio(num(1), Power(num(2), n)), {}, "comes ever nearer to 0 as n grows"),
+    (total(Ceiling(Ratio(num(10), n)), n), {}, "its kinks and the zeros of its slope are not all found"),
     (total(Root(minus(num(10), n)), n), {"upper": 12}, "the cost is not a real number at n = 11"),
     (Ratio(product(num(0), n), product(num(0), n)), {}, "the cost is not defined for any n: a division by zero"),
     (Ratio(num(1), product(num(0), n)), {}, "the cost is not defined for any n: a division by zero"),
@@ -243,5 +243,5 @@ def test_a_slope_that_only_touches_zero_does_not_blur_the_roots_behind_it() -> N
     cost = sp.integrate(sp.expand((x**2 - 2) ** 2 * (x**2 - 7)), x)  # its slope touches zero at sqrt(2)
     (best,) = real(cost, x, F(0), None, True)
     assert best.number == sp.sqrt(7)
-    assert best.high - best.low == F(2, 10**15)
+    assert best.high - best.low <= F(2, 10**15)
     assert best.low**2 < 7 < best.high**2

@@ -10,7 +10,7 @@ import pytest
 
 import symcomm as sc
 from symcomm.core.errors import FormulaError
-from symcomm.core.optimum.sign_changes import points
+from symcomm.core.optimum.roots import points
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from symcomm.core.derivation import Derivation
 from symcomm.core.form import Largest, Power, Ratio, Sym, num, product, total
 from symcomm.core.graph.graph import Graph
 from symcomm.core.notation import amount
-from symcomm.core.optimum import candidates
+from symcomm.core.optimum import search
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.quantities.communication import buckets
 from symcomm.core.quantities.time import pipeline_time
@@ -274,7 +274,7 @@ def compare_kinks(cases: int) -> int:
         if not allowed:
             continue
         best, value = least(cost, allowed)
-        made = candidates.whole(forms.value(form), amount("n"), low, high, divided)
+        made = search.whole(forms.value(form), amount("n"), low, high, divided)
         assert set(made.best) <= set(best)
         assert made.best[0] == best[0]
         assert made.value == value

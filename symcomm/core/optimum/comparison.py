@@ -8,7 +8,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
-from symcomm.core.optimum import bracket, candidates
+from symcomm.core.optimum import search
 from symcomm.core.optimum.cost import written
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.powers import Monotonicity
@@ -40,10 +40,7 @@ def _whole(working: Working) -> Derivation:
     cost, question = working.cost, working.question
     assert question.low is not None
     low, high = int(question.low), None if question.high is None else int(question.high)
-    try:
-        found = candidates.whole(cost.numbers, cost.x, low, high, question.divides, question.sense)
-    except candidates.NotRationalError:
-        found = bracket.whole(cost.numbers, cost.x, low, high, question.sense)
+    found = search.whole(cost.numbers, cost.x, low, high, question.divides, question.sense)
     working.notes.append(found.how)
     rows: list[tuple[str | Form | Quantity, ...]] = []
     shown = sorted(found.tried, key=lambda t: question.sense * t[1])[:_MOST_ROWS]
@@ -62,10 +59,7 @@ def _whole(working: Working) -> Derivation:
 def _real(working: Working) -> Derivation:
     cost, question = working.cost, working.question
     low = question.low or Fraction(0)
-    try:
-        winners = candidates.real(question.sense * cost.numbers, cost.x, low, question.high, not low)
-    except candidates.NotRationalError:
-        winners = (bracket.real(question.sense * cost.numbers, cost.x, low, question.high),)
+    winners = search.real(question.sense * cost.numbers, cost.x, low, question.high, not low)
     best = winners[0]
     if not best.closed:
         return _bracketed(working, best)
@@ -80,7 +74,7 @@ def _real(working: Working) -> Derivation:
     return working.finish(working.place)
 
 
-def _bracketed(working: Working, best: candidates.CandidatePoint) -> Derivation:
+def _bracketed(working: Working, best: search.CandidatePoint) -> Derivation:
     """An optimum without a closed form: the upper end of a narrow bracket is given, and said to be that."""
     cost = working.cost
     working.notes.append(

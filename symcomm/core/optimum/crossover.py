@@ -21,7 +21,7 @@ from symcomm.core.optimum.cost import Formula, derived, used
 from symcomm.core.optimum.dimension import worth
 from symcomm.core.optimum.equality import holding
 from symcomm.core.optimum.pair import Pair, comparable, differences
-from symcomm.core.optimum.sign_changes import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
+from symcomm.core.optimum.roots import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.core.patience import patience
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit

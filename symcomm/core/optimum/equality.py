@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, put
 from symcomm.core.errors import ValuesError
-from symcomm.core.optimum.sign_changes import RANGE, Crossing, changes
+from symcomm.core.optimum.roots import RANGE, Crossing, changes
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol

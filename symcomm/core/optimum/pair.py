@@ -15,7 +15,7 @@ from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import counted, with_units, worth
 from symcomm.core.optimum.equality import coefficients, sure_root
-from symcomm.core.optimum.sign_changes import sign_of
+from symcomm.core.optimum.roots import sign_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 

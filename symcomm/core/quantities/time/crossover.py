@@ -14,7 +14,7 @@ from symcomm.core.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, Total, num, product
 from symcomm.core.optimum.equality import holding, only_crossing, positive_root, rises
-from symcomm.core.optimum.sign_changes import Crossing
+from symcomm.core.optimum.roots import Crossing
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time import time

@@ -1,25 +1,31 @@
-"""Where a sign changes: the roots of a polynomial, a scan, bisection. No float takes part in a decision."""
+"""Where an expression of one name is zero or changes its sign. No float takes part in a decision.
+
+A quotient of polynomials has its roots; a sum of powers and exponentials, and whatever only rises or only falls, has at
+most one root between two points whose signs are proved by interval arithmetic; the rest is scanned, and said to be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core.derivation import rational
 from symcomm.core.errors import ValuesError
 from symcomm.core.notation import amount
-from symcomm.core.optimum.bracket import sign_at
-from symcomm.core.optimum.candidates import pieces
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
-    from sympy import Expr, Symbol
+    from sympy import Expr, Poly, Symbol
 
-Growing = tuple[tuple["Expr", "Expr", "Expr"], ...]
+Growing = tuple[tuple["Expr", "Expr", "Expr", "Expr"], ...]
 RANGE = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
+FAR = (Fraction(1, 2**1000), Fraction(2**1000))  # the same for an optimum
+DIGITS = 40
+_PIECES = 64
 _SCAN = 5000  # so many whole numbers are tried one by one; a wider range on a grid
+_HIGHEST_DEGREE = 60  # roots of polynomials of higher degrees take too long to be told apart
 _MOST_STEPS = 6  # roundings in one expression
 _FINE = Fraction(1, 2**40)  # relative width of a bracket of a number that need not be whole
 
@@ -43,6 +49,86 @@ class SignChanges:
 
     crossings: tuple[Crossing, ...]
     unsure: tuple[tuple[Fraction, Fraction], ...] = ()
+
+
+# -- signs, proved ------------------------------------------------------------------------------------------------
+
+
+def bounds(expr: Expr, x: Symbol, at: Fraction, digits: int = DIGITS) -> Any:
+    """An interval that holds the value of an expression at a fraction; raises ``ValuesError`` where it is not real."""
+    from mpmath import iv
+
+    before = iv.dps
+    iv.dps = digits
+    try:
+        return _interval(expr, x, iv.mpf(at.numerator) / iv.mpf(at.denominator), iv)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, ValuesError):
+            raise
+        raise ValuesError(f"the cost is not a real number at {x.name} = {at}") from None
+    finally:
+        iv.dps = before
+
+
+def sign_at(expr: Expr, x: Symbol, at: Fraction, digits: int = DIGITS) -> int:
+    """The sign of an expression at a fraction, proved: the interval that holds its value leaves out zero; else 0.
+
+    >>> import sympy as sp
+    >>> x = sp.Symbol("x", positive=True)
+    >>> sign_at(sp.log(x) - 1, x, Fraction(2)), sign_at(sp.log(x) - 1, x, Fraction(3))
+    (-1, 1)
+    """
+    value = bounds(expr, x, at, digits)
+    return 1 if value.a > 0 else -1 if value.b < 0 else 0
+
+
+def sign_of(expr: Expr, x: Symbol, at: Fraction) -> int:
+    """The sign of an expression at a fraction, proved; raises ``ValuesError`` where it is too small to be told."""
+    way = sign_at(expr, x, at) or sign_at(expr, x, at, 640)
+    if not way and not expr.subs(x, rational(at)).equals(0):
+        raise ValuesError(f"the two costs are too near to one another at {x.name} = {float(at):.9g} to tell them apart")
+    return way
+
+
+def _interval(e: Expr, x: Symbol, at: Any, iv: Any) -> Any:
+    import sympy as sp
+
+    def go(e: Expr) -> Any:
+        if e == x:
+            return at
+        if e.is_Rational:
+            return iv.mpf(int(e.p)) / iv.mpf(int(e.q))
+        if e.is_Add:
+            total = iv.mpf(0)
+            for term in e.args:
+                total += go(term)
+            return total
+        if e.is_Mul:
+            made = iv.mpf(1)
+            for factor in e.args:
+                made *= go(factor)
+            return made
+        if e.is_Pow:
+            base, exponent = e.as_base_exp()
+            if exponent.is_Integer:
+                return go(base) ** int(exponent)
+            under = go(base)
+            if under.b < 0 or (under.a <= 0 and exponent != sp.Rational(1, 2)):
+                raise ValueError("a power of a negative number")
+            return iv.sqrt(under) if exponent == sp.Rational(1, 2) else iv.exp(go(exponent) * iv.log(under))
+        if isinstance(e, sp.log):
+            inside = go(e.args[0])
+            if inside.a <= 0:
+                raise ValueError("the logarithm of a negative number")
+            return iv.log(inside)
+        if isinstance(e, sp.exp):
+            return iv.exp(go(e.args[0]))
+        raise ValuesError(f"the cost has a function that cannot be bounded: {type(e).__name__}")
+
+    return go(e)
+
+
+# -- changes of a sign ----------------------------------------------------------------------------------------------
 
 
 def changes(
@@ -72,10 +158,29 @@ def changes(
 
 
 def roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
-    """The roots of a quotient of polynomials, or of a sum of powers and exponentials; None for anything else."""
-    exactly = exact_roots(expr, x, low, high)
-    found = growing_terms(expr, x) if exactly is None else None
-    return exactly if found is None else growing_roots(found, x, low, high)
+    """Where an expression is zero in a range; None for what has no such proof, as roundings and maxima.
+
+    Those of a quotient of polynomials and of a sum of powers, exponentials and logarithms, and the one of what only
+    rises or only falls.
+
+    >>> from symcomm.core.notation import amount
+    >>> x = amount("x")
+    >>> [str(root.low) for root in roots(x - 6 / x - 1, x, Fraction(1), Fraction(9))]
+    ['3']
+    """
+    import sympy as sp
+
+    poly = polynomial(expr, x)
+    if poly is not None:
+        return _exact(poly, low, high)
+    found = growing_terms(expr, x)
+    if found is not None:
+        return _growing(found, x, low, high)
+    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+        return None
+    slope = sp.diff(expr, x)
+    one_way = any(e.is_nonnegative for way in (slope, -slope) for e in (way, sp.together(sp.expand(way))))
+    return tuple(scan(lambda at: sign_of(expr, x, at), [low, high], whole=False)) if one_way else None
 
 
 def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[Fraction, Fraction]]:
@@ -89,7 +194,7 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
     made: list[Expr] = [expr]
     thetas: list[Symbol] = []
     for _ in range(_MOST_STEPS):
-        atom = next((a for a in _inside_out(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
+        atom = next((a for a in sp.postorder_traversal(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
         if atom is None:
             break
         thetas.append(amount(f"rounding*{len(thetas)}"))  # no name of a person's has it
@@ -120,81 +225,84 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
     return found + [(c.low, c.high) for c in solved if c.exact]
 
 
-def _inside_out(expr: Expr) -> Iterator[Expr]:
-    import sympy as sp
+def pieces(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions without maxima and minima that an expression is made of.
 
-    yield from sp.postorder_traversal(expr)
-
-
-def sign_of(expr: Expr, x: Symbol, at: Fraction) -> int:
-    """The sign of an expression at a fraction, proved; raises ``ValuesError`` where it is too small to be told."""
-    way = sign_at(expr, x, at) or sign_at(expr, x, at, 640)
-    if not way and not expr.subs(x, rational(at)).equals(0):
-        raise ValuesError(f"the two costs are too near to one another at {x.name} = {float(at):.9g} to tell them apart")
-    return way
-
-
-def exact_roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
-    """The roots in a range of a quotient of polynomials: rational ones exactly, others in brackets; None for others.
-
-    >>> from symcomm.core.notation import amount
-    >>> x = amount("x")
-    >>> [str(root.low) for root in exact_roots(x - 6 / x - 1, x, Fraction(1), Fraction(9))]
-    ['3']
+    >>> import sympy as sp
+    >>> x = sp.Symbol("x", positive=True)
+    >>> [str(e) for e in pieces(sp.Max(x, 1 / x) + 1)]
+    ['x + 1', '1 + 1/x']
     """
     import sympy as sp
 
-    if not expr.is_rational_function(x):
+    done: list[Expr] = []
+    todo = [expr]
+    while todo:
+        one = todo.pop()
+        atom = next((a for a in sp.preorder_traversal(one) if isinstance(a, (sp.Max, sp.Min))), None)
+        if atom is None:
+            done.append(one)
+        else:
+            todo += [one.xreplace({atom: choice}) for choice in atom.args]
+        if len(done) + len(todo) > _PIECES:
+            raise ValuesError(f"a cost of more than {_PIECES} pieces")
+    return tuple(sorted(dict.fromkeys(done), key=str, reverse=True))
+
+
+def polynomial(expr: Expr, x: Symbol) -> Poly | None:
+    """The numerator of a quotient of polynomials with rational numbers; None where it is none."""
+    import sympy as sp
+
+    high = any(p.exp.is_Integer and abs(p.exp) > _HIGHEST_DEGREE for p in expr.atoms(sp.Pow))
+    if high or not expr.is_rational_function(x):
         return None
-    top, _ = sp.fraction(sp.together(expr))
-    top = sp.expand(top)
+    top = sp.expand(sp.fraction(sp.together(expr))[0])
     if not top.is_polynomial(x) or not all(c.is_Rational for c in sp.Poly(top, x).all_coeffs()):
         return None
-    poly = sp.Poly(top, x)
+    return sp.Poly(top, x, domain="QQ")
+
+
+def _exact(poly: Poly, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
+    """The roots of a polynomial in a range: rational ones exactly, others in brackets."""
+    import sympy as sp
+
     if poly.is_zero or poly.degree() < 1:
         return ()
-    rational_roots = _rational_roots(poly)
+    lines = [factor.all_coeffs() for factor, _ in poly.factor_list()[1] if factor.degree() == 1]
+    rationals = [Fraction(int((-q / p).p), int((-q / p).q)) for p, q in lines]
     found: list[Crossing] = []
-    for (left, right), _ in poly.intervals(eps=sp.Rational(1, 2**60)):
+    for (left, right), _ in poly.intervals(eps=sp.Rational(1, 2**60), inf=0):
         lo, hi = Fraction(int(left.p), int(left.q)), Fraction(int(right.p), int(right.q))
-        exactly = [r for r in rational_roots if lo <= r <= hi]
+        exactly = [r for r in rationals if lo <= r <= hi]
         root = Crossing(exactly[0], exactly[0]) if exactly else Crossing(lo, hi)
         if low <= root.low and root.high <= high:
             found.append(root)
     return tuple(found)
 
 
-def _rational_roots(poly: object) -> list[Fraction]:
-    import sympy as sp
-
-    _, factors = sp.factor_list(poly)
-    roots = []
-    for factor, _ in factors:
-        if factor.degree() == 1:
-            p, q = factor.all_coeffs()
-            root = -q / p
-            roots.append(Fraction(int(root.p), int(root.q)))
-    return roots
-
-
 def growing_terms(expr: Expr, x: Symbol) -> Growing | None:
-    """An expression as a sum of terms ``c x**e exp(r x)``, each as (r, e, c) of numbers; None where it is none.
+    """An expression as a sum of ``c x**e exp(r x) log(x)**k``, each as (r, e, k, c) of numbers; None where it is none.
 
     >>> from symcomm.core.notation import amount
     >>> x = amount("x")
     >>> growing_terms(3 * x - 2 ** (x + 1), x)
-    ((0, 1, 3), (log(2), 0, -2))
+    ((0, 1, 0, 3), (log(2), 0, 0, -2))
     """
     import sympy as sp
 
-    found: dict[tuple[Expr, Expr], Expr] = {}
-    for term in sp.Add.make_args(sp.expand(expr, log=False, power_base=False, power_exp=False)):
-        rate, power, rest = sp.Integer(0), sp.Integer(0), sp.Integer(1)
+    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+        return None
+    split = {e: sp.expand_log(e, force=True) for e in expr.atoms(sp.log) if e.has(x)}
+    found: dict[tuple[Expr, Expr, Expr], Expr] = {}
+    for term in sp.Add.make_args(sp.expand(expr.xreplace(split), log=False, power_base=False, power_exp=False)):
+        rate, power, logs, rest = sp.Integer(0), sp.Integer(0), sp.Integer(0), sp.Integer(1)
         for factor in sp.Mul.make_args(term):
             base, exponent = factor.as_base_exp()
             slope = sp.diff(exponent, x)
             if base == x and exponent.is_number:
                 power += exponent
+            elif base == sp.log(x) and exponent.is_Integer and exponent > 0:
+                logs += exponent
             elif not (base.has(x) or slope.has(x)) and (slope == 0 or base.is_positive):
                 rate += slope * sp.log(base)
                 rest *= base ** (exponent - slope * x)
@@ -202,33 +310,34 @@ def growing_terms(expr: Expr, x: Symbol) -> Growing | None:
                 return None
         if not (rest.is_number and rate.is_number):
             return None
-        found[rate, power] = found.get((rate, power), sp.Integer(0)) + rest
-    order = sorted(found, key=lambda k: (k[0] != 0, str(k[0]), sp.N(k[1])))
-    return tuple((r, e, found[r, e]) for r, e in order if found[r, e] != 0)
+        found[rate, power, logs] = found.get((rate, power, logs), sp.Integer(0)) + rest
+    order = sorted(found, key=lambda k: (k[0] != 0, str(k[0]), sp.N(k[1]), k[2]))
+    return tuple((*kind, found[kind]) for kind in order if found[kind] != 0)
 
 
-def growing_roots(found: Growing, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
-    """Where a sum of real powers and exponentials changes its sign: in brackets, the sign at each end proved.
+def _growing(found: Growing, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
+    """Where a sum of powers, exponentials and logarithms changes its sign: in brackets, the sign at each end proved.
 
-    Divided by its first term it has a slope with a term less of that rate, so that between the roots of that slope it
-    only rises or falls (the proof of Descartes' rule of signs).
+    Divided by the first power and exponential it has a slope with a term less of that kind, so that between the roots
+    of that slope it only rises or falls (the proof of Descartes' rule of signs).
 
     >>> import sympy as sp
     >>> from symcomm.core.notation import amount
     >>> x = amount("x")
-    >>> [root] = growing_roots(growing_terms(sp.sqrt(x) - 2 * sp.cbrt(x), x), x, Fraction(1), Fraction(99))
+    >>> [root] = roots(sp.sqrt(x) - 2 * sp.cbrt(x), x, Fraction(1), Fraction(99))
     >>> bool(root.low <= 64 <= root.high)
     True
     """
     import sympy as sp
 
-    if len(found) < 2:
+    if not found or (len(found) == 1 and not found[0][2]):
         return ()
-    rate, lowest, _ = found[0]
-    expr = sp.Add(*(c * x ** (e - lowest) * sp.exp((r - rate) * x) for r, e, c in found))
+    rate, lowest, *_ = found[0]
+    terms = (c * x ** (e - lowest) * sp.exp((r - rate) * x) * sp.log(x) ** k for r, e, k, c in found)
+    expr = sp.Add(*terms)
     slope = growing_terms(sp.diff(expr, x), x)
     assert slope is not None
-    ends = sorted({low, high, *(end for c in growing_roots(slope, x, low, high) for end in (c.low, c.high))})
+    ends = sorted({low, high, *(end for c in _growing(slope, x, low, high) for end in (c.low, c.high))})
     return tuple(scan(lambda at: sign_of(expr, x, at), ends, whole=False))
 
 
@@ -266,7 +375,7 @@ def points(low: Fraction, high: Fraction, whole: bool) -> list[Fraction]:
 def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction, left: int, whole: bool) -> Crossing:
     """The change of a sign between two points, narrowed; ``left`` is the sign at ``low``."""
     while (high - low > 1) if whole else (high - low > low * _FINE):
-        middle = Fraction((low + high) // 2) if whole else _decimal_between(low, high)
+        middle = Fraction((low + high) // 2) if whole else _between(low, high)
         here = sign(middle)
         if here == 0:
             return Crossing(middle, middle)
@@ -274,8 +383,11 @@ def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction, left:
     return Crossing(low, high)
 
 
-def _decimal_between(low: Fraction, high: Fraction) -> Fraction:
-    """A number near the middle of two others with few decimal digits."""
+def _between(low: Fraction, high: Fraction) -> Fraction:
+    """A number near the middle of two others with few decimal digits; of two far apart a power of two."""
+    if high > 16 * low:
+        digits = (f.numerator.bit_length() - f.denominator.bit_length() for f in (low, high))
+        return Fraction(2) ** (sum(digits) // 2)
     width = (high - low) / 4
     step = Fraction(10) ** (len(str(width.numerator)) - len(str(width.denominator)) - 1)
     return round((low + high) / 2 / step) * step
