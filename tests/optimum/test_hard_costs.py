@@ -29,9 +29,9 @@ from symcomm.core.form import (
     rational,
     total,
 )
-from symcomm.core.optimum.search import real
 from symcomm.core.optimum.crossover import crossover
 from symcomm.core.optimum.minimum import maximise, minimise
+from symcomm.core.optimum.search import real
 from symcomm.core.optimum.sensitivity import break_even, sensitivity
 from symcomm.core.units import BYTE, Unit
 

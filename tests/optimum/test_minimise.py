@@ -14,10 +14,10 @@ from symcomm.core.form import Largest, Logarithm, Num, Power, Ratio, Root, Small
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import amount, symbol
 from symcomm.core.optimum import search
-from symcomm.core.optimum.roots import sign_at
 from symcomm.core.optimum.cost import written
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.powers import course, neat, terms
+from symcomm.core.optimum.roots import sign_at
 from symcomm.core.optimum.sensitivity import break_even, elasticities, sensitivity
 from symcomm.core.units import ONE, Unit
 

@@ -72,6 +72,8 @@ _COMPARED = {"<=": operator.le, ">=": operator.ge, "=": operator.eq, ">": operat
 class Condition:
     """What has to hold of the symbols for a closed form to be right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
 
+    ``refusal`` says what is so where it does not hold.
+
     >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
     m >= 2·p
     """
@@ -79,6 +81,7 @@ class Condition:
     left: Form
     relation: Comparison
     right: Form
+    refusal: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -149,3 +149,23 @@ def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
     whole = sp.together(gap.subs(at))
     sign = sp.factor(sp.diff(sp.numer(whole), x)) / sp.denom(whole)
     return True if sign.is_positive else False if sign.is_negative else None
+
+
+@lru_cache(maxsize=1024)
+def cancelled(expr: Expr) -> Expr:
+    """One fraction of polynomials without common factors."""
+    import sympy as sp
+
+    return sp.cancel(expr)
+
+
+@lru_cache(maxsize=1024)
+def limit(gap: Expr, x: Expr) -> Expr | None:
+    """Where a difference closes that is positive below; None where it is no straight line that falls."""
+    import sympy as sp
+
+    top = sp.expand(sp.numer(sp.together(gap)))
+    if not top.is_polynomial(x) or sp.degree(top, x) != 1:
+        return None
+    slope, rest = sp.Poly(top, x).all_coeffs()
+    return cancelled(-rest / slope) if slope.is_negative and rest.is_positive else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cmp_to_key
+from functools import cmp_to_key, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,7 @@ def slope_of(found: Terms) -> Terms:
     return tuple((sp.expand(e - 1), e * c) for e, c in found if e != 0)
 
 
+@lru_cache(maxsize=1024)  # the same expressions are compared under other conventions and numbers
 def sign(expr: Expr) -> int | None:
     """The sign of an expression under the assumptions of its symbols: 1, 0 or -1, or None where they do not tell.
 
@@ -76,12 +77,13 @@ def sign(expr: Expr) -> int | None:
     >>> sign(symbol("p") - 1), sign(symbol("p") - 2)
     (1, None)
     """
+    import sympy as sp
+
     if expr.is_zero:
         return 0
-    if expr.is_nonnegative:
-        return 1
-    if expr.is_nonpositive:
-        return -1
+    for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
+        if way.is_nonnegative or way.is_nonpositive:
+            return 1 if way.is_nonnegative else -1
     return None
 
 

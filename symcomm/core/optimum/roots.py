@@ -194,7 +194,8 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
     made: list[Expr] = [expr]
     thetas: list[Symbol] = []
     for _ in range(_MOST_STEPS):
-        atom = next((a for a in sp.postorder_traversal(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
+        inside_out = (a for a in sp.postorder_traversal(made[0]) if isinstance(a, (sp.ceiling, sp.floor)))
+        atom = next((a for a in inside_out if a.has(x)), None)
         if atom is None:
             break
         thetas.append(amount(f"rounding*{len(thetas)}"))  # no name of a person's has it

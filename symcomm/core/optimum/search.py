@@ -140,7 +140,7 @@ def _value(expr: Expr, x: Symbol, at: Expr) -> Expr:
 
 
 def _beyond(expr: Expr, x: Symbol, near: Fraction, up: bool) -> tuple[Expr, str] | None:
-    """What a cost comes near to beyond the last special point, or (not ``up``) before the first; None where it rises."""
+    """What a cost comes near to beyond all special points, or (not ``up``) before them; None where it rises there."""
     import sympy as sp
 
     probes = [rational(near + n if up else near / (n + 2)) for n in range(3)]
@@ -202,8 +202,8 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     best = min(worth, default=None)
     last = Fraction(max([p.high for p in found], default=low).__ceil__() + 1)
     first = min([p.low for p in found if p.low > 0], default=Fraction(1))
-    _attained([_beyond(expr, x, end, up) for end, up in ((last, True),) * (high is None) + ((first, False),) * open_below],
-              best)  # fmt: skip
+    above = [_beyond(expr, x, last, True)] if high is None else []
+    _attained([*above, _beyond(expr, x, first, False) if open_below else None], best)
     assert best is not None  # where nothing was found, an end is lower, and that was refused
     import sympy as sp
 

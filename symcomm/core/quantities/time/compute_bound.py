@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -17,7 +15,7 @@ from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
 from symcomm.core.quantities.time import mesh_terms, time
-from symcomm.core.quantities.time.inequality import Bound, solve
+from symcomm.core.quantities.time.inequality import solve
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import over as quotient
@@ -25,7 +23,7 @@ from symcomm.core.setting import Setting, Work
 from symcomm.core.units import ONE, Quantity
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    pass
 
 PER = ("total", "device")
 NUMBERS = ("real", "whole")
@@ -80,31 +78,14 @@ def derive(
     notes = [
         f"{name[0].upper()}{name[1:]} {verb} compute bound for `{over}` {side} `{over}^*`, communication bound {other}."
     ]
-    open_ones = [b for b in bounds if b.gap is not None and _needs_numbers(terms, b.gap)]
-    notes += [b.condition for b in open_ones]
+    where = [b.where for b in bounds if b.where is not None]
+    notes += [b.needs for b in bounds if b.needs]
     which = "Smallest" if kind == "at_least" else "Largest"
     share = " per device" if per == "device" else ""
     title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
     fields = [field for field in terms.fields if field != "traffic"]
     made = time.with_rates(terms.setting.derivation(title, work.steps, fields, exhibits, notes), terms.writer)
-    if not open_ones:
-        return made
-    return replace(made, checks=(*made.checks, partial(_enough, open_ones, forms.from_expr(made.expr))))
-
-
-def _enough(bounds: Sequence[Bound], answer: Form, known: Mapping[str, Fraction]) -> None:
-    """Raises ``ValuesError`` where numbers that are given later leave no value that is enough."""
-
-    def value(form: Form) -> Fraction | None:
-        return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
-
-    for bound in bounds:
-        gap = None if bound.gap is None else value(forms.from_expr(bound.gap))
-        if gap is not None and (gap < 0 or (gap == 0 and not bound.equal)):
-            raise ValuesError(bound.refusal, hint="fewer ranks, more links or a faster network")
-    least = value(answer)
-    if least is not None and least < 0:
-        raise ValuesError(bounds[0].refusal, hint="fewer ranks, more links or a faster network")
+    return replace(made, where=(*made.where, *where))
 
 
 def _whole(work: Work, answer: Form, name: str, kind: str) -> None:
@@ -128,10 +109,6 @@ def _next(name: str, real: str, kind: str, numbers: Numbers) -> bool:
     """Whether a whole number is the last one on its side of a real one."""
     whole, at = numbers[name], numbers[real]
     return whole.denominator == 1 and (whole - 1 < at <= whole if kind == "at_least" else whole <= at < whole + 1)
-
-
-def _needs_numbers(terms: MeshTerms, gap: Expr) -> bool:
-    return not {*forms.names(forms.from_expr(gap))} <= terms.known.keys()
 
 
 def variable(setting: Setting, strategy: Strategy, over: str | None) -> tuple[str, bool]:
@@ -160,8 +137,7 @@ def variable(setting: Setting, strategy: Strategy, over: str | None) -> tuple[st
 def _both_sides(terms: MeshTerms, over: str, kind: str) -> Exhibit | None:
     """With all numbers: the times at the whole numbers on both sides of the bound."""
     known = terms.known
-    names = [terms.compute, *terms.sent.values()]
-    every = [forms.from_expr(terms.work.known[f.name]) for f in names]  # type: ignore[attr-defined]
+    every = [*map(forms.from_expr, terms.worths)]
     bound = forms.from_expr(terms.work.known[f"{over}^*"])
     if not {n for f in (*every, bound) for n in forms.names(f)} <= {*known, over}:
         return None

@@ -1,7 +1,7 @@
 """Computing against the communication as functions of one symbol: the inequality between their times, solved.
 
-Both sides are sums of two powers of the symbol. Which side of the solution is compute bound, or whether every or no
-value is, follows from the signs of the two differences.
+Both sides are sums of two neighbouring powers of the symbol. Which side of the solution is compute bound, or whether
+every or no value is, follows from the signs of the two differences.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Numbers, Reason, Step, worked_out
+from symcomm.core.derivation import Condition, Numbers, Reason, Step, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, Total, negative, num, product
 from symcomm.core.optimum.dimension import in_unit
+from symcomm.core.optimum.equality import cancelled, limit
+from symcomm.core.optimum.powers import sign, terms
 from symcomm.core.printing import plain
 from symcomm.core.quantities.time.mesh_terms import MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
@@ -27,23 +29,79 @@ from symcomm.core.units import ONE
 if TYPE_CHECKING:
     from sympy import Expr
 
+_NEVER = "no {} is ever enough for computing to be the longer part: {}"
+
 
 @dataclass(frozen=True)
 class Bound:
     """What one comparison of times asks of the variable.
 
-    ``kind`` is ``at_least``, ``at_most``, ``always`` or ``never``, or ``either`` where it is one of the last two and
-    the numbers tell which. ``gap``, over computing, has to be positive (or zero, where ``equal``) for the answer to
-    hold; it is None where it always is.
+    ``kind`` is ``at_least``, ``at_most`` or ``always``, or ``either`` where numbers tell whether every value is enough
+    or none. ``where`` holds if some value is enough, in the words of ``needs``; None where that is so for any numbers.
     """
 
     kind: str
     form: Form | None = None
-    gap: Expr | None = None
-    growth: Form | None = None
-    equal: bool = False
-    condition: str = ""
-    refusal: str = ""
+    sides: Sides | None = None
+    where: Condition | None = None
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The coefficients of one power of the variable: of computing and of what is sent, None where there is none."""
+
+    compute: Form | None
+    sent: Form | None
+    terms: MeshTerms
+
+    @property
+    def both(self) -> bool:
+        """Whether it is on both sides."""
+        return self.compute is not None and self.sent is not None
+
+    @property
+    def known(self) -> dict[str, Expr]:
+        """What the steps are worth."""
+        return self.terms.work.known
+
+    @cached_property
+    def gap(self) -> Expr:
+        """Computing less what is sent."""
+        import sympy as sp
+
+        first, second = (sp.Integer(0) if f is None else forms.value(f, self.known) for f in (self.compute, self.sent))
+        return sp.expand(first - second)
+
+    @property
+    def sign(self) -> int | None:
+        """The sign of the difference, as far as symbols and given numbers tell it."""
+        number = _number(self.terms, self.gap)
+        return sign(self.gap) if number is None else (number > 0) - (number < 0)
+
+    @cached_property
+    def over_computing(self) -> Expr:
+        """The difference over computing: factors of both, which the answer need not have, cancel."""
+        assert self.compute is not None
+        return cancelled(self.gap / forms.value(self.compute, self.known))
+
+    def difference(self, sense: int) -> Form:
+        """Computing less what is sent, or (``sense`` -1) the other way round, as it is written."""
+        first, second = (self.compute, self.sent)[::sense]
+        parts = [*([first] if first is not None else []), *([negative(second)] if second is not None else [])]
+        return parts[0] if len(parts) == 1 else Total(tuple(parts))
+
+    def limits(self) -> dict[str, Expr]:
+        """The degrees of the strategy above which the difference is not positive."""
+        sizes = [size for size in self.terms.strategy.sizes.values() if isinstance(size, Sym)]
+        found = {size.name: limit(self.gap, forms.value(size)) for size in sizes}
+        return {name: worth for name, worth in found.items() if worth is not None}
+
+
+def _number(terms: MeshTerms, expr: Expr) -> Fraction | None:
+    """What an expression is worth with the given numbers; None where some are missing."""
+    form = forms.from_expr(expr)
+    return forms.evaluate(form, terms.known) if {*forms.names(form)} <= terms.known.keys() else None
 
 
 def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
@@ -60,69 +118,44 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
     found = [_Comparison(terms, over, name, sent, several).bound() for name, sent in parts]
     bounds = [b for b in found if b.kind in ("at_least", "at_most")]
     kinds = {b.kind for b in bounds}
-    either = [b for b in found if b.kind == "either"]
-    name = f"{over}^*"
-    work = terms.work
+    either = next((b.sides for b in found if b.kind == "either"), None)
+    name, work = f"{over}^*", terms.work
     if len(kinds) > 1:
         raise ValuesError(
             f"one part of the communication asks for a large {over}, another one for a small one",
             hint="accounting time: serial compares with their sum",
         )
-    if not bounds and either:
-        growth = next(b.growth for b in either)
-        said = _said(terms, growth)
+    if not bounds and either is not None:
+        growth = plain(forms.from_expr(cancelled(1 / (1 - either.over_computing))))
         raise ValuesError(
             f"computing and communication change alike with {over}, so {over} decides nothing: compute bound at every "
-            f"{over} where {said} is at least 1, at none where it is less",
+            f"{over} where {growth} is at least 1, at none where it is less",
             hint="give numbers for these symbols, or solve for another one (over)",
         )
+    met = partial(_met, terms, over)
     if not bounds:
         text = f"No part of the communication stays while computing shrinks: it takes less time at every `{over}`."
-        return work.define(name, num(0), ONE, "always", text, witness=partial(_met, terms, over)), "at_least", found
+        return work.define(name, num(0), ONE, "always", text, witness=met), "at_least", found
     kind = next(iter(kinds))
-    side = "≥" if kind == "at_least" else "≤"
-    reads = "the sum of the communication times" if adds and len(groups) > 1 else "the communication"
-    solved = [b.form for b in bounds if b.form is not None]
-    if several and len(solved) > 1:
-        form: Form = Largest(tuple(solved)) if kind == "at_least" else Smallest(tuple(solved))
+    side, size, extreme = ("≥", "large", Largest) if kind == "at_least" else ("≤", "small", Smallest)
+    solved = tuple(b.form for b in bounds if b.form is not None)
+    form: Form = extreme(solved) if len(solved) > 1 else solved[0]
+    if len(solved) > 1:
         text = "Computing has to be at least as long as each of the communication times."
-    else:
-        form = solved[0]
-        text = f"Computing takes no less than {reads}, solved for `{over}`: compute bound for `{over}` {side} `{name}`."
-    if isinstance(form, Sym) and several:
-        size = "large" if kind == "at_least" else "small"
+    elif isinstance(form, Sym) and several:
         text = f"No other communication asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
-    answer = work.define(name, form, ONE, "solve", text, witness=partial(_met, terms, over))
+    else:
+        reads = "the sum of the communication times" if adds and len(groups) > 1 else "the communication"
+        text = f"Computing takes no less than {reads}, solved for `{over}`: compute bound for `{over}` {side} `{name}`."
+    answer = work.define(name, form, ONE, "solve", text, witness=met)
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
         work.steps.append(Step(name, last.form, ONE, Reason("algebra", "Put it in."), "="))
-    _without(work, name, over)
-    return answer, kind, found
-
-
-def _without(work: Work, name: str, over: str) -> None:
-    """Takes the variable out of the answer, where times that were divided by it left it in a sum."""
-    import sympy as sp
-
     worth = work.known[name]
-    if any(s.name == over for s in worth.free_symbols):
-        neat = sp.cancel(worth)
-        work.known[name] = neat
-        form = work.setting.written(neat)
-        work.steps.append(Step(name, form, ONE, Reason("algebra", f"`{over}` cancels."), "="))
-
-
-def _growing(sides: _Sides, over: str, numbers: Numbers) -> Fraction:
-    """The quotient of two coefficients, as far as each is a number here."""
-    one, other = (worked_out(forms.from_expr(forms.value(side, sides.known)), numbers)
-                  for side in (sides.compute, sides.sent) if side is not None)  # fmt: skip
-    return one / other
-
-
-def _alike(gap: Expr, name: str, numbers: Numbers) -> bool:
-    """Whether a gap is closed at the number of ranks that was just told."""
-    here = next(numbers[n] for n in reversed(numbers) if n.startswith(f"{name}^max"))
-    return worked_out(forms.from_expr(gap), numbers.moved(name, here)) == 0
+    if any(s.name == over for s in worth.free_symbols):  # times that were divided by it left it in a sum
+        work.known[name] = neat = cancelled(worth)
+        work.steps.append(Step(name, work.setting.written(neat), ONE, Reason("algebra", f"`{over}` cancels."), "="))
+    return answer, kind, found
 
 
 def _met(terms: MeshTerms, over: str, numbers: Numbers) -> bool:
@@ -131,8 +164,7 @@ def _met(terms: MeshTerms, over: str, numbers: Numbers) -> bool:
     Raises ``ValuesError`` where no value is enough at these numbers.
     """
     adds = terms.setting.accounting.time != "overlap"
-    computing, *sent = (forms.from_expr(terms.work.known[f.name])  # type: ignore[attr-defined]
-                        for f in (terms.compute, *terms.sent.values()))  # fmt: skip
+    computing, *sent = map(forms.from_expr, terms.worths)
 
     def gap(x: Fraction) -> Fraction:
         at = numbers.moved(over, x)
@@ -147,7 +179,17 @@ def _met(terms: MeshTerms, over: str, numbers: Numbers) -> bool:
     return gap(place) == 0
 
 
-_NEVER = "no {} is ever enough for computing to be the longer part: {}"
+def _growing(sides: Sides, numbers: Numbers) -> Fraction:
+    """The quotient of two coefficients, as far as each is a number here."""
+    one, other = (worked_out(forms.from_expr(forms.value(side, sides.known)), numbers)
+                  for side in (sides.compute, sides.sent) if side is not None)  # fmt: skip
+    return one / other
+
+
+def _alike(gap: Expr, name: str, numbers: Numbers) -> bool:
+    """Whether a gap is closed at the number of ranks that was just told."""
+    here = next(numbers[n] for n in reversed(numbers) if n.startswith(f"{name}^max"))
+    return worked_out(forms.from_expr(gap), numbers.moved(name, here)) == 0
 
 
 class _Comparison:
@@ -155,9 +197,8 @@ class _Comparison:
 
     def __init__(self, terms: MeshTerms, over: str, name: str, sent: Sequence[Form], several: bool) -> None:
         self.terms, self.over, self.name, self.sent, self.several = terms, over, name, sent, several
-        self.work = terms.work
-        every = [self.work.known[f.name] for f in (terms.compute, *sent)]  # type: ignore[attr-defined]
-        symbols = {s.name: s for e in every for s in e.free_symbols}
+        self.work: Work = terms.work
+        symbols = {s.name: s for f in (terms.compute, *sent) for s in terms.worth(f).free_symbols}
         if over not in symbols:
             raise ValuesError(
                 f"neither computing nor communication depends on '{over}'", hint=nearest(over, [*symbols])
@@ -166,82 +207,63 @@ class _Comparison:
 
     def bound(self) -> Bound:
         """What the comparison asks of the variable. Raises ``ValuesError`` where no value is enough."""
-        over = self.over
-        computing = self._powers(self.terms.compute)
-        sending = [(f, self._powers(f)) for f in self.sent]
-        exponents = {*computing, *(e for _, p in sending for e in p)}
+        powers = [(f, self._powers(f)) for f in (self.terms.compute, *self.sent)]
+        exponents = {e for _, found in powers for e in found}
         low = min(exponents)
         if not exponents <= {low, low + 1} or low not in (-1, 0, 1):
             said = ", ".join(map(str, sorted(exponents)))
             raise ValuesError(
-                f"the times are no straight line in {over}: its powers are {said}", hint="solve for another symbol"
+                f"the times are no straight line in {self.over}: its powers are {said}", hint="solve for another symbol"
             )
         low = -1 if exponents == {-1} else 0 if exponents <= {0, 1} else low
-        times_x = low == -1
-        higher = self._sides(computing, sending, low + 1, times_x)
-        lower = self._sides(computing, sending, low, times_x)
-        gap_high, gap_low = (side.worth for side in (higher, lower))
-        way_high, way_low = self._sign(gap_high), self._sign(gap_low)
-        if not higher.terms or not lower.terms:  # both change alike
-            only, way = (higher, way_high) if higher.terms else (lower, way_low)
-            if way is None:
-                return self._open("either", None, only.part, self._growth(only))
-            if way < 0:
+        higher, lower = (self._sides(powers, e, e + (low == -1)) for e in (low + 1, low))
+        if higher.compute is higher.sent or lower.compute is lower.sent:  # one power alone: both change alike
+            only = lower if higher.compute is higher.sent else higher
+            if only.sign is not None and only.sign < 0:
                 raise self._never(only)
-            self._growth(only)
-            return Bound("always")
-        if way_high is not None and way_low is not None and way_high * way_low >= 0:
-            if way_high < 0 or way_low < 0:
+            growth = self._growth(only)
+            return Bound("always") if only.sign is not None else self._open("either", None, only, growth)
+        signs = (higher.sign, lower.sign)
+        if None not in signs and (higher.sign or 0) * (lower.sign or 0) >= 0:
+            if min(s for s in signs if s is not None) < 0:
                 raise self._never(higher)
             return Bound("always")
-        if way_low is not None and way_low < 0:  # at first the communication is longer
+        if lower.sign == -1:  # at first the communication is longer
             growth = self._growth(higher)
-            return self._solved("at_least", lower, higher, None if way_high else higher.part, growth)
-        if way_high is not None and way_high < 0:  # in the end it is
-            return self._solved("at_most", lower, higher, None if way_low else lower.part, None)
-        raise self._undecided((gap_high, gap_low))
+            return self._solved("at_least", lower, higher, higher, growth)
+        if higher.sign == -1:  # in the end it is
+            return self._solved("at_most", lower, higher, lower, None)
+        gaps = [forms.from_expr(sides.gap) for sides in (higher, lower)]
+        missing = sorted({n for gap in gaps for n in forms.names(gap)} - self.terms.known.keys())
+        raise ValuesError(
+            f"whether a large or a small {self.over} is compute bound hangs on numbers",
+            hint=f"give {', '.join(missing)}",
+        )
 
     # -- taking times apart ---------------------------------------------------------------------
 
     def _powers(self, name: Form) -> dict[int, Expr]:
         """The coefficients of a time by the power of the variable."""
-        import sympy as sp
+        found = terms(self.terms.worth(name), self.x)
+        if found is None or not all(e.is_Integer for e, _ in found):
+            raise ValuesError(f"the times are no sum of powers of {self.over}", hint="solve for another symbol")
+        return {int(e): c for e, c in found}
 
-        found: dict[int, list[Expr]] = {}
-        expr = self.work.known[name.name]  # type: ignore[attr-defined]
-        for term in sp.Add.make_args(sp.expand(expr)):
-            rest, power = term.as_independent(self.x, as_Add=False)
-            base, exponent = power.as_base_exp()
-            if power != 1 and (base != self.x or not exponent.is_Integer):
-                raise ValuesError(f"the times are no sum of powers of {self.over}", hint="solve for another symbol")
-            found.setdefault(0 if power == 1 else int(exponent), []).append(rest)
-        return {e: sp.Add(*terms) for e, terms in found.items()}
-
-    def _sides(
-        self, computing: dict[int, Expr], sending: list[tuple[Form, dict[int, Expr]]], e: int, times_x: bool
-    ) -> _Sides:
+    def _sides(self, powers: Sequence[tuple[Form, dict[int, Expr]]], e: int, shift: int) -> Sides:
         """The coefficients of one power on both sides, each under a name."""
-        shift = e + 1 if times_x else e
-        first = self._named("compute", [(self.terms.compute, computing)], e, shift, "computing")
-        second = self._named(self.name, sending, e, shift, "the communication")
-        return _Sides(first, second, self.work.known)
+        computing = self._named("compute", powers[:1], e, shift, "computing")
+        return Sides(computing, self._named(self.name, powers[1:], e, shift, "the communication"), self.terms)
 
     def _named(
         self, tag: str, found: Sequence[tuple[Form, dict[int, Expr]]], e: int, shift: int, what: str
     ) -> Form | None:
         pieces: list[Form] = []
         for name, powers in found:
-            if e not in powers:
-                continue
-            if len(powers) == 1:
-                part = {0: name, 1: Ratio(name, self.sym), -1: product(name, self.sym)}[e]
-            else:
-                part = self._in_seconds(powers[e])
-            pieces.append(part)
-        if not pieces:
-            return None
-        if len(pieces) == 1 and isinstance(pieces[0], Sym):
-            return pieces[0]
+            if e in powers:
+                alone = {0: name, 1: Ratio(name, self.sym), -1: product(name, self.sym)}
+                pieces.append(alone[e] if len(powers) == 1 else self._in_seconds(powers[e]))
+        if not pieces or (len(pieces) == 1 and isinstance(pieces[0], Sym)):
+            return pieces[0] if pieces else None
         form = pieces[0] if len(pieces) == 1 else Total(tuple(pieces))
         if shift == 1:
             label, text = f"tau_{tag}", f"What each of `{self.over}` adds to the time of {what}."
@@ -266,161 +288,55 @@ class _Comparison:
 
     # -- the answer -----------------------------------------------------------------------------
 
-    def _growth(self, sides: _Sides) -> Form | None:
+    def _growth(self, sides: Sides) -> Form | None:
         """How many times as fast computing grows, and the degrees above which it does not grow faster."""
         if sides.compute is None or sides.sent is None:
             return None
         growth = self.work.define(
             f"g_{self.name}" if self.several else "g", Ratio(sides.compute, sides.sent), ONE, "growth",
             f"How many times as fast computing grows with `{self.over}` as the communication does.",
-            witness=partial(_growing, sides, self.over),
+            witness=partial(_growing, sides),
         )  # fmt: skip
-        for size in self.terms.strategy.sizes.values():
-            if isinstance(size, Sym) and size.name != self.over:
-                limit = _limit(sides.worth, forms.value(size))
-                if limit is not None:
-                    text = f"With fewer ranks a large `{self.over}` is compute bound; with as many or more, none is."
-                    grows = partial(_alike, sides.worth, size.name)
-                    self.work.define(f"{size.name}^max", forms.from_expr(limit), ONE, "limit", text, witness=grows)
+        for name, worth in sides.limits().items():
+            if name != self.over:
+                text = f"With fewer ranks a large `{self.over}` is compute bound; with as many or more, none is."
+                grows = partial(_alike, sides.gap, name)
+                self.work.define(f"{name}^max", forms.from_expr(worth), ONE, "limit", text, witness=grows)
         return growth
 
-    def _solved(self, kind: str, lower: _Sides, higher: _Sides, gap: Expr | None, growth: Form | None) -> Bound:
-        """The bound where the two sides are equal."""
-        if kind == "at_least":
-            top, bottom = lower.difference(-1), higher.difference(1)
-        else:
-            top, bottom = lower.difference(1), higher.difference(-1)
-        form: Form = Ratio(top, bottom)
+    def _solved(self, kind: str, lower: Sides, higher: Sides, decides: Sides, growth: Form | None) -> Bound:
+        """The bound where the two sides are equal; ``decides`` has to be positive for there to be one."""
+        sense = 1 if kind == "at_least" else -1
+        form: Form = Ratio(lower.difference(-sense), higher.difference(sense))
         if self.several:
             text = f"There computing takes as long as `t_{self.name}`."
             form = self.work.define(f"{self.over}_{self.name}", form, ONE, "solve", text)
-        return self._open(kind, form, gap, growth) if gap is not None else Bound(kind, form)
+        return Bound(kind, form) if decides.sign is not None else self._open(kind, form, decides, growth)
 
-    def _open(self, kind: str, form: Form | None, gap: Expr, growth: Form | None) -> Bound:
+    def _open(self, kind: str, form: Form | None, sides: Sides, growth: Form | None) -> Bound:
         """A bound with what has to be true for it, which the signs of the symbols do not tell."""
-        equal = kind == "either"
-        if isinstance(growth, Sym):
-            least = "at least" if equal else "above"
-            ratio = next(step.form for step in self.work.steps if step.name == growth.name)
-            needs = f"`{growth.name}` {least} 1"
-            if isinstance(ratio, Ratio) and isinstance(ratio.top, Sym) and isinstance(ratio.bottom, Sym):
-                needs = f"`{ratio.top.name}` {'≥' if equal else '>'} `{ratio.bottom.name}`"
-            condition = f"This needs {needs}: otherwise no `{self.over}` is enough."
-            why = f"the communication grows {'faster than' if equal else 'no slower than'} computing does"
-        else:
-            condition = f"This needs a positive answer: otherwise no `{self.over}` is enough."
-            why = "the communication alone takes longer"
-        return Bound(kind, form, gap, growth, equal, condition, _NEVER.format(self.over, why))
-
-    # -- signs ----------------------------------------------------------------------------------
-
-    def _sign(self, expr: Expr) -> int | None:
-        number = self._number(expr)
-        if number is not None:
-            return (number > 0) - (number < 0)
-        return _sign_of(expr)
-
-    def _number(self, expr: Expr) -> Fraction | None:
-        form = forms.from_expr(expr)
-        known = self.terms.known
-        return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
-
-    def _never(self, sides: _Sides) -> ValuesError:
-        over = self.over
-        reason = "the communication alone takes longer"
-        if sides.compute is not None and sides.sent is not None:
-            ratio = forms.value(sides.sent, self.work.known) / forms.value(sides.compute, self.work.known)
-            number = self._number(ratio)
-            if number is not None:
-                reason = f"the communication grows {float(number):.4g} times as fast with {over} as computing does"
-                reason = reason if number != 1 else f"the communication grows as fast with {over} as computing does"
-        limits = [
-            f"{size.name} below {float(number):.4g}"
-            for size in self.terms.strategy.sizes.values()
-            if isinstance(size, Sym) and (limit := _limit(sides.worth, forms.value(size))) is not None
-            and (number := self._number(limit)) is not None
-        ]  # fmt: skip
-        hint = (
-            f"some {over} is enough with {' or '.join(limits)}"
-            if limits
-            else "fewer ranks, more links or a faster network"
-        )
-        return ValuesError(_NEVER.format(over, reason), hint=hint)
-
-    def _undecided(self, gaps: Sequence[Expr]) -> ValuesError:
-        missing = sorted({n for gap in gaps for n in forms.names(forms.from_expr(gap))} - self.terms.known.keys())
-        return ValuesError(
-            f"whether a large or a small {self.over} is compute bound hangs on numbers",
-            hint=f"give {', '.join(missing)}",
-        )
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """The coefficients of one power of the variable: of computing and of what is sent, None where there is none."""
-
-    compute: Form | None
-    sent: Form | None
-    known: dict[str, Expr]
-
-    @property
-    def terms(self) -> tuple[Form, ...]:
-        return tuple(f for f in (self.compute, self.sent) if f is not None)
-
-    @property
-    def worth(self) -> Expr:
-        """Computing less what is sent."""
         import sympy as sp
 
-        first, second = (sp.Integer(0) if f is None else forms.value(f, self.known) for f in (self.compute, self.sent))
-        return sp.expand(first - second)
+        equal = kind == "either"
+        needs, why = "a positive answer", "the communication alone takes longer"
+        if isinstance(growth, Sym):
+            needs = f"`{growth.name}` {'at least' if equal else 'above'} 1"
+            if isinstance(sides.compute, Sym) and isinstance(sides.sent, Sym):
+                needs = f"`{sides.compute.name}` {'≥' if equal else '>'} `{sides.sent.name}`"
+            why = f"the communication grows {'faster than' if equal else 'no slower than'} computing does"
+        less, more = map(forms.from_expr, sp.fraction(cancelled(1 - sides.over_computing)))
+        where = Condition(more, ">=" if equal else ">", less, _NEVER.format(self.over, why))
+        told = f"This needs {needs}: otherwise no `{self.over}` is enough."
+        return Bound(kind, form, sides, where, told)
 
-    @property
-    def part(self) -> Expr:
-        """The same over computing: factors of both, which the answer need not have, cancel."""
-        assert self.compute is not None
-        return cancelled(self.worth / forms.value(self.compute, self.known))
-
-    def difference(self, sense: int) -> Form:
-        """Computing less what is sent, or (``sense`` -1) the other way round, as it is written."""
-        first, second = (self.compute, self.sent) if sense > 0 else (self.sent, self.compute)
-        parts = [*([first] if first is not None else []), *([negative(second)] if second is not None else [])]
-        return parts[0] if len(parts) == 1 else Total(tuple(parts))
-
-
-@lru_cache(maxsize=1024)  # the same expressions are compared under other conventions and numbers
-def _sign_of(expr: Expr) -> int | None:
-    """The sign that the symbols of an expression tell, which are positive."""
-    import sympy as sp
-
-    if expr.is_zero:
-        return 0
-    for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
-        if way.is_nonnegative or way.is_nonpositive:
-            return 1 if way.is_nonnegative else -1
-    return None
-
-
-@lru_cache(maxsize=1024)
-def cancelled(expr: Expr) -> Expr:
-    """One fraction of polynomials without common factors."""
-    import sympy as sp
-
-    return sp.cancel(expr)
-
-
-@lru_cache(maxsize=1024)
-def _limit(gap: Expr, size: Expr) -> Expr | None:
-    """The size at which a gap closes that is open below it; None where it is no straight line that falls."""
-    import sympy as sp
-
-    top = sp.expand(sp.numer(sp.together(gap)))
-    if not top.is_polynomial(size) or sp.degree(top, size) != 1:
-        return None
-    slope, rest = sp.Poly(top, size).all_coeffs()
-    return sp.cancel(-rest / slope) if slope.is_negative and rest.is_positive else None
-
-
-def _said(terms: MeshTerms, growth: Form | None) -> str:
-    assert growth is not None
-    return plain(forms.from_expr(terms.work.known[growth.name]))  # type: ignore[attr-defined]
+    def _never(self, sides: Sides) -> ValuesError:
+        reason, terms = "the communication alone takes longer", self.terms
+        number = _number(terms, 1 - sides.over_computing) if sides.both else None
+        if number is not None:
+            times = "as fast" if number == 1 else f"{float(number):.4g} times as fast"
+            reason = f"the communication grows {times} with {self.over} as computing does"
+        limits = [f"{name} below {float(number):.4g}" for name, worth in sides.limits().items()
+                  if (number := _number(terms, worth)) is not None]  # fmt: skip
+        fewer = "fewer ranks, more links or a faster network"
+        hint = f"some {self.over} is enough with {' or '.join(limits)}" if limits else fewer
+        return ValuesError(_NEVER.format(self.over, reason), hint=hint)

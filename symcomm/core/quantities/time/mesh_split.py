@@ -15,7 +15,7 @@ from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step, 
 from symcomm.core.errors import StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.core.optimum.cost import closed, written
-from symcomm.core.optimum.equality import positive_root
+from symcomm.core.optimum.equality import cancelled, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.witnesses import no_better_beside
 from symcomm.core.optimum.writing import continued
@@ -155,7 +155,7 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
     else:
         over, _ = variable(asked.setting, asked.strategy, None)
         answer, kind, _ = inequality.solve(terms, over)
-        worth = work.known[answer.name]  # type: ignore[attr-defined]
+        worth = terms.worth(answer)
         if kind != "at_least" or worth == 0:
             raise ValuesError(f"no {over} has to be made small here", hint="least: communication")
         work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{over}^*` is least where this is greatest.",
@@ -264,7 +264,7 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
 
 @lru_cache(maxsize=1024)
 def _slope(expr: Expr, x: Expr) -> Expr:
-    return sp.factor_terms(inequality.cancelled(sp.diff(expr, x)))
+    return sp.factor_terms(cancelled(sp.diff(expr, x)))
 
 
 def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
@@ -272,8 +272,9 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     x = forms.value(Sym(asked.names[0]))
     over, _ = variable(asked.setting, asked.strategy, None)
     answer, kind, bounds = inequality.solve(terms, over)
-    worth = terms.work.known[answer.name]  # type: ignore[attr-defined]
-    gaps = [b.gap for b in bounds if b.kind == "either" and b.gap is not None and b.gap.has(x)]
+    worth = terms.worth(answer)
+    gaps = [b.sides.over_computing for b in bounds if b.kind == "either" and b.sides is not None]
+    gaps = [gap for gap in gaps if gap.has(x)]
     rises = [_slope(e, x).is_nonnegative for e in (worth, *gaps)]
     if kind != "at_least" or len(gaps) != 1 or rises != [True, True]:
         raise ValuesError("how the least batch changes with the split cannot be told", hint="numbers: whole")
@@ -372,7 +373,7 @@ def _candidate(asked: _Split, first: int, second: int) -> tuple[Fraction | None,
 
 
 def _number(terms: MeshTerms, name: Form) -> Fraction:
-    form = forms.from_expr(terms.work.known[name.name])  # type: ignore[attr-defined]
+    form = forms.from_expr(terms.worth(name))
     missing = [n for n in forms.names(form) if n not in terms.known]
     if missing:
         raise SymcommError(

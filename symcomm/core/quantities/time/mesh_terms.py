@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import StrategyError, ValuesError, nearest
@@ -19,6 +20,9 @@ from symcomm.core.quantities.time.term_texts import exhibit, need, touched
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, Work
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 PHASES = {
     "forward": (("forward",), "the forward pass"),
@@ -44,6 +48,15 @@ class MeshTerms:
     def known(self) -> dict[str, Fraction]:
         """All given numbers: sizes, degrees and rates."""
         return {**self.setting.values, **dict(self.writer.machine.given)}
+
+    def worth(self, name: Form) -> Expr:
+        """What a step is worth, in symbols."""
+        return self.work.known[name.name]  # type: ignore[attr-defined]
+
+    @property
+    def worths(self) -> list[Expr]:
+        """What the times are worth: of computing, and along each axis."""
+        return [self.worth(name) for name in (self.compute, *self.sent.values())]
 
 
 def read_strategy(strategy: Strategy | str | None) -> Strategy:
