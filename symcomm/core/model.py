@@ -15,7 +15,7 @@ from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_o
 from symcomm.core.derivation import Derivation, exact
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
-from symcomm.core.errors import AccountingError, StrategyError, TableError, ValuesError
+from symcomm.core.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
 from symcomm.core.files import read_text
 from symcomm.core.form import Sym, evaluate, names
 from symcomm.core.graph.axis_roles import meanings
@@ -24,6 +24,7 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.pipeline import unlike
+from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.kept import derived
@@ -254,10 +255,11 @@ class Model(DerivedQuantities):
         setting = replace(setting, named=frozenset(_named(said)), notation=notation)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
+        staged = False
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
-            cut, staged = whole.pipeline, False
+            cut = whole.pipeline
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             said["strategy"] = placed = whole.at(known)
@@ -265,7 +267,9 @@ class Model(DerivedQuantities):
             even = setting.graph
             setting = replace(setting, graph=in_parts(even, placed, chosen, known))
             same = {"accounting": accounting, "asked": asked, **options}
-            if quantity in OF_STAGES and cut is not None and "stage" not in said:
+            sends = quantity == "communication" and chosen.communication.endswith("per_rank")
+            sends &= chosen.pipeline != "all_boundaries"  # which it refuses: no rank sends over all of them
+            if cut is not None and "stage" not in said and (sends or quantity in OF_STAGES):
                 most = self._most(setting, placed, quantity, same)
                 if isinstance(most, Derivation):
                     return most
@@ -286,32 +290,48 @@ class Model(DerivedQuantities):
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
         made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words))
+        if quantity == "communication" and staged:
+            told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
+            made = replace(made, notes=(*made.notes, told))
         made.kept.setdefault("origin", (self, quantity, said))  # what an answer is checked against is asked again
         return made
 
     def _most(
         self, setting: Setting, strategy: Strategy, quantity: str, said: Mapping[str, Any]
     ) -> Derivation | bool:  # fmt: skip
-        """The derivation of the stage that has the most; whether numbers decide it where they are missing."""
+        """The derivation of the stage that has (or sends) the most; whether missing numbers decide it.
+
+        Of what is sent, one stage may send the most whatever the numbers are.
+        """
         assert strategy.pipeline is not None
         try:
-            stages, last = unlike(setting.graph, strategy.pipeline, setting.values)
-        except StrategyError:  # the quantity says what is wrong
+            schedule = find(str(said["schedule"])) if said.get("schedule") else None
+            sends = quantity == "communication"
+            stages, last = unlike(setting.graph, strategy.pipeline, setting.values, schedule, sends)
+        except SymcommError:  # the quantity says what is wrong
             return False
         found: list[Derivation] = []
         for stage in stages:
             found.append(self.derive(quantity, **{**said, "stage": stage}))
-            if found[-1].needs:
+            if found[-1].needs and not sends:
                 return True
         if not found:
             return last < 0
-        amounts = [one.at().value for one in found]
         fits = said.get("solve_for")  # the largest size that fits is the least of all stages
-        largest = any(s.name == fits for axis in self.graph.axes.values() for s in axis.size.free_symbols)
-        stage = stages[amounts.index(min(amounts) if largest else max(amounts))]
+        if any(one.needs for one in found):
+            sent = [one.expr for one in found]
+            most = [n for n, mine in enumerate(sent) if all((mine - other).expand().is_nonnegative for other in sent)]
+            if not most:
+                return True
+            at = most[0]
+        else:
+            amounts = [one.at().value for one in found]
+            largest = any(s.name == fits for axis in self.graph.axes.values() for s in axis.size.free_symbols)
+            at = amounts.index(min(amounts) if largest else max(amounts))
+        stage, made = stages[at], found[at]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
-        made = found[stages.index(stage)]
-        told = f"No stage has more than {which}." if fits is None else f"What fits on {which} fits on every stage."
+        told = f"No stage {'sends' if sends else 'has'} more than {which}."
+        told = told if fits is None else f"What fits on {which} fits on every stage."
         return replace(made, notes=(*made.notes, told))
 
     def _anew(

@@ -232,16 +232,18 @@ def kinds_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
 
 def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
-    """Phases and kinds of collectives have together the bytes of all."""
-    for counted in ("payload", "sent_per_rank"):
+    """Phases and kinds of collectives have together the bytes of all, on each stage of a pipeline."""
+    stages: tuple[dict[str, int], ...] = ({"stage": 0}, {"stage": 1}) if "pipeline" in strategy else ({},)
+    for counted, stage in (("payload", {}), *(("sent_per_rank", stage) for stage in stages)):
         for again in ("activations_kept", "full_recomputation"):
             said = {"communication": counted, "recomputation": again, "pipeline": "both_directions"}
-            whole = worth(model, "communication", strategy=strategy, accounting=said)
+            ask = {"strategy": strategy, "accounting": said, **stage}
+            whole = worth(model, "communication", **ask)
             phases = ("forward", "recompute", "backward", "update")
-            each = [worth(model, "communication", strategy=strategy, phase=phase, accounting=said) for phase in phases]
+            each = [worth(model, "communication", **ask, phase=phase) for phase in phases]
             yield f"phases, {counted}, {again}", total(each), whole
             kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
-            each = [worth(model, "communication", strategy=strategy, collective=one, accounting=said) for one in kinds]
+            each = [worth(model, "communication", **ask, collective=one) for one in kinds]
             yield f"kinds, {counted}, {again}", total(each), whole
 
 

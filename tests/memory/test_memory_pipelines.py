@@ -85,8 +85,21 @@ def test_the_states_under_dualpipe_are_those_of_two_stages_on_every_rank():
 
 def test_activations_of_layers_of_each_stage_are_refused_where_a_rank_has_several_stages():
     for ask in ("activation_memory", "peak_memory"):
-        with pytest.raises(SymcommError, match="layers are given for each stage, and a rank of dualpipe has several"):
+        with pytest.raises(SymcommError, match="a rank of dualpipe has several: its microbatches in flight") as caught:
             getattr(model(64, 8, 24, 8), ask)("pipeline(layers=1:3:3:1, microbatches=8)", schedule="dualpipe")
+        assert "equal stages; state_memory and step_time take the layers of each" in str(caught.value)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "dualpipe", "dualpipev"])
+def test_the_peak_without_a_stage_is_that_of_the_rank_that_has_most(schedule):
+    """Gradients of weights that wait make later ranks hold more than the first one."""
+    layers, ask = model(64, 8, 24, 8), {"strategy": "pipeline(4, microbatches=8)", "schedule": schedule}
+    each = [layers.peak_memory(**ask, stage=rank).at().value for rank in range(4)]
+    most = layers.peak_memory(**ask)
+    assert most.at().value == max(each)
+    rank = each.index(max(each))
+    which = "the first one" if not rank else "the last one" if rank == 3 else f"stage {rank} (0 is the first)"
+    assert f"No stage has more than {which}." in most.notes
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])

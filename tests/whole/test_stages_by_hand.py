@@ -83,3 +83,32 @@ def test_the_first_stage_sends_nothing_back_and_the_last_one_nothing_on(strategy
         assert both == 2 * neighbours * across
     whole = gpt2(False).communication(strategy, collective="send", accounting="all_boundaries").at().value / 4
     assert whole == sum(sent(False, strategy, stage, collective="send") for stage in range(last + 1))
+
+
+@pytest.mark.parametrize(("stages", "phase", "messages", "which"), [
+    (4, None, 2, "stage 1 (0 is the first)"), (4, "forward", 1, "the first one"),
+    (4, "backward", 1, "stage 1 (0 is the first)"), (2, None, 1, "the first one"), (2, "backward", 1, "the last one"),
+])  # fmt: skip
+def test_without_a_stage_the_one_answers_that_sends_most(
+    stages: int, phase: str | None, messages: int, which: str
+) -> None:
+    """A stage between two others sends activations on and gradients back; the ends do one of both."""
+    asked = {"accounting": "sent_per_rank", "collective": "send", "phase": phase}
+    most = gpt2(False).communication(f"pipeline({stages}, microbatches=4)", **asked)
+    assert most.at().value == 4 * messages * B * L * D
+    assert f"No stage sends more than {which}." in most.notes
+    open_sizes = sc.load("Computation\tInput\tOutput\ny = x W\tx [T, D], W [D, D]\ty [T, D]\n", repeat="N")
+    counted = open_sizes.communication(f"pipeline({stages}, microbatches=4)", **asked)
+    assert counted.at(T=16, D=8, N=8).value == 2 * messages * 16 * 8
+    later = open_sizes.communication("pipeline(p, microbatches=4)", **asked)
+    assert later.at(T=16, D=8, N=8, p=stages).value == 2 * messages * 16 * 8
+    assert any(note.startswith("Numbers decide which stage sends most") for note in later.notes)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["tensor(3) + pipeline(4, microbatches=4)", "fsdp(3) + pipeline(4, microbatches=4)"]
+)
+def test_collectives_and_messages_of_a_rank_are_added_before_the_largest_is_taken(strategy: str) -> None:
+    for how in ("sent_per_rank", "sent_and_received_per_rank"):
+        most = gpt2(False).communication(strategy, accounting=how).at().value / 4
+        assert most == max(sent(False, strategy, stage, how) for stage in range(4))

@@ -13,7 +13,7 @@ from symcomm.core.graph.gradient import differentiable
 from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.parallel.placement import check_cuts
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
-from symcomm.core.program.orders import Schedule
+from symcomm.core.program.orders import LOOP, Schedule
 from symcomm.core.records import dataclass
 
 
@@ -231,8 +231,12 @@ def held(
     if cut is None:
         return kinds(graph, None)["only"]
     if cut.layers and schedule is not None and schedule.chunks != 1:
+        told = f"layers are given for each stage, and a rank of {schedule.name} has several"
+        if schedule.placement.copies(2, schedule.chunks or 1) == 1:
+            raise StrategyError(told, hint="say how many stages")
         raise StrategyError(
-            f"layers are given for each stage, and a rank of {schedule.name} has several", hint="say how many stages"
+            f"{told}: its microbatches in flight are not counted for each of them",
+            hint="pipeline(4) for equal stages; state_memory and step_time take the layers of each",
         )
     known = graph.relations.complete(values or {})
     found = kinds(graph, cut, known)
@@ -262,19 +266,28 @@ def held(
     return replace(mine, begins=number == 0)
 
 
-def unlike(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> tuple[list[int], int]:
+def unlike(
+    graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction], schedule: Schedule | None = None,
+    messages: bool = False,
+) -> tuple[list[int], int]:  # fmt: skip
     """The stages that may have the most, and the last one of all; -1 where numbers have to say how many there are.
 
-    Of each kind it is the first stage, which has most microbatches in flight; none is named where all are alike.
+    Of each kind it is the first stage, which has most microbatches in flight; none is named where all are alike. Every
+    rank is, under a ``schedule`` that runs back over the ranks, or gradients of weights apart. Of the ``messages``, the
+    ends send one way, and those between both ways.
     """
     known, stages = graph.relations.complete(values), stage_count(cut, graph)
     found = kinds(graph, cut, known)
-    if "only" in found or not {*names(stages)} <= known.keys():
-        return [], 0 if "only" in found else -1
-    last = int(evaluate(stages, known)) - 1
+    ranks = schedule is not None and (schedule.placement != LOOP or "W" in schedule.kinds)
+    alike = "only" in found and not ranks and not messages
+    if alike or not {*names(stages)} <= known.keys():
+        return [], 0 if alike else -1
+    count = int(evaluate(stages, known))
+    if ranks:
+        return [*range(count)], count - 1
     each = [*found.values()]
-    firsts = [n for n, one in enumerate(each) if one not in each[:n]]
-    return (sorted({0, 1, last}) if "first" in found else firsts), last
+    firsts = [n for n, one in enumerate(each) if one not in each[:n]] if "1" in found else []
+    return sorted({*firsts, *({0, 1, count - 1} if messages or not firsts else ())} & {*range(count)}), count - 1
 
 
 def held_both_ways(

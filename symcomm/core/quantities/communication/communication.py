@@ -49,10 +49,11 @@ def derive(
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
-    ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
-    of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
-    first one. ``microbatches`` matter where weights are gathered or gradients reduced for each of them; a pipeline has
-    its own. ``frozen`` weights get no gradient.
+    ``collective`` and ``phase`` choose some of the calls. ``accounting`` chooses which bytes are counted. ``stage`` is
+    the pipeline stage of the rank, where the bytes of one rank are counted; 0 is the first one. Without a ``stage`` the
+    one that sends most answers, and a note names it: ends send one way, stages between both ways. ``microbatches``
+    matter where weights are gathered or gradients reduced for each of them; a pipeline has its own. ``frozen`` weights
+    get no gradient.
 
     Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice,
     ``AccountingError`` where the bytes of one rank are to be those over all boundaries.
