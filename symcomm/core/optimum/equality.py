@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, put
+from symcomm.core.derivation import Condition, put, rational
 from symcomm.core.errors import ValuesError
 from symcomm.core.optimum.roots import RANGE, Crossing, changes
+from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
@@ -71,20 +72,39 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
         always = gap.subs(at).subs(x, 1)
-        known_all = bool(names) and always.is_number
-        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if known_all else ""
-        raise ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
+        raise _never(x, names, (-1 if always < 0 else 1) if always.is_number else None)
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
     return positive[0]
 
 
-def only_crossing(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> tuple[Crossing, bool]:
-    """Where a difference without a closed root changes its sign, and whether it is positive above: found by numbers.
+@dataclass(frozen=True)
+class Meeting:
+    """Where two terms are equal: the ``root`` of their difference, which holds ``where`` it is positive.
 
-    Functions that have a formula are put in. Every change of sign between 2^-60 and 2^60 is found. Raises
-    ``ValuesError`` where there is none, there are several, or numbers are missing.
+    Without a closed form the root is the upper end of ``between``, in which the difference changes its sign. ``rises``
+    says that the first term is the larger one above; None where numbers decide that.
     """
+
+    root: Expr
+    rises: bool | None
+    where: Condition | None = None
+    between: Crossing | None = None
+
+
+def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> Meeting:
+    """Where a difference of two terms is zero: in closed form, or by numbers where roundings and functions forbid that.
+
+    By numbers every change of sign between 2^-60 and 2^60 is found. Raises ``ValuesError`` where there is none, there
+    are several, or numbers are missing that are needed.
+    """
+    import sympy as sp
+    from sympy.core.function import AppliedUndef
+
+    steps = gap.atoms(AppliedUndef, sp.Min, sp.Max, sp.ceiling, sp.floor)
+    if not any(x in step.free_symbols for step in steps):
+        root = positive_root(gap, x, known, names)
+        return Meeting(root, rises(gap, x, known), holding(gap, x, root, known))
     form = forms.from_expr(gap)
     missing = [name for name in forms.names(form) if name not in known and name != x.name]
     if missing:
@@ -101,9 +121,14 @@ def only_crossing(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Se
         many = f"{len(found.crossings)} values" if not found.unsure else "some values, not all of which can be found,"
         raise ValuesError(f"the two terms are equal at {many} of {x.name}")
     if not found.crossings:
-        longer = names[1 if sign(Fraction(1)) < 0 else 0]
-        raise ValuesError(f"the two terms are equal for no positive {x.name}: the {longer} term is longer at every one")
-    return found.crossings[0], sign(2 * found.crossings[0].high) > 0
+        raise _never(x, names, sign(Fraction(1)))
+    place = found.crossings[0]
+    return Meeting(rational(place.high), sign(2 * place.high) > 0, None, place)
+
+
+def _never(x: Symbol, names: Sequence[str], sign: int | None) -> ValuesError:
+    longer = f": the {names[1 if sign < 0 else 0]} term is longer at every one" if names and sign is not None else ""
+    return ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
 
 
 def _spelled_out(expr: Expr) -> Expr:

@@ -13,20 +13,36 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation
-from symcomm.core.form import Form
-from symcomm.core.optimum import closed_form, comparison
-from symcomm.core.optimum.cost import Cost, read
-from symcomm.core.optimum.powers import Monotonicity, course, slope_of, terms, told_more
+from symcomm.core.derivation import Condition, Derivation, Exhibit
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Sym
+from symcomm.core.notation import amount
+from symcomm.core.optimum import search
+from symcomm.core.optimum.cost import Cost, read, written
+from symcomm.core.optimum.dimension import counted, in_unit
+from symcomm.core.optimum.powers import (
+    Monotonicity,
+    Terms,
+    at_least,
+    course,
+    neat,
+    root,
+    sign,
+    slope_of,
+    terms,
+    told_more,
+)
 from symcomm.core.optimum.question import OptimumQuestion, Wanted, ask
 from symcomm.core.optimum.working import Working
 from symcomm.core.patience import patience
+from symcomm.core.units import Quantity, decimal_text
 
 if TYPE_CHECKING:
     from sympy import Expr
 
-
 _NARROW = "give a narrower range (lower, upper), or numbers for all names"
+_HIGHEST_POWER = 12  # of the difference of neighbours, which is expanded
+_MOST_ROWS = 12
 
 
 def minimise(
@@ -103,7 +119,7 @@ def _closed(question: OptimumQuestion) -> Derivation:
     cost, working = question.cost, Working(question)
     found = terms(cost.expr, cost.x)
     if found is None:
-        return comparison.derivation(working, Monotonicity("unknown", "the cost is not a sum of powers"))
+        return _compared(working, Monotonicity("unknown", "the cost is not a sum of powers"))
 
     def runs(one: Cost) -> Monotonicity:
         return course(tuple((e, question.sense * c) for e, c in slope_of(terms(one.expr, one.x) or ())))
@@ -113,7 +129,397 @@ def _closed(question: OptimumQuestion) -> Derivation:
         told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
         if told is not None:
             return _closed(replace(question, cost=told))
-    closed_form.show_slope(working, slope_of(found))
+    _show_slope(working, slope_of(found))
     if question.divides is not None or way.kind == "unknown":
-        return comparison.derivation(working, way)
-    return closed_form.derivation(working, found, way)
+        return _compared(working, way)
+    return _in_closed_form(working, found, way)
+
+
+# -- in closed form --------------------------------------------------------------------------------------------------
+
+
+def _show_slope(working: Working, slope: Terms) -> None:
+    """The step of the slope."""
+    import sympy as sp
+
+    cost = working.cost
+    unit = cost.unit / cost.x_unit
+    first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)))
+    working.define("f'", first, unit, "differentiate", f"The derivative with respect to `{cost.over}`.")
+
+
+def _in_closed_form(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
+    """The optimum of a sum of powers whose course is known.
+
+    Raises ``ValuesError`` where there is no optimum.
+    """
+    cost, question = working.cost, working.question
+    slope = slope_of(found)
+    if not runs.sure and not cost.missing:  # the numbers tell whether a coefficient is zero
+        told = course(_times(question.sense, slope_of(terms(cost.numbers, cost.x) or ())))
+        runs = told if told.kind in ("rises", "falls", "flat") else runs
+    if runs.kind in ("rises", "falls", "flat"):
+        return _at_an_end(working, runs)
+    if runs.kind == "hill":
+        return _at_one_of_two_ends(working, runs)
+    _second_order(working, slope)
+    solved = root(slope)
+    if solved is None:
+        _needs_numbers(working, "its slope has no root in closed form")
+        return _compared(working, runs)
+    worth, inside, degree = solved
+    text = f"The slope is zero only here: {_once(question.sense)}."
+    working.place = working.define(f"{cost.over}^*", _power(working, inside, degree), cost.x_unit, "slope zero", text)
+    if not runs.sure:
+        working.where += _turning(working, _times(question.sense, slope))
+    _show_value(working, found, worth, degree)
+    if question.integer:
+        return _whole_number(working, found, runs)
+    return working.finish(_into_the_range(working))
+
+
+def _times(sense: int, found: Terms) -> Terms:
+    return tuple((e, sense * c) for e, c in found)
+
+
+def _turning(working: Working, slope: Terms) -> list[Condition]:
+    """That no coefficient of the slope is zero: else the cost runs one way, and the stationary point is no optimum.
+
+    Where only the first one may be zero, the place is zero and the lower bound is the nearest value to it.
+    """
+    import sympy as sp
+
+    found: list[Condition] = []
+    first = next(c for _, c in slope if c != 0)
+    amounts = {name for condition in working.cost.where for name in condition.names}  # that were taken for counts
+    for _, c in slope:
+        bounded = c is first and working.question.low
+        if c == 0 or at_least(c) or bounded:
+            continue
+        above = sp.expand(c if sign(c) == 1 else -c)
+        for factor in sp.Mul.make_args(sp.factor_terms(above)):
+            less = sp.Add(*(-t for t in sp.Add.make_args(factor) if t.could_extract_minus_sign()))
+            if not factor.is_positive:
+                sides = (working.cost.write(side) for side in (factor + less, less))
+                left, right = (forms.substitute(side, lambda s: replace(s, whole=s.whole and s.name not in amounts))
+                               for side in sides)  # fmt: skip
+                found.append(Condition(left, ">", right))
+    return found
+
+
+def _second_order(working: Working, slope: Terms) -> None:
+    import sympy as sp
+
+    cost, question = working.cost, working.question
+    second = slope_of(slope)
+    bend = course(_times(question.sense, second))
+    side = "positive" if question.sense > 0 else "negative"
+    ways = ("falls", "rises") if question.sense > 0 else ("rises", "falls")
+    if bend.kind == "rises":
+        why = f"Every term is {side} for `{cost.over}` > 0, so the stationary point is the only {question.words[1]}."
+    else:
+        why = (
+            "Its sign may change, but that of the slope changes once: below the stationary point the cost "
+            f"{ways[0]}, above it it {ways[1]}."
+        )
+    unit = cost.unit / cost.x_unit**2
+    curve = cost.write(sp.Add(*(c * cost.x**e for e, c in second)))
+    working.define("f''", curve, unit, "second order", why)
+
+
+def _power(working: Working, inside: Expr, degree: Expr) -> Form:
+    cost = working.cost
+    base = cost.write(inside)
+    if degree == 1:
+        return base
+    if degree == 2:
+        return forms.Root(base)
+    return forms.Power(base, written(1 / degree))
+
+
+def _show_value(working: Working, found: Terms, worth: Expr, degree: Expr) -> None:
+    import sympy as sp
+
+    cost, words = working.cost, working.question.words
+    text = f"The {words[0]} cost over the real numbers, at `{working.place}`."
+    working.value = working.define("f^*", working.put(working.place), cost.unit, words[1], text)
+    if degree in (1, 2):
+        flat = sp.expand(sp.Add(*(c * worth**e for e, c in found)))
+        form = cost.write(_gathered(found, worth, flat))
+        working.rewrite(working.value, form, cost.unit, "Put the place in and collect.")
+
+
+def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
+    """The value at the optimum, its roots collected: the terms of equal powers cancel into one."""
+    import sympy as sp
+
+    rest = sp.Add(*(c for e, c in found if e == 0))
+    roots = sp.Add(*(c * worth**e for e, c in found if e != 0))
+    whole = sp.Add(rest, roots)
+    return whole if whole.count_ops() <= flat.count_ops() else flat
+
+
+def _once(sense: int) -> str:
+    runs = ("negative", "positive") if sense > 0 else ("positive", "negative")
+    return f"it is {runs[0]} below and {runs[1]} above, by Descartes' rule of signs"
+
+
+def _into_the_range(working: Working) -> str:
+    """The name of the stationary point, brought into the range."""
+    cost, question = working.cost, working.question
+    unit = cost.x_unit
+    bounded: Form = Sym(working.place, False, unit)
+    if question.low is not None and question.low:
+        bounded = forms.Largest((forms.Num(question.low, unit), bounded))
+    if question.high is not None:
+        bounded = forms.Smallest((forms.Num(question.high, unit), bounded))
+    if isinstance(bounded, Sym):
+        return working.place
+    text = "The cost runs one way on each side of its stationary point: the nearest value of the range is best."
+    return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
+
+
+def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
+    """The optimum of a cost that runs one way: a bound of the range."""
+    cost, question = working.cost, working.question
+    at_low = runs.kind in ("rises", "flat")
+    end = question.low if at_low else question.high
+    words = {"rises": "rises", "falls": "falls", "flat": "does not change"}
+    moves = runs.kind if question.sense > 0 else {"rises": "falls", "falls": "rises", "flat": "flat"}[runs.kind]
+    why = "the slope is zero" if runs.kind == "flat" else "every term of the slope has one sign"
+    says = f"{why}, so the cost {words[moves]} for all `{cost.over}` > 0"
+    plain = says.replace("`", "")
+    if end is None and runs.kind == "flat":
+        raise ValuesError(f"the cost does not change with {cost.over}: every value is as good as another")
+    if end is None or (not end and not question.integer):
+        hint = "give a lower bound above zero" if at_low else "give an upper bound"
+        raise ValuesError(f"there is no optimum: {plain}", hint=hint)
+    text = f"{says[0].upper()}{says[1:]}: the {question.words[1]} is at the {'lower' if at_low else 'upper'} bound."
+    working.place = working.define(f"{cost.over}^*", forms.Num(end, cost.x_unit), cost.x_unit, "bounds", text)
+    return working.finish(working.place)
+
+
+def _at_one_of_two_ends(working: Working, runs: Monotonicity) -> Derivation:
+    question = working.question
+    if question.low is None or not question.low or question.high is None:
+        raise ValuesError(
+            f"there is no {question.words[1]} inside: the stationary point of the cost is its "
+            f"{'greatest' if question.sense > 0 else 'least'} value",
+            hint="give a lower bound above zero and an upper bound; the ends are then compared",
+        )
+    return _compared(working, runs)
+
+
+# -- whole numbers in closed form ------------------------------------------------------------------------------------
+
+
+def _whole_number(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
+    """The best whole number, where the cost first falls and then rises.
+
+    Raises ``ValuesError`` where it has no closed form and numbers are missing.
+    """
+    import sympy as sp
+
+    cost, x, question = working.cost, working.cost.x, working.question
+    one = forms.Num(Fraction(1), cost.x_unit)
+    unit = forms.value(counted(one))  # one more of what is counted, such as a byte
+    difference = _difference(found, x, unit)
+    solved = None
+    if difference is not None:
+        solved = _whole_root(tuple((e, question.sense * c) for e, c in difference), unit)
+    if solved is None:
+        if cost.missing:
+            raise ValuesError(
+                f"the best whole {cost.over} has no closed form; it is one of the two neighbours of the real one",
+                hint=f"give {', '.join(cost.missing)}, or ask for integer=False",
+            )
+        return _compared(working, runs)
+    after, condition = solved
+    following = forms.Total((Sym(cost.over, False, cost.x_unit), one))
+    shifted = forms.substitute(cost.form, lambda s: following if s.name == cost.over else s)
+    change = working.define(
+        "Delta", forms.Total((shifted, forms.negative(cost.form))), cost.unit, "one more",
+        f"What one more `{cost.over}` costs: f at `{cost.over}` + 1 less f at `{cost.over}`.",
+    )  # fmt: skip
+    short = cost.write(sp.Add(*(_shift(e, c, x, unit) for e, c in found if e != 0)))
+    working.rewrite(change, short, cost.unit, "Cancel the terms that do not change.")
+    less, more = ("below", "above") if question.sense > 0 else ("above", "below")
+    form: Form = forms.Ceiling(cost.write(after))
+    assert question.low is not None
+    if question.low > 1 or not (runs.sure and after.is_positive):  # one more may cost more from the first number on
+        form = forms.Largest((forms.Num(question.low, cost.x_unit), form))
+    if question.high is not None:
+        form = forms.Smallest((forms.Num(question.high, cost.x_unit), form))
+    text = (
+        f"`{change}` is {less} zero at first and {more} zero from some number on; the best whole number is the "
+        "first where it is not " + less + " zero"
+    )
+    text += ", brought into the range." if question.high is not None or question.low > 1 else "."
+    best = working.define(f"{cost.over}^whole", form, cost.x_unit, "whole numbers", text)
+    if condition is not None:
+        _show_condition(working, condition)
+    _show_neighbours(working)
+    return working.finish(best)
+
+
+def _show_condition(working: Working, condition: tuple[Expr, Expr, Expr]) -> None:
+    """The exact condition under which a whole number is best, as a table."""
+    cost = working.cost
+    low_side, middle, high_side = condition
+    n = Sym(cost.over, False)
+    low, high = (
+        forms.substitute(written(side), lambda s: n if s.name == cost.x.name else s) for side in (low_side, high_side)
+    )
+    working.exhibits.append(
+        Exhibit(
+            f"A whole `{cost.over}` is optimal exactly when the ratio is not outside these bounds",
+            ("at least", "ratio", "at most"),
+            ((low, cost.write(middle), high),),
+        )
+    )
+    working.notes.append(
+        f"Where the ratio equals its upper bound, `{cost.over}` and `{cost.over}` + 1 cost the same; the smaller one "
+        "is given."
+    )
+
+
+def _show_neighbours(working: Working) -> None:
+    """With all numbers: the best whole number beside its neighbours, as a table."""
+    cost, low, high = working.cost, working.question.low, working.question.high
+    if cost.missing:
+        return
+    made = cost.derivation("whole", [s for s in working.steps if s.relation == ":="])
+    n = int(made.at().value)
+    rows: list[tuple[str | Form | Quantity, ...]] = []
+    for k in range(max(1, n - 2), n + 3):
+        said = "outside the range" if (low and k < low) or (high and k > high) else ""
+        rows.append((str(k), working.at(k), "best" if k == n else said))
+    working.exhibits.append(
+        Exhibit("The cost at neighbouring whole numbers", (f"`{cost.over}`", "cost", ""), tuple(rows))
+    )
+
+
+def _shift(e: Expr, c: Expr, x: Expr, unit: Expr) -> Expr:
+    """What one more does to a term."""
+    if e == 1:
+        return c * unit
+    if e == -1:
+        return -c * unit / (x * (x + unit))
+    return c * (x + unit) ** e - c * x**e
+
+
+def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
+    """The numerator of f(x + unit) - f(x) as a polynomial, lowest power first; None for powers that are not whole."""
+    import sympy as sp
+
+    if not all(e.is_Integer for e, _ in found):
+        return None
+    k = max(0, *(-int(e) for e, _ in found))
+    if k + max(int(e) for e, _ in found) > _HIGHEST_POWER:
+        return None
+    numerator = sp.expand(
+        sp.Add(*(c * ((x + unit) ** (e + k) * x**k - x ** (e + k) * (x + unit) ** k) for e, c in found if e != 0))
+    )
+    made = terms(numerator, x)
+    return None if made is None else tuple((e - made[0][0], c) for e, c in made if c != 0)
+
+
+def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
+    """The positive root of a difference with one change of sign, and (lower, ratio, upper) of the exact condition."""
+    import sympy as sp
+
+    if [e for e, _ in difference] == [0, 1] and difference[1][1].is_positive:  # a line: whatever its start, it rises
+        return sp.cancel(-difference[0][1] / difference[1][1]), None
+    runs = course(difference)
+    if runs.kind == "rises":
+        return sp.Integer(0), None
+    if runs.kind != "valley" or max(e for e, _ in difference) > 2:
+        return None
+    by = {int(e): c for e, c in difference}
+    lead = by[max(by)]
+    below, middle = sp.cancel(by.get(0, sp.Integer(0)) / lead), sp.cancel(by.get(1, sp.Integer(0)) / lead)
+    if max(by) == 1:
+        after = -below
+        return after, None
+    after = -middle / 2 + sp.sqrt(middle**2 + 4 * neat(-below)) / 2
+    if middle != unit:
+        return after, None
+    n = amount("n")
+    return after, (n * (n - 1), neat(-below), n * (n + 1))
+
+
+# -- by numbers ------------------------------------------------------------------------------------------------------
+
+
+def _needs_numbers(working: Working, why: str) -> None:
+    """Raises ``ValuesError`` where a number is missing that would decide."""
+    if working.cost.missing:
+        raise ValuesError(
+            f"where the cost is {working.question.words[0]} cannot be told: {why}",
+            hint=f"give numbers for {', '.join(working.cost.missing)}",
+        )
+
+
+def _compared(working: Working, runs: Monotonicity) -> Derivation:
+    """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
+    why = runs.why or "the ends of the range must be compared"
+    if working.question.divides is not None:
+        why = "whether a divisor above or below the stationary point is better hangs on the numbers"
+    _needs_numbers(working, why)
+    return _best_whole(working) if working.question.integer else _best_real(working)
+
+
+def _best_whole(working: Working) -> Derivation:
+    cost, question = working.cost, working.question
+    assert question.low is not None
+    low, high = int(question.low), None if question.high is None else int(question.high)
+    found = search.whole(cost.numbers, cost.x, low, high, question.divides, question.sense)
+    working.notes.append(found.how)
+    rows: list[tuple[str | Form | Quantity, ...]] = []
+    shown = sorted(found.tried, key=lambda t: question.sense * t[1])[:_MOST_ROWS]
+    for n, _ in sorted(shown):
+        rows.append((str(n), working.at(n), "best" if n in found.best else ""))
+    working.exhibits.append(Exhibit("Whole numbers compared", (cost.over, "cost", ""), tuple(rows)))
+    text = f"No other whole number costs {'less' if question.sense > 0 else 'more'}."
+    if len(found.best) > 1:
+        others = ", ".join(map(str, found.best[1:]))
+        text = f"It shares the {question.words[0]} cost with {others}; no other reaches it."
+    number = forms.Num(Fraction(found.best[0]), cost.x_unit)
+    working.place = working.define(f"{cost.over}^whole", number, cost.x_unit, "compare", text)
+    return working.finish(working.place)
+
+
+def _best_real(working: Working) -> Derivation:
+    cost, question = working.cost, working.question
+    low = question.low or Fraction(0)
+    winners = search.real(question.sense * cost.numbers, cost.x, low, question.high, not low)
+    best = winners[0]
+    if not best.closed:
+        return _bracketed(working, best)
+    others = "" if len(winners) == 1 else f" It is one of {len(winners)} places with the same cost."
+    what = {"kink": "two pieces of the cost meet", "slope zero": "the slope is zero"}.get(best.kind, best.kind)
+    reason = f"Of the bounds, kinks and stationary points, the cost is {question.words[0]} where {what}.{others}"
+    if "bound" in best.kind:
+        extreme = "least" if question.sense > 0 else "most"
+        reason = f"Of the bounds, kinks and stationary points, the {what} costs {extreme}.{others}"
+    form = in_unit(written(best.number), cost.x_unit)
+    working.place = working.define(f"{cost.over}^*", form, cost.x_unit, "compare", reason)
+    return working.finish(working.place)
+
+
+def _bracketed(working: Working, best: search.CandidatePoint) -> Derivation:
+    """An optimum without a closed form: the upper end of a narrow bracket is given, and said to be that."""
+    cost = working.cost
+    working.notes.append(
+        f"There is no closed form: the slope changes its sign between the two ends, {_said(best.low)} and "
+        f"{_said(best.high)}, checked with exact fractions."
+    )
+    working.place = working.define(
+        f"{cost.over}^+", forms.Num(best.high, cost.x_unit), cost.x_unit, "bracket",
+        f"No closed form; the {working.question.words[1]} lies less than {_said(best.high - best.low)} below.",
+    )  # fmt: skip
+    return working.finish(working.place)
+
+
+def _said(value: Fraction) -> str:
+    return decimal_text(value, 16) if value.denominator != 1 else str(value)

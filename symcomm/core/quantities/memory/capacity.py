@@ -17,6 +17,8 @@ from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.optimum.powers import terms
+from symcomm.core.optimum.roots import bisect
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
@@ -301,15 +303,8 @@ def _solve(
 ) -> tuple[Condition, ...]:
     """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
     relations = setting.graph.relations
-    top, bottom = sp.fraction(sp.together(sp.expand(whole)))
-    if not bottom.has(x) and top.is_polynomial(x):
-        coefficients = dict(enumerate(reversed(sp.Poly(sp.expand(whole), x).all_coeffs())))
-    elif sp.cancel(sp.expand(whole) * x).is_polynomial(x):
-        found = reversed(sp.Poly(sp.cancel(sp.expand(whole) * x), x).all_coeffs())
-        coefficients = {n - 1: c for n, c in enumerate(found)}
-    else:
-        coefficients = {}
-    coefficients = {n: relations.gather(sp.expand(c)) for n, c in coefficients.items() if c != 0}
+    found = terms(whole, x)
+    coefficients = {e: relations.gather(sp.expand(c)) for e, c in found or ()}
     name = x.name
     fixed: Form | None = None
     rest = {n for n in coefficients if n != 0}
@@ -373,18 +368,18 @@ def _search(
         return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n * multiple)}))
 
     growing = at(2) > at(1)
-    low, high = 1, 2
-    while (at(high) <= size) == growing and high < 2**60:
-        low, high = high, 2 * high
+
+    def sign(n: Fraction) -> int:
+        """Of one on the side of the least size, -1 on the other."""
+        return 1 if (at(int(n)) <= size) == growing else -1
+
     if growing:
         _fits(at(1), x.name, multiple, size)
-    if high >= 2**60:
+    high = next((2**n for n in range(1, 61) if sign(Fraction(2**n)) < 0), None)
+    if high is None:
         raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if (at(middle) <= size) == growing else (low, middle)
-    if not growing and at(1) <= size:
-        low = high = 1
+    edge = bisect(sign, Fraction(1), Fraction(high), 1, whole=True)
+    low, high = (int(edge.low), int(edge.high)) if growing or at(1) > size else (1, 1)
     found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
     taken, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
     text = f"{x.name} = {found * multiple} takes {taken}, which fits; {x.name} = {beside * multiple} takes {not_so}."

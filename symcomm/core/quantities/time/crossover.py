@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Ratio, Sym, Total, num, product
-from symcomm.core.optimum.equality import holding, only_crossing, positive_root, rises
-from symcomm.core.optimum.roots import Crossing
+from symcomm.core.form import Form, Ratio, Sym, Total, product
+from symcomm.core.optimum.equality import Meeting, meeting, rises
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time import time
@@ -44,9 +43,6 @@ def derive(
 
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """
-    import sympy as sp
-    from sympy.core.function import AppliedUndef
-
     pair = [part.strip() for part in between.split(",")]
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
@@ -68,33 +64,28 @@ def derive(
     gap = worth[pair[0]] - worth[pair[1]]
     sides = [forms.from_expr(worth[which]) for which in pair]
     work.steps = time.ending(work, *((Sym(n) for n in forms.names(rate[0])) if rate else ()), first, second)
-    place: Crossing | None = None
-    unit, solved, grows = ONE, x, rises(gap, x, known)
     if rate is not None:
         form, unit = rate
-        solved = forms.value(form, work.known)
-    elif any(x in worked.free_symbols for worked in gap.atoms(AppliedUndef, sp.Min, sp.Max, sp.ceiling, sp.floor)):
-        place, grows = only_crossing(gap, x, known, pair)
-        form = num(place.high)
+        met = Meeting(forms.value(form, work.known), rises(gap, x, known))
     else:
-        solved = positive_root(gap, x, known, pair)
-        form = forms.from_expr(_by_rates(solved, writer))
-    if place is None and not _meet(sides, x, solved, known):
-        raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
+        met, unit = meeting(gap, x, known, pair), ONE
+        form = forms.from_expr(_by_rates(met.root, writer))
+    if met.between is None and not _meet(sides, x, met.root, known):
+        raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {met.root}")
     text = f"The value at which the {pair[0]} term and the {pair[1]} term are equal"
-    if grows is not None:
-        text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
-    if place is not None:
-        text += f". The sign of their difference is proved here and at {float(place.low):.12g}; it changes nowhere else"
-    work.define(name, form, unit, "solve" if place is None else "bracket", f"{text}.",
-                witness=partial(_met, sides, over, name, place is None))  # fmt: skip
+    if met.rises is not None:
+        text += f"; {'above' if met.rises else 'below'} it the {pair[0]} term is the larger one"
+    if met.between is not None:
+        low = float(met.between.low)
+        text += f". The sign of their difference is proved here and at {low:.12g}; it changes nowhere else"
+    work.define(name, form, unit, "solve" if met.between is None else "bracket", f"{text}.",
+                witness=partial(_met, sides, over, name, met.between is None))  # fmt: skip
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
     made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
     made = time.with_rates(made, writer)
-    where = holding(gap, x, solved, known) if place is None else None
-    if where is not None:
-        said = f"Where {where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
-        made = replace(made, where=(*made.where, where), notes=(*made.notes, said))
+    if met.where is not None:
+        said = f"Where {met.where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
+        made = replace(made, where=(*made.where, met.where), notes=(*made.notes, said))
     return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
 
 
