@@ -237,17 +237,18 @@ def test_nothing_is_injected_through_a_name(name: str) -> None:
 
 def test_quantities() -> None:
     q = Quantity(Fraction(12 * 2**30), BYTE)
-    assert printing.quantity_plain(q) == "12 884 901 888 B = 12 GiB ≈ 12.88 GB"
-    assert printing.quantity_tex(q) == r"12\,884\,901\,888\ \text{B} = 12\ \text{GiB} \approx 12.88\ \text{GB}"
-    assert printing.quantity_typst(q) == '12 thin 884 thin 901 thin 888 med "B" = 12 med "GiB" approx 12.88 med "GB"'
-    well_formed(printing.quantity_mathml(q))
+    assert printing.quantity_in("text", q) == "12 884 901 888 B = 12 GiB ≈ 12.88 GB"
+    assert printing.quantity_in("latex", q) == r"12\,884\,901\,888\ \text{B} = 12\ \text{GiB} \approx 12.88\ \text{GB}"
+    written = printing.quantity_in("typst", q)
+    assert written == '12 thin 884 thin 901 thin 888 med "B" = 12 med "GiB" approx 12.88 med "GB"'
+    well_formed(printing.quantity_in("mathml", q))
     third = Quantity(Fraction(-4096, 3), Unit.parse("FLOP/byte"))
-    assert printing.quantity_tex(third) == r"-\frac{4096}{3}\ \text{FLOP/B} \approx -1365.33\ \text{FLOP/B}"
-    assert printing.quantity_plain(third) == "-4096/3 FLOP/B ≈ -1365.33 FLOP/B"
-    assert printing.quantity_tex(Quantity(Fraction(10**17, 7))).endswith(r"\approx 1.42857 \cdot 10^{16}")
-    assert printing.quantity_plain(Quantity(Fraction(2), Unit.parse("byte") ** 2)) == "2 B²"
-    assert printing.quantity_tex(Quantity(Fraction(2), Unit.parse("byte") ** 2)) == r"2\ \text{B}^{2}"
-    assert printing.quantity_plain(Quantity(Fraction(7), ONE)) == "7"
+    assert printing.quantity_in("latex", third) == r"-\frac{4096}{3}\ \text{FLOP/B} \approx -1365.33\ \text{FLOP/B}"
+    assert printing.quantity_in("text", third) == "-4096/3 FLOP/B ≈ -1365.33 FLOP/B"
+    assert printing.quantity_in("latex", Quantity(Fraction(10**17, 7))).endswith(r"\approx 1.42857 \cdot 10^{16}")
+    assert printing.quantity_in("text", Quantity(Fraction(2), Unit.parse("byte") ** 2)) == "2 B²"
+    assert printing.quantity_in("latex", Quantity(Fraction(2), Unit.parse("byte") ** 2)) == r"2\ \text{B}^{2}"
+    assert printing.quantity_in("text", Quantity(Fraction(7), ONE)) == "7"
 
 
 @pytest.mark.parametrize("dialect", ["latex", "typst", "mathml", "text"])

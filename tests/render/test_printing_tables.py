@@ -14,7 +14,7 @@ from symcomm.core.errors import RenderError
 from symcomm.core.files import write_files as write
 from symcomm.core.form import Num, Product, Ratio, Sym, Total, num, product
 from symcomm.core.notation import Notation
-from symcomm.core.printing.quantities import quantity_tex
+from symcomm.core.printing.quantities import quantity_in
 from symcomm.core.units import BYTE, Quantity, Unit
 from symcomm.documents.render import render
 from symcomm.documents.render.pdf import typst_pdf
@@ -65,7 +65,7 @@ def test_a_leading_factor_of_one_is_not_written() -> None:
 )
 def test_a_unit_in_tex_has_no_dollar_inside_which_would_end_the_maths_of_markdown(unit: str, tex: str) -> None:
     value = Fraction(15, 10**6) if unit == "second" else Fraction(15)
-    written = quantity_tex(Quantity(value, Unit.parse(unit)))
+    written = quantity_in("latex", Quantity(value, Unit.parse(unit)))
     assert tex in written
     assert "$" not in written
 

@@ -16,7 +16,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
 from symcomm.core.printing.forms import PRINTERS, name_in, plain
-from symcomm.core.printing.quantities import RELATIONS, quantity_in, quantity_plain
+from symcomm.core.printing.quantities import RELATIONS, quantity_in
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
@@ -172,7 +172,7 @@ def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
         if used:
             out.append(f"{head}= {plain(d.answer.form, used)}")
             head = pad
-        out.append(f"{head}{quantity.relation} {quantity_plain(quantity)}")
+        out.append(f"{head}{quantity.relation} {quantity_in('text', quantity)}")
     elif str(d.unit) != "1":
         out.append(f"  {'':>{left}}   in {d.unit}")
     for exhibit in d.exhibits:

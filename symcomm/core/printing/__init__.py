@@ -14,43 +14,28 @@ and without ``names``, so they cannot disagree.
 
 from __future__ import annotations
 
-from symcomm.core.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
-from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text, typst_string
+from symcomm.core.printing.dialects import DialectName
+from symcomm.core.printing.escape import html_text, markdown_text, tex_text, typst_string
 from symcomm.core.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
-from symcomm.core.printing.names import GREEK_LETTERS, GREEK_NAMES, Glyph, Written, written
+from symcomm.core.printing.names import GREEK_LETTERS, GREEK_NAMES
 from symcomm.core.printing.quantities import (
     RELATIONS,
-    Said,
     amounts,
     quantity_in,
-    quantity_mathml,
-    quantity_plain,
-    quantity_tex,
-    quantity_typst,
     said,
     short,
-    tex_text_unit,
 )
-from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
+from symcomm.core.printing.sentences import markdown_maths, markdown_sentence, math_element, sentence
 
 __all__ = [
     "GREEK_LETTERS",
     "GREEK_NAMES",
-    "LATEX",
-    "MATHML",
-    "PLAIN",
     "PRINTERS",
     "RELATIONS",
-    "TYPST",
-    "Dialect",
     "DialectName",
-    "Glyph",
     "Names",
-    "Said",
-    "Written",
     "amounts",
     "broken",
-    "html_sentence",
     "html_text",
     "markdown_maths",
     "markdown_sentence",
@@ -59,21 +44,14 @@ __all__ = [
     "mathml",
     "name_in",
     "plain",
-    "printable",
     "quantity_in",
-    "quantity_mathml",
-    "quantity_plain",
-    "quantity_tex",
-    "quantity_typst",
     "said",
     "sentence",
     "short",
     "tall",
     "tex",
     "tex_text",
-    "tex_text_unit",
     "typst",
     "typst_string",
     "width",
-    "written",
 ]

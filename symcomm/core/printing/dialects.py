@@ -50,31 +50,21 @@ class Dialect:
 _FUNCTIONS = ("max", "min", "ln", "log", "sin", "cos", "tan", "exp", "tanh")  # what LaTeX and Typst have commands for
 
 
+_TEX_STYLES = {
+    "bold": "mathbf", "calligraphic": "mathcal", "blackboard": "mathbb", "sans": "mathsf", "mono": "mathtt",
+    "italic": "mathit",
+}  # fmt: skip
+
+
 def _tex_glyph(g: Glyph) -> str:
-    match g.style:
-        case "greek":
-            # These capitals and omicron-likes are all defined by LaTeX itself.
-            return f"\\{g.text} "
-        case "ell":
-            return "\\ell "
-        case "italic" if len(g.text) == 1:
-            return g.text
-        case "italic":
-            return f"\\mathit{{{_tex_math_words(g.text)}}}"
-        case "digits":
-            return g.text
-        case "sign":
-            return g.text if g.text in ",-" else {"+": "+", "*": "*"}[g.text]
-        case "bold":
-            return f"\\mathbf{{{_tex_math_words(g.text)}}}"
-        case "calligraphic":
-            return f"\\mathcal{{{_tex_math_words(g.text)}}}"
-        case "blackboard":
-            return f"\\mathbb{{{_tex_math_words(g.text)}}}"
-        case "sans":
-            return f"\\mathsf{{{_tex_math_words(g.text)}}}"
-        case "mono":
-            return f"\\mathtt{{{_tex_math_words(g.text)}}}"
+    if g.style == "greek":  # these capitals and omicron-likes are all defined by LaTeX itself
+        return f"\\{g.text} "
+    if g.style == "ell":
+        return "\\ell "
+    if g.style in ("digits", "sign") or (g.style == "italic" and len(g.text) == 1):
+        return g.text
+    if g.style in _TEX_STYLES:
+        return f"\\{_TEX_STYLES[g.style]}{{{_tex_math_words(g.text)}}}"
     return f"\\text{{{tex_text(g.text)}}}"
 
 
@@ -92,30 +82,22 @@ def _tex_scripts(base: str, lower: str, upper: str, primes: int, accent: str) ->
     return out + "'" * primes
 
 
+_TYPST_STYLES = {
+    "bold": "bold", "calligraphic": "cal", "blackboard": "bb", "sans": "sans", "mono": "mono", "italic": "italic",
+}  # fmt: skip
+
+
 def _typst_glyph(g: Glyph) -> str:
     letter = g.text if len(g.text) == 1 and g.text.isascii() and g.text.isalnum() else typst_string(g.text)
-    match g.style:
-        case "greek":
-            return GREEK_NAMES[g.text]
-        case "ell":
-            return "ell"
-        case "italic":
-            return letter if len(g.text) == 1 and g.text.isascii() else f"italic({letter})"
-        case "digits":
-            return g.text
-        case "sign":
-            return {"*": "*", "-": "-", "+": "+", ",": ","}[g.text]
-        case "bold":
-            return f"bold({letter})"
-        case "calligraphic":
-            return f"cal({letter})"
-        case "blackboard":
-            return f"bb({letter})"
-        case "sans":
-            return f"sans({letter})"
-        case "mono":
-            return f"mono({letter})"
-    return typst_string(g.text)
+    if g.style == "greek":
+        return GREEK_NAMES[g.text]
+    if g.style in ("digits", "sign"):
+        return g.text
+    if g.style == "ell":
+        return "ell"
+    if g.style == "italic" and len(g.text) == 1 and g.text.isascii():
+        return letter
+    return f"{_TYPST_STYLES[g.style]}({letter})" if g.style in _TYPST_STYLES else typst_string(g.text)
 
 
 def _typst_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:

@@ -119,12 +119,12 @@ class PageWriter:
         return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
 
     def quantity(self, quantity: Quantity) -> Markup:
-        return self.maths(printing.quantity_in(self.dialect, quantity), printing.quantity_plain(quantity))
+        return self.maths(printing.quantity_in(self.dialect, quantity), printing.quantity_in("text", quantity))
 
     def equation(self, left: Form, right: Form | Quantity) -> Markup:
         equals = printing.RELATIONS[self.dialect]["="]
         if isinstance(right, Quantity):
-            written, said = printing.quantity_in(self.dialect, right), printing.quantity_plain(right)
+            written, said = printing.quantity_in(self.dialect, right), printing.quantity_in("text", right)
         else:
             written, said = printing.PRINTERS[self.dialect](right, None, self.notation), printing.plain(right)
         head = printing.PRINTERS[self.dialect](left, None, self.notation)
@@ -166,7 +166,7 @@ class PageWriter:
                 length = len(piece[1])
         right = tuple(self._line(line) for line in lines)
         sign = self.bare(printing.RELATIONS[self.dialect][quantity.relation], quantity.relation)
-        alt = f"{name} {quantity.relation} {printing.quantity_plain(quantity)}".strip()
+        alt = f"{name} {quantity.relation} {printing.quantity_in('text', quantity)}".strip()
         return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
     def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
