@@ -61,7 +61,7 @@ def solve(
         document = with_mistakes(document, problem)
     for note in document.told:
         click.echo(f"note: {document.file}: {note}", err=True)
-    from symcomm.documents.render import editions as rendered
+    from symcomm.documents.render import render as rendered
 
     for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them
                          name=file.stem):  # fmt: skip

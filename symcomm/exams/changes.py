@@ -434,21 +434,13 @@ class RingShare(Change):
 
     def apply(self, draft: Attempt) -> Iterator[Attempt]:
         question = draft.question
-        timed = not _payload(question)
-        if timed != self.twice or not _communicates(question):
+        touched = question.derivation.touched
+        payload = "communication" in touched and question.accounting.communication == "payload"
+        if payload == self.twice or not {"communication", "algorithm"} & {*touched}:
             return
         for name in question.role("ranks"):
             factor = share(self.collective, "sent_per_rank", "ring", Sym(name), num(1))
             yield draft.put(product(factor, draft.form))
-
-
-def _communicates(question: Asking) -> bool:
-    return "communication" in question.derivation.touched or "algorithm" in question.derivation.touched
-
-
-def _payload(question: Asking) -> bool:
-    touched = question.derivation.touched
-    return "communication" in touched and question.accounting.communication == "payload"
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ class _Decision:
         if part.slack and self._near(form):
             return Verdict("right", self.read)
         undecided = False
-        if not self._is_rational(form):
+        if not (is_rational(form) and self.key.rational):
             with deadline(SECONDS):
                 same = self._really(form)
             if same:
@@ -285,10 +285,6 @@ class _Decision:
                 return self._proved(form, used)
         return False
 
-    def _is_rational(self, form: Form) -> bool:
-        """Whether an answer and the key are sums, products and whole powers."""
-        return is_rational(form) and self.key.rational
-
     def _differ(self, form: Form, mine: Fraction, right: Fraction, point: Mapping[str, Fraction]) -> bool:
         """Whether an answer and the key have other numbers for certain."""
         if is_exact(form, point) and is_exact(self.key.candidates.right, point):
@@ -323,16 +319,14 @@ class _Decision:
         first = matched[0]
         others = tuple(dict.fromkeys(w.names for w in matched[1:] if w.names != first.names))
         right = self.key.number
-        counter = None if right is None else Counterexample((), self._mine(first), right)
+        mine = Quantity(self._worth(first) or Fraction(0), self.key.unit)
+        counter = None if right is None else Counterexample((), mine, right)
         if first.convention:
             return Verdict("other_convention", self.read, first.names, (), others, first.says, "", counter)
         conventions = first.names[:-1] if first.mixed else ()
         return Verdict(
             "mistake", self.read, conventions, first.names[len(conventions) :], others, first.says, "", counter
         )
-
-    def _mine(self, wrong: Wrong) -> Quantity:
-        return Quantity(self._worth(wrong) or Fraction(0), self.key.unit)
 
     def _different(self, number: Fraction, right: Quantity) -> Verdict:
         hint = ""

@@ -160,14 +160,11 @@ def _is_usual(number: Fraction) -> bool:
 
 def is_exact(form: Form, values: Mapping[str, Fraction]) -> bool:
     """Whether ``number_of`` works a form out exactly: nothing irrational is in it, and it is not too long."""
-    if any(isinstance(piece, (Root, Logarithm)) or (isinstance(piece, Power) and not _is_whole(piece.exponent))
-           for piece in forms.walk(form)):  # fmt: skip
-        return False
+    for piece in forms.walk(form):
+        whole = isinstance(piece, Power) and isinstance(piece.exponent, Num) and piece.exponent.number.denominator == 1
+        if isinstance(piece, (Root, Logarithm, Power)) and not whole:
+            return False
     return _bits(form, values) < _BITS
-
-
-def _is_whole(exponent: Form) -> bool:
-    return isinstance(exponent, Num) and exponent.number.denominator == 1
 
 
 def _bits(form: Form, values: Mapping[str, Fraction]) -> float:

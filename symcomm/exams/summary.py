@@ -125,7 +125,7 @@ def summary(grades: Grades) -> tuple[SummaryLine, ...]:
     """One line a question, by the ids of the document."""
     made = []
     for name, marks in grades.by_question.items():
-        verdicts = Counter(_verdict(one) for one in marks)
+        verdicts = Counter("right" if one.mark.follows else one.mark.verdict for one in marks)
         mistakes = Counter(
             " and ".join(one.mark.names) for one in marks if one.mark.names and one.mark.verdict != "right"
         )
@@ -137,10 +137,6 @@ def summary(grades: Grades) -> tuple[SummaryLine, ...]:
             )
         )  # fmt: skip
     return tuple(made)
-
-
-def _verdict(one: Graded) -> str:
-    return "right" if one.mark.follows else one.mark.verdict
 
 
 def look_at(grades: Grades) -> tuple[tuple[str, str, str, int, tuple[str, ...]], ...]:

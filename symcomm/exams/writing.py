@@ -18,12 +18,11 @@ from symcomm.core.files import write_files
 from symcomm.core.records import dataclass
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import Engine, safe_name
-from symcomm.documents.render.document import Document
 from symcomm.documents.render.view import prepare
 from symcomm.exams.key_files import key_record, keys_csv, keys_json
 from symcomm.exams.manifest import fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.pages import paper_page, solution_page
-from symcomm.exams.papers import Exam, Paper, Settled
+from symcomm.exams.papers import Exam, Settled
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.processes import Pool, exam_here
 from symcomm.exams.roster import Student
@@ -132,7 +131,8 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
     for student, attempt, _, _ in wanted:
         paper = exam.exactly(student, attempt)
         code = f"{paper.code} {student.id}" if order.qr else ""
-        documents.append(replace(document_of(exam, paper, order.edition), code=code))
+        page = paper_page if order.edition == "paper" else solution_page
+        documents.append(replace(page(exam, paper), code=code))
     edition = order.edition
     for form in order.formats:
         if form in PAGES:
@@ -154,11 +154,6 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
             for file, data in files.items()
         ]
     return lines
-
-
-def document_of(exam: Exam, paper: Paper, edition: Edition) -> Document:
-    """One paper in one edition."""
-    return paper_page(exam, paper) if edition == "paper" else solution_page(exam, paper)
 
 
 # -- what is there already --------------------------------------------------------------------------

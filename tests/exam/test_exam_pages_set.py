@@ -114,11 +114,12 @@ def test_the_code_of_a_pdf_is_read_back(tmp_path, engine):
 @cache
 def _sources(edition: str) -> tuple[str, ...]:
     from symcomm.documents.render import source
-    from symcomm.exams.writing import document_of
+    from symcomm.exams.pages import paper_page, solution_page
 
+    page = paper_page if edition == "paper" else solution_page
     exam = Exam(read_template(MIDTERM), "0")
     papers = [exam.paper(student) for student in numbered(2)]
-    return tuple(source(document_of(exam, paper, edition), "tex", edition=edition, layout="exam") for paper in papers)
+    return tuple(source(page(exam, paper), "tex", edition=edition, layout="exam") for paper in papers)
 
 
 @pytest.mark.long
@@ -173,12 +174,12 @@ def loosely(text: str) -> str:
 def test_hostile_texts_arrive_in_latex_or_are_refused_with_the_place(text):
     from symcomm.core.errors import SymcommError
     from symcomm.documents.render import source
-    from symcomm.exams.writing import document_of
+    from symcomm.exams.pages import paper_page
 
     said = json.dumps(text, ensure_ascii=False)
     try:
         exam = Exam(parse_template(SHORT.replace(LABEL, f"label: {said}")), "0")
-        made = source(document_of(exam, exam.paper(Student("s1", text, "")), "paper"), "tex", layout="exam")
+        made = source(paper_page(exam, exam.paper(Student("s1", text, ""))), "tex", layout="exam")
     except SymcommError as error:
         assert re.search(r"<text>:\d+: ", str(error))  # noqa: PT017  (where it is)
         return

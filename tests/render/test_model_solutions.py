@@ -200,7 +200,7 @@ def test_a_paper_that_would_tell_an_answer_is_refused_at_the_reference(tmp_path:
     document = solve(parse_problem(f"# 1 Peak\n\n{PEAK}\nIt is {{{{ answer:1 }}}}.\n", "t.md"))
     assert "It is 12 GFLOP/s." in source(document, "md")
     with pytest.raises(RenderError, match="the paper would tell an answer"):
-        render(document, ("md",), tmp_path, edition="paper", name="t")
+        render(document, ("md",), tmp_path, editions=("paper",), name="t")
     assert not [*tmp_path.iterdir()]
 
 

@@ -64,12 +64,9 @@ def _tex_glyph(g: Glyph) -> str:
     if g.style in ("digits", "sign") or (g.style == "italic" and len(g.text) == 1):
         return g.text
     if g.style in _TEX_STYLES:
-        return f"\\{_TEX_STYLES[g.style]}{{{_tex_math_words(g.text)}}}"
+        letters = re.sub(r"[^A-Za-z0-9]", "", g.text)
+        return f"\\{_TEX_STYLES[g.style]}{{{letters}}}"
     return f"\\text{{{tex_text(g.text)}}}"
-
-
-def _tex_math_words(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "", text)
 
 
 def _tex_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:

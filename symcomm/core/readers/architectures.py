@@ -191,10 +191,6 @@ def _falcon(said: Mapping[str, Any]) -> dict[str, Any]:
     return {"num_kv_heads": 1 if said.get("multi_query", True) else said.get("num_attention_heads")}
 
 
-def _opt(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {"do_layer_norm_after": not said.get("do_layer_norm_before", True)}
-
-
 def _t5(said: Mapping[str, Any]) -> dict[str, Any]:
     """The words of ``feed_forward_proj``: ``relu``, ``gated-gelu``, whose gelu is ``gelu_new`` in the library."""
     *gated, name = str(said.get("feed_forward_proj") or said.get("dense_act_fn") or "relu").split("-")
@@ -256,7 +252,8 @@ ARCHITECTURES: dict[str, Architecture] = {
             {**_COMMON, "F": "ffn_dim", "n_pos": "max_position_embeddings"}, norm="layernorm",
             sums=Switch(False, "do_layer_norm_after"), affine=Switch(True, "layer_norm_elementwise_affine"),
             positions="learned", more_positions=2, first_position=2, gated=_NO, activation_key="activation_function",
-            activation="relu", rephrased=_opt,
+            rephrased=lambda said: {"do_layer_norm_after": not said.get("do_layer_norm_before", True)},
+            activation="relu",
             drops={"attention": ("attention_dropout", 0.0), "mixed": ("dropout", 0.1), "fed": ("dropout", 0.1)},
             qkv_bias=Switch(True, "enable_bias"), out_bias=Switch(True, "enable_bias"),
             mlp_bias=Switch(True, "enable_bias"), grouped="", tied=True, source="arXiv 2205.01068",

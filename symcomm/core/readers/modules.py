@@ -159,10 +159,6 @@ def _bilinear(r: Reading) -> Shapes:
     return (("W", (m, n, k)), *((("b", (m,)),) if r.flag("bias") else ()))
 
 
-def _slopes(r: Reading) -> Shapes:
-    return (("a", (r.size(0, "num_parameters", 1),)),)
-
-
 def _recurrent(r: Reading) -> Shapes:
     n, m = r.size(0, "input_size"), r.size(1, "hidden_size")
     rows, ways = {"LSTM": 4, "GRU": 3}.get(r.module.kind, 1) * m, 1 + r.flag("bidirectional", False)
@@ -202,7 +198,7 @@ LEAVES: tuple[Leaf, ...] = (
     *(Leaf(name, _recurrent) for name in ("LSTM", "GRU", "RNN")),
     Leaf("EmbeddingBag", _embedding),
     Leaf("Bilinear", _bilinear),
-    Leaf("PReLU", _slopes),
+    Leaf("PReLU", lambda r: (("a", (r.size(0, "num_parameters", 1),)),)),
     Leaf("GroupNorm", _groupnorm),
     *(Leaf(name, _nothing) for name in _WITHOUT.split()),
     Leaf("RMSNorm", _rmsnorm, ending=True),

@@ -33,10 +33,6 @@ def _fused_projections(module: Module) -> Shapes:
     return (("W", (3 * rows, columns)), *((("b", (3 * rows,)),) if "b" in made else ()))
 
 
-def _class_embedding(module: Module) -> Shapes:
-    return (("W", (_only(module, "patch_embedding", "W")[0],)),)
-
-
 def _scale(module: Module) -> Shapes:
     return (("W", (1,)),)
 
@@ -45,7 +41,7 @@ def _scale(module: Module) -> Shapes:
 _OWN: dict[str, tuple[str, Callable[[Module], Shapes]]] = {
     "MultiheadAttention": ("in_proj_weight and in_proj_bias", _fused_projections),
     "MambaMixer": ("A_log and D", _mamba),
-    "CLIPVisionEmbeddings": ("class_embedding", _class_embedding),
+    "CLIPVisionEmbeddings": ("class_embedding", lambda module: (("W", (_only(module, "patch_embedding", "W")[0],)),)),
     "CLIPModel": ("logit_scale", _scale),
 }
 # Such weights whose size no module says.

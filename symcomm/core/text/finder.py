@@ -71,7 +71,7 @@ class _Finder:
             if not self.lines[index].strip():
                 index += 1
                 continue
-            mark = separator or _separator(self.lines[index])
+            mark = separator or max(",;\t", key=self.lines[index].count)
             table, index = self._separated(index, stop, mark)
             yield table
 
@@ -163,11 +163,6 @@ class _Finder:
             if end < stop and not self.lines[end].strip():
                 break
         return build(self.file, rows[0], rows[1:]), end
-
-
-def _separator(line: str) -> str:
-    """The separator of a header: comma, unless only semicolons or tabs can be."""
-    return max(",;\t", key=line.count) if any(mark in line for mark in ",;\t") else ","
 
 
 def _layer_separator(line: str) -> str:

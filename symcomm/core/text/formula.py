@@ -197,7 +197,7 @@ class _Layer:
             for column in ("Input", "Output"):
                 if row[column].text not in _NOTHING:
                     found |= _atoms(row[column], shapes, declared)
-            found |= _range_sizes(row["Computation"])
+            found |= _items(cell)[0].sizes_found if (cell := row["Computation"]).text not in _NOTHING else set()
         return _distinct(found), frozenset(declared)
 
     def numbers_of(self, cell: Cell, near: frozenset[str]) -> set[str]:
@@ -322,11 +322,6 @@ def _atoms(
     if declared is not None:
         declared |= {one.name.key for one in found}
     return context.sizes_found
-
-
-def _range_sizes(cell: Cell) -> set[str]:
-    """The sizes in the ranges of a computation, whose names are not known yet."""
-    return _items(cell)[0].sizes_found if cell.text not in _NOTHING else set()
 
 
 def _distinct(sizes: set[str]) -> frozenset[str]:

@@ -20,35 +20,15 @@ Layout = Literal["solution", "exam"]
 
 
 def render(
-    document: Document,
-    formats: Collection[str],
-    output: Path,
-    *,
-    templates: Path | None = None,
-    engine: Engine = "typst",
-    edition: Edition = "solution",
-    name: str,
-) -> list[Path]:
-    """Writes the document as ``<name>.<format>`` in the folder ``output`` for each format; the paths written.
+    document: Document, formats: Collection[str], output: Path, *, name: str,
+    editions: Collection[Edition] = ("solution",), templates: Path | None = None, engine: Engine = "typst",
+) -> list[Path]:  # fmt: skip
+    """Writes editions of a document in each format, all of them or none: ``homework.pdf``, ``homework-paper.pdf``.
 
     The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``. The paper has no
     answers. ``templates`` is a folder whose files replace ours of the same name. Nothing is written where any format
     fails: ``RenderError`` says what is missing or not understood.
     """
-    return editions(document, formats, output, editions=(edition,), templates=templates, engine=engine, name=name)
-
-
-def editions(
-    document: Document,
-    formats: Collection[str],
-    output: Path,
-    *,
-    editions: Collection[Edition],
-    templates: Path | None = None,
-    engine: Engine = "typst",
-    name: str,
-) -> list[Path]:
-    """Writes several editions of a document, all of them or none: ``homework.pdf``, ``homework-paper.pdf``."""
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
         raise RenderError(f"unknown format '{unknown[0]}'", hint=nearest(unknown[0], list(FORMATS)))

@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from symcomm.core.printing import GREEK_LETTERS
 
-_SIGNS = {
-    "≤": "\\leq",
-    "≥": "\\geq",
-    "≈": "\\approx",
-    "≠": "\\neq",
-    "≡": "\\equiv",
-    "≪": "\\ll",
-    "≫": "\\gg",
-    "∈": "\\in",
-    "∉": "\\notin",
-    "→": "\\to",
-    "←": "\\leftarrow",
-    "↔": "\\leftrightarrow",
-    "⇒": "\\Rightarrow",
-    "∞": "\\infty",
-    "∑": "\\sum",
-    "∏": "\\prod",
-    "√": "\\surd",
-    "∂": "\\partial",
-    "∇": "\\nabla",
-    "∝": "\\propto",
-    "∀": "\\forall",
-    "∃": "\\exists",
-    "⊂": "\\subset",
-    "⊆": "\\subseteq",
-    "∪": "\\cup",
-    "∩": "\\cap",
-    "⊙": "\\odot",
-    "⊗": "\\otimes",
-    "⊕": "\\oplus",
-    "⌈": "\\lceil",
-    "⌉": "\\rceil",
-    "⌊": "\\lfloor",
-    "⌋": "\\rfloor",
-    "−": "-",
-    "×": "\\times",
-    "·": "\\cdot",
-    "ℝ": "\\mathbb{R}",
-    "ℓ": "\\ell",
-    "⊤": "\\top",
-    "…": "\\ldots",
-    "′": "'",
-    "⋅": "\\cdot",
-    "∥": "\\parallel",
-    "✓": "\\checkmark",
-    "ᵀ": "^{\\mathsf{T}}",
-}
+_SIGNS: dict[str, str] = dict(re.findall(r"(\S) (\S+)", r"""
+    ≤ \leq  ≥ \geq  ≈ \approx  ≠ \neq  ≡ \equiv  ≪ \ll  ≫ \gg  ∈ \in  ∉ \notin  → \to  ← \leftarrow
+    ↔ \leftrightarrow  ⇒ \Rightarrow  ∞ \infty  ∑ \sum  ∏ \prod  √ \surd  ∂ \partial  ∇ \nabla  ∝ \propto  ∀ \forall
+    ∃ \exists  ⊂ \subset  ⊆ \subseteq  ∪ \cup  ∩ \cap  ⊙ \odot  ⊗ \otimes  ⊕ \oplus  ⌈ \lceil  ⌉ \rceil  ⌊ \lfloor
+    ⌋ \rfloor  − -  × \times  · \cdot  ℝ \mathbb{R}  ℓ \ell  ⊤ \top  … \ldots  ′ '  ⋅ \cdot  ∥ \parallel
+    ✓ \checkmark  ᵀ ^{\mathsf{T}}
+"""))
 _SCRIPTS = {c: f"^{{{i}}}" for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {c: f"_{{{i}}}" for i, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 _SPACES = {"\N{THIN SPACE}": "\\,", "\N{NARROW NO-BREAK SPACE}": "\\,", "\N{REPLACEMENT CHARACTER}": "?"}
 

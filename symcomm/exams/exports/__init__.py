@@ -7,6 +7,7 @@ own one. Ours say what they need of each item, which is made in several processe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from symcomm.core.errors import DocumentError
@@ -54,8 +55,8 @@ EXPORTERS = {
         _in_pieces("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.piece, moodle.whole),
         _in_pieces("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.piece, stack.whole),
         _in_pieces("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.piece, qti12.whole),
-        _in_pieces("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations", qti12.piece_with_mathjax,
-                   qti12.whole_with_mathjax),
+        _in_pieces("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations",
+                   partial(qti12.piece, mathjax=True), partial(qti12.whole, name="qti12-mathjax")),
         _in_pieces("qti21", "QTI 2.1: items and a test that draws a variant of each", qti21.piece, qti21.whole),
         _in_pieces("prairielearn", "PrairieLearn: a folder for each question", prairielearn.piece, prairielearn.whole),
         _in_pieces("gradescope", "An outline of answers and rubrics as CSV", gradescope.piece, gradescope.whole),

@@ -11,7 +11,7 @@ from functools import lru_cache
 from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Form, names
-from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, tex
+from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
 from symcomm.core.records import Same, dataclass
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity, Unit
@@ -263,7 +263,7 @@ def _part(
     kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
     spoken = [markdown_text(ask.label)] if ask.label else []
     if not options and value is None:
-        said = ", ".join(markdown_maths(tex(_symbol(form, name), None, notation)) for name in names(form))
+        said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
         spoken.append(f"a formula in {said}")
     elif not options and unit:
         spoken.append(f"in {_unit_text(unit)}")
@@ -292,12 +292,6 @@ def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> I
 def _is_near(wrong: WholeNumbers, right: Fraction) -> bool:
     above, below = abs(wrong[0] * right.denominator), abs(right.numerator * wrong[1])
     return not above or not below or (below < _NEAR * above and above < _NEAR * below)
-
-
-def _symbol(form: Form, name: str) -> Form:
-    from symcomm.core.form import Sym, walk
-
-    return next(one for one in walk(form) if isinstance(one, Sym) and one.name == name)
 
 
 def _unit_text(unit: str) -> str:
@@ -365,16 +359,14 @@ def _told_apart(
             gap, spread = abs(x - y), size + abs(y)
             if gap > apart * spread:
                 continue
-            if gap < alike * spread or _are_near(Fraction(*a), Fraction(*b), tolerance):  # floats are too near
+            if gap < alike * spread or abs(Fraction(*a) - Fraction(*b)) <= tolerance * (
+                abs(Fraction(*a)) + abs(Fraction(*b))
+            ):  # floats are too near
                 break
         else:
             others.append((a, x))
             found.append((n, Fraction(a[0] * scale.denominator, a[1] * scale.numerator)))
     return tuple(dict.fromkeys(name for n in near for name in known.it.wrong[n].number.names)), tuple(found)
-
-
-def _are_near(a: Fraction, b: Fraction, tolerance: Fraction) -> bool:
-    return abs(a - b) <= tolerance * (abs(a) + abs(b))
 
 
 def _rough(number: WholeNumbers) -> float:

@@ -49,12 +49,7 @@ def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
 
 def xml(root: Element) -> bytes:
     """An element as a file."""
-    return xml_text(root).encode()
-
-
-def xml_text(root: Element) -> str:
-    """The text of that file."""
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n"
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n".encode()
 
 
 def file_of(tag: str, inside: Iterable[str]) -> bytes:

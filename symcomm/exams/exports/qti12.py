@@ -34,15 +34,13 @@ _PICTURE = "$IMS-CC-FILEBASE$/symcomm/{}".format
 
 
 def piece(title: str, item: Item, mathjax: bool = False) -> dict[str, Any]:
-    """The parts of an item, each with its group, with formulas as images that Canvas draws itself."""
+    r"""The parts of an item, each with its group, with formulas as images that Canvas draws itself.
+
+    With ``mathjax`` they stand in ``\(...\)``, for a Canvas where MathJax is on.
+    """
     parts = [[str(part.points), as_text(_group(item, n)), as_text(_item(item, n, mathjax))]
              for n, part in enumerate(item.parts)]  # fmt: skip
     return {"id": item.id, "parts": parts, "media": carried(item)}
-
-
-def piece_with_mathjax(title: str, item: Item) -> dict[str, Any]:
-    r"""The same with ``\\(...\\)``, for a Canvas where MathJax is on."""
-    return piece(title, item, mathjax=True)
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> dict[str, bytes]:
@@ -56,11 +54,6 @@ def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> 
             start, end = head.rsplit("</", 1)  # variants stand at the end of their group
             inside += [start, *(one["parts"][n][2] for one in variants), f"</{end}"]
     return {f"{name}.zip": _package(title, "".join(inside), points, unpacked(pieces))}
-
-
-def whole_with_mathjax(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
-    """The same under another name."""
-    return whole(title, pieces, "qti12-mathjax")
 
 
 def _package(title: str, questions: str, points: Fraction, pictures: Mapping[str, bytes]) -> bytes:

@@ -220,12 +220,8 @@ def _learned(wanted: tuple[Settled, int]) -> Learned:
     )
 
 
+@uncollected()
 def _write_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
-    with uncollected():
-        return _written_piece(piece, order)
-
-
-def _written_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
     exam = exam_here()
     attempts = piece.attempts or (None,) * len(piece.students)
     papers = [

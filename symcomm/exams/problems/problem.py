@@ -625,7 +625,8 @@ class _Reader:
         if "parts" in section:
             self.whole(name, section)
             return
-        table, shown = self.table(section) if not kind else (_no_table(section), False)
+        at = section.span
+        table, shown = (Table(at.file, at.line, (), (), at.text), False) if kind else self.table(section)
         notation, described = read_symbols(section, self.notation)
         values = merge(self.values, described, read_values(section, "values", blocks.whole))
         dtype = section.text("dtype", self.dtype or "fp16")
@@ -878,10 +879,6 @@ def check_points(problem: Problem) -> None:
             if together != heading.points:
                 raise DocumentError(f"the parts have {together} points together, but '{heading.markdown[:60]}' "
                                     f"{heading.points}", heading.span, "let them add up")  # fmt: skip
-
-
-def _no_table(section: Section) -> Table:
-    return Table(section.span.file, section.span.line, (), (), section.span.text)
 
 
 def _printed_module(section: Section) -> str:

@@ -470,7 +470,7 @@ class _Parser:
                     raise UnreadError("two numbers side by side: write * between them")
                 if sliced:
                     raise _sliced([below[-1]], token.text)
-                if token.kind == "number" and self._after_name():
+                if token.kind == "number" and self.at > 0 and self.tokens[self.at - 1].kind == "word":
                     raise UnreadError("a number after a name: write ^ or *")
                 divides = False
             elif token is _END:
@@ -488,10 +488,6 @@ class _Parser:
         if not below:
             return top_form, unit
         return Ratio(top_form, Product(tuple(below)) if len(below) > 1 else below[0]), unit
-
-    def _after_name(self) -> bool:
-        """Whether what stands before is a name: a number behind it may be a power that was forgotten."""
-        return self.at > 0 and self.tokens[self.at - 1].kind == "word"
 
     def power(self) -> list[Form]:
         """The factors of a run of letters or one other factor, the last one perhaps with a power."""
