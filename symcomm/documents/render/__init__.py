@@ -21,7 +21,7 @@ Layout = Literal["solution", "exam"]
 
 def render(
     document: Document, formats: Collection[str], output: Path, *, name: str,
-    editions: Collection[Edition] = ("solution",), templates: Path | None = None, engine: Engine = "typst",
+    editions: tuple[Edition, ...] = ("solution",), templates: Path | None = None, engine: Engine = "typst",
 ) -> list[Path]:  # fmt: skip
     """Writes editions of a document in each format, all of them or none: ``homework.pdf``, ``homework-paper.pdf``.
 
