@@ -94,6 +94,7 @@ REFUSED = [
     ({"stages": "6, 2", "schedule": "1f1b"}, "'stages' is 6, 2, but it is a number of stages"),
     ({"stages": 3, "forward": "6, 2"}, "2 forward times are given for 3 stages"),
     ({"stages": 0}, "'stages' is 0\nhint: a whole number, or the name of a symbol"),
+    ({"stages": 0, "schedule": "1f1b"}, "'stages' is 0\nhint: a whole number, or the name of a symbol"),
     ({"schedule": "1f1b", "per": "microbatch"}, "'per' is of a pass"),
     ({"schedule": "1f1b", "backward": "2", "input_gradient": "1", "weight_gradient": "1"},
      "'backward' is both gradients, and each of them is said, too"),
@@ -120,3 +121,10 @@ def test_a_part_of_a_backward_keeps_its_bound_until_numbers_are_given():
     assert made.at(t_F=2, g=4, w=3).value == 66
     with pytest.raises(SymcommError, match="g >= w"):
         made.at(t_F=2, g=4, w=5)
+
+
+@pytest.mark.parametrize(("word", "hint"), [("stages", "p is the number of pipeline stages"),
+                                            ("microbatches", "m is the number of microbatches")])  # fmt: skip
+def test_a_word_for_a_symbol_hints_at_the_symbol(word, hint):
+    with pytest.raises(SymcommError, match=f"no symbol '{word}'\nhint: {hint}$"):
+        sc.derive("pipeline_time").at(**{word: 4})

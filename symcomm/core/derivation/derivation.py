@@ -205,7 +205,10 @@ class Derivation:
             hint = nearest(name, lacking)
             near = hint.startswith("did you mean")
             if slips is None or near:
-                hint += "" if near else "; numbers of several questions go in a mapping: at({...})"
+                said = self.notation.meanings  # a word of what a symbol means, such as stages
+                word = next((n for n in lacking if len(name) > 3 and name.lower() in said.get(n, "").split()), "")
+                hint = f"{word} is the {said[word]}" if word and not near else hint
+                hint += "" if near or word else "; numbers of several questions go in a mapping: at({...})"
                 raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
@@ -276,9 +279,7 @@ class Derivation:
         result = self._form
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
-            raise ValuesError(
-                f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0])
-            )
+            raise ValuesError(f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0]))
         try:
             return Quantity(self.whole(forms.evaluate(result, known)), self.unit)
         except IrrationalError:

@@ -179,7 +179,8 @@ def _asked(
     setting: Setting, schedule: str, chunks: object, stage: object, given: Mapping[str, object]
 ) -> _AskedSchedule:  # fmt: skip
     record, values = find(schedule), dict(setting.values)
-    rows = [named(row, option, given.get(option) or row.name, values) for option, row in _SIZES.items()]
+    sizes = {option: row.name if given.get(option) is None else given[option] for option, row in _SIZES.items()}
+    rows = [named(row, option, sizes[option], values) for option, row in _SIZES.items()]
     names: dict[str, Form] = {"p": rows[0].sym, "m": rows[1].sym, "v": closed_forms.V}
     if chunks is not None or record.chunks:
         names["v"] = closed_forms.chunks_of(record, chunks)
