@@ -78,6 +78,7 @@ def ring(made: Plan) -> Any:
     return sp.Add(*total)
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(
     ("strategy", "gathered", "times"),

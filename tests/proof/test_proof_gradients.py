@@ -297,6 +297,7 @@ def is_named(form, name: str) -> bool:
     return bool(called & {"crossentropy", "rope", "mask", "conv", *convolutions})
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("name", TABLES)
 def test_every_printed_gradient_is_what_the_backward_pass_computes(name):
     graph, _, _, values = case(name)
@@ -320,6 +321,7 @@ def test_what_a_row_computes_on_its_way_is_printed_as_it_is(name):
             np.testing.assert_allclose(reader.laid(form).array, values[op.output], rtol=1e-9, err_msg=inner)
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_backward_pass_is_the_derivative_by_central_differences(name):
     graph, _, given, values = case(name)

@@ -74,6 +74,7 @@ def prove(layer: str, strategy: str, accounting: Accounting | None = None, passe
 CORE = {"data(2)", "zero-3(2)", "tensor(2)", "tensor(2) + sequence", "context(2)", "cut(D, 2)", "expert + data(2)"}
 
 
+@pytest.mark.few(161)
 @pytest.mark.parametrize(
     ("layer", "strategy"),
     [(layer, s) if layer in LAYERS or s in CORE else pytest.param(layer, s, marks=pytest.mark.long)
@@ -101,6 +102,7 @@ def _gathers(strategy: str) -> bool:
 _VARIED = [(layer, s) for layer, s in APPLICABLE if layer in LAYERS and _gathers(s)]
 
 
+@pytest.mark.few(55)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("layer", "strategy"),
@@ -111,6 +113,7 @@ def test_what_is_kept_between_the_phases_changes_no_number(layer: str, strategy:
     prove(layer, strategy, VARIANTS[variant])
 
 
+@pytest.mark.few(79)
 @pytest.mark.parametrize("passes", PASSES[1:])
 @pytest.mark.parametrize(
     ("layer", "strategy"),
