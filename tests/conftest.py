@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("few", _PATIENT, max_examples=40, derandomize=True)
+settings.register_profile("few", _PATIENT, max_examples=20, derandomize=True)
 settings.register_profile("other", _PATIENT, max_examples=40)
 settings.register_profile("thorough", _PATIENT, max_examples=400)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))

@@ -201,6 +201,7 @@ def test_every_quantity_is_asked_here() -> None:
     assert {*ASKED} == {*QUANTITIES}
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(("name", "number"), ONCE)
 def test_witnesses_bear_out_every_rule_of_a_quantity(name: str, number: int) -> None:
     asked(name, number).check(deep=True)

@@ -276,6 +276,7 @@ def test_the_schema_is_a_schema():
     assert {*schema._KEYS} == names - {"ask", "figure"} | {"mistake"}
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_the_blocks_of_examples_and_pages_follow_the_schema(page: Path):
     text = page.read_text(encoding="utf-8")

@@ -111,6 +111,7 @@ def test_every_public_function_is_tried():
     assert functions == {*CALLS}
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_wrong_argument_of_a_public_function_is_told(name):
     function, (given, named) = getattr(sc, name), CALLS[name]

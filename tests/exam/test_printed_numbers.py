@@ -105,6 +105,7 @@ def checked(answer, question):
     return key_of(problem, problem.asks[0]).check(answer)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("text", "verdict"), [
     ("2048 B", "right"), ("512 B", "right"), ("2056 B", "different"), ("4096/2 B", "right"),
     ("4096/8 B", "unreadable"),  # bytes, or over 8 B?

@@ -24,6 +24,7 @@ EVERY = list(known_devices().values())
 RATES = [(d, r) for d in EVERY for r in d.rates.values()]
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize(("owner", "rate"), RATES, ids=[f"{d.name}-{r.dtype}" for d, r in RATES])
 def test_a_derived_rate_is_the_published_one_within_its_rounding(owner: Device, rate: object):
     assert rate.agrees is not False, f"{owner.name}: {rate.derived} derived, {rate.dense} published"

@@ -96,6 +96,7 @@ CASES = {
 SEPARATE = ("000.Q1.2.", "000.beyond.6nd", "001.HW2.tp_block", "001.linear.", "001.einsum.", "001.A100.")
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CASES)
 def test_a_published_value_is_reproduced_by_its_derivation(name: str) -> None:
     model = midterm() if name.startswith("001") else homework()

@@ -65,6 +65,7 @@ def solved(*figures: str, table: bool = False):  # type: ignore[no-untyped-def]
     return solve(parse_problem(document(*figures, table=table), "t.md"))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_each_kind_of_figure_is_drawn_or_says_what_it_lacks(kind: str) -> None:
     made = solved(KINDS[kind], table=True)

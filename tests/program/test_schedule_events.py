@@ -35,6 +35,7 @@ def orders_of(case):
     return find(NAMES.get(case["schedule"], case["schedule"])).ranks(case["p"], case["m"], case["v"])
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("case", [c for c in GOLDEN if "refused" not in c], ids=lambda c: c["id"])
 def test_a_schedule_has_the_events_of_the_golden_simulation(case):
     orders = orders_of(case)

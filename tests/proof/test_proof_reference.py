@@ -144,6 +144,7 @@ def test_the_gradient_of_a_map_equals_central_differences(kind: str) -> None:
 # -- whole layers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("layer", ALL)
 def test_the_gradients_of_a_layer_equal_differences_along_random_directions(layer: str) -> None:
     sizes, given, found = numbers(layer, "training", SMALL)

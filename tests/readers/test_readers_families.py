@@ -37,6 +37,7 @@ def refusal(config: dict[str, Any]) -> SymcommError:
     return caught.value
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("row", _ROWS)
 def test_the_parameters_are_those_of_the_model_that_transformers_makes(row: dict[str, Any]) -> None:
     assert read_config(json.dumps(row["config"])).count() == row["parameters"]

@@ -28,6 +28,7 @@ def some(records: list[dict[str, Any]]) -> list[Any]:
     return [pytest.param(r, id=r["id"], marks=[] if soon(r) else [pytest.mark.long]) for r in records]
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("record", some(SENDING))
 def test_every_collective_is_derived_or_told_by_name(record: dict[str, Any]) -> None:
     data, tensor = runs.degrees(record)
@@ -76,6 +77,7 @@ def test_every_rank_holds_the_weights_that_were_measured(record: dict[str, Any])
 SHARDED = [r for r in runs.RECORDS if r["strategy"].startswith("fsdp2")]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("record", some(SHARDED))
 def test_shards_of_rows_are_those_of_the_fullest_rank_and_their_mean_is_that_of_all(record: dict[str, Any]) -> None:
     """Ranks that do not divide the rows of a weight hold unequal parts: 4 bytes a weight, and 4 its gradient."""
@@ -85,6 +87,7 @@ def test_shards_of_rows_are_those_of_the_fullest_rank_and_their_mean_is_that_of_
     assert made == {"padded_shards": 8 * max(each), "mean_shard": 8 * Fraction(sum(each), len(each))}
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("record", some(runs.RECORDS))
 def test_the_bytes_kept_for_backward_are_those_that_were_measured(record: dict[str, Any]) -> None:
     """Token ids, positions and labels are inputs: the run lists them apart, or keeps them in a form of its own.
