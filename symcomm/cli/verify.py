@@ -102,6 +102,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     from symcomm.core.errors import DocumentError
     from symcomm.core.form import names
     from symcomm.core.parallel.strategy import parse_strategy
+    from symcomm.exams.problems.deriving import accounting_of
     from symcomm.exams.problems.solve import load_model
     from symcomm.exams.problems.verified import asked_strategy, cache_path, run_key
     from symcomm.verify.verify import verify as run
@@ -110,11 +111,12 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     for ask in problem.asks:
         strategy = asked_strategy(ask)
         model = load_model(problem, ask.model) if strategy else None
-        if model is None or run_key(model, strategy) in runs:
+        softmax = accounting_of(problem.conventions, ask.conventions).softmax
+        if model is None or run_key(model, strategy, softmax) in runs:
             continue
         degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
-        made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit)
-        runs[run_key(model, strategy)] = {key: value for key, value in made.json().items() if key != "calls"}
+        made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax)
+        runs[run_key(model, strategy, softmax)] = {key: value for key, value in made.json().items() if key != "calls"}
         holds, torch = holds and made.holds, made.torch
         click.echo(f"{strategy}: {'everything is explained' if made.holds else 'there are differences'}")
     if not runs:

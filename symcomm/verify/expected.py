@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from symcomm.core.accounting import Accounting
@@ -24,8 +24,9 @@ from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES
-from symcomm.core.program.program import ONE_RANK, program
+from symcomm.core.program.program import ONE_RANK, Same, program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.vocabulary import cut_vocabulary, in_parts
 from symcomm.core.quantities.communication.call import calls
 from symcomm.core.quantities.counting.flops import is_matrix_product
 from symcomm.core.quantities.counting.load import load
@@ -104,14 +105,29 @@ class RunCase:
         return frozenset(w.name for w in self.graph.weights)
 
     @property
-    def setting(self) -> Setting:
-        """What quantities are derived from."""
-        return Setting(self.graph, self.accounting, "fp32", self.model.notation, self.known)
+    def parts(self) -> Graph:
+        """The graph with the words of the first rank, which has the largest part; all ranks together have them once."""
+        return self.graph if self.pipelined else in_parts(self.graph, self.inside, self.accounting, self.known)
+
+    @property
+    def smaller(self) -> int:
+        """How many ranks have fewer words than the first one."""
+        cut = cut_vocabulary(Same(self.graph), self.inside)
+        if cut is None or not cut.uneven(self.graph, self.known):
+            return 0
+        words, ranks = self.number(self.graph.axes[cut.axes[0]].size), evaluate(cut.ranks, self.known)
+        full = words // ceil(words / ranks)
+        return int((ranks - full) * self.ranks / ranks)
+
+    def setting(self, strategy: Strategy) -> Setting:
+        """What quantities of a strategy are derived from."""
+        graph = self.parts if strategy.mesh else self.graph
+        return Setting(graph, self.accounting, "fp32", self.model.notation, self.known)
 
     @cached_property
     def plan(self) -> Plan:
         """What every rank does in one stage."""
-        return program(self.graph, self.inside, self.accounting).plan
+        return program(self.parts, self.inside, self.accounting).plan
 
 
 def make_case(
@@ -166,7 +182,7 @@ def make_case(
         accounting = replace(accounting, gathered_weights="layers" if dropped else "keep")
     made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
                    degrees)  # fmt: skip
-    pipeline.check_divisible(model.graph, strategy, made.known)
+    pipeline.check_divisible(in_parts(model.graph, made.inside, accounting, made.known), strategy, made.known)
     why = _no_kernel(made)
     if why:
         made = replace(made, model=replace(model, graph=replace(model.graph, fused=False)), written_out=why)
@@ -258,7 +274,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
     """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
     found: list[CallEntry] = []
     others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
-    for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
+    for c in calls(case.setting(case.inside), case.inside) if case.strategy.mesh else ():
         times = int(evaluate(c.layers, case.known))
         if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
             continue
@@ -274,7 +290,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
     if not case.pipelined:
         return found
     boundaries = sum(a != b for a, b in pairwise(homes(case))) * others
-    for c in calls(case.setting, case.strategy):
+    for c in calls(case.setting(case.strategy), case.strategy):
         if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
             holders = _holders(case, c.tensor) * others
             found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * holders, holders))
@@ -316,7 +332,7 @@ def _public_flops(case: RunCase, quantity: str, **options: str) -> Fraction:
 
 def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
     """The operations of one rank of a strategy; the model's first layer may be spared some."""
-    made = load(case.setting, strategy)
+    made = load(case.setting(strategy), strategy)
     times = ((one, case.times(one.op.region) - (not one.every)) for one in made.ops)
     return sum((evaluate(one.flops, case.known) * count for one, count in times), Fraction(0))
 

@@ -303,7 +303,8 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
             rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
-        rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
+        smaller = Fraction(case.smaller)
+        rows.append(ComparedRow("ranks unlike the first", "ranks", smaller, smaller, Fraction(len(odd))))
     entries, expected, explained = expected_calls(case, context)
     derived = grouped(entries)
     found: dict[tuple[str, str, str], list[int]] = {}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from symcomm.cli import main
 from symcomm.core.errors import DocumentError
 from symcomm.exams.problems.problem import parse_problem, read_problem
 from symcomm.exams.problems.solve import load_model, solve
@@ -41,8 +45,8 @@ def document(tmp_path: Path) -> Path:
     return path
 
 
-def keep(path: Path) -> None:
-    key = run_key(load_model(read_problem(path)), "data(k)")
+def keep(path: Path, softmax: str = "as_given") -> None:
+    key = run_key(load_model(read_problem(path)), "data(k)", softmax)
     run = {"ranks": 2, "torch": "2.13.0", "interface": "DistributedDataParallel", "sizes": {"B": 2}, "rows": [ROW]}
     kept = {"symcomm": "0.1.0", "torch": "2.13.0", "runs": {key: run}}
     cache_path(str(path)).write_text(json.dumps(kept), encoding="utf-8")
@@ -68,6 +72,32 @@ def test_what_was_not_run_or_has_changed_is_told_with_its_place(document: Path):
     document.write_text(DOCUMENT.replace("F}", "G}"), encoding="utf-8")
     with pytest.raises(DocumentError, match="has not been run in PyTorch as it stands"):
         solve(read_problem(document))
+
+
+def test_a_run_belongs_to_the_form_of_attention_that_the_document_names(document: Path):
+    keep(document)
+    asked = DOCUMENT.replace("verify: true", "verify: true\naccounting: {softmax: fused}")
+    document.write_text(asked, encoding="utf-8")
+    with pytest.raises(DocumentError, match="has not been run in PyTorch as it stands"):
+        solve(read_problem(document))
+    keep(document, "fused")
+    solve(read_problem(document))
+
+
+def test_what_a_document_asks_for_is_run_with_its_form_of_attention(document: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = DOCUMENT.replace("verify: true", "verify: true\naccounting: {softmax: fused}")
+    document.write_text(asked + asked[asked.index("## What") :].replace("\naccounting: {softmax: fused}", ""), "utf-8")
+    ran = []
+
+    def verify(model: Any, strategy: str, degrees: Any, **options: Any) -> Any:
+        ran.append(options["softmax"])
+        return SimpleNamespace(json=lambda: {"rows": []}, holds=True, torch="2.13.0")
+
+    monkeypatch.setattr("symcomm.verify.verify.verify", verify)
+    made = CliRunner().invoke(main, ["verify", str(document), "--asked"])
+    assert made.exit_code == 0, made.output
+    assert ran == ["fused", "as_given"]
+    assert len(json.loads(cache_path(str(document)).read_text())["runs"]) == 2
 
 
 def test_a_file_of_runs_that_is_broken_counts_as_none(document: Path):

@@ -47,24 +47,25 @@ def asked_strategy(ask: Ask) -> str:
     return own
 
 
-def run_key(model: Model, strategy: str) -> str:
-    """What a run belongs to: the tables of a model and a strategy."""
+def run_key(model: Model, strategy: str, softmax: str = "as_given") -> str:
+    """What a run belongs to: the tables of a model, a strategy, and how attention is written where that was said."""
     regions = [(region.name, region.times) for region in model.graph.regions]
-    said = json.dumps([*model.tables, regions, strategy], ensure_ascii=False)
+    form = [softmax] if softmax != "as_given" else []
+    said = json.dumps([*model.tables, regions, strategy, *form], ensure_ascii=False)
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
-def with_run(file: str, ask: Ask, model: Model | None, derived: Derivation) -> Derivation:
+def with_run(file: str, ask: Ask, model: Model | None, derived: Derivation, softmax: str = "as_given") -> Derivation:
     """The derivation with the table of its run in PyTorch, where the question wants one.
 
-    Raises ``DocumentError`` where it has not been run as it stands.
+    ``softmax`` is the document's convention: a run with another one belongs to another question. Raises ``DocumentError`` where it has not been run as it stands.
     """
     strategy = asked_strategy(ask)
     if not strategy or model is None:
         return derived
     try:
         kept = json.loads(cache_path(file).read_text(encoding="utf-8"))
-        run = kept["runs"][run_key(model, strategy)]
+        run = kept["runs"][run_key(model, strategy, softmax)]
         shown = _exhibit(run, str(kept["symcomm"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise DocumentError(
