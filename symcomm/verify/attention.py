@@ -35,22 +35,16 @@ class AttentionKernel:
     """An attention in one kernel: its operands, and ``op``, which does what the ops ``inside`` and their last one do.
 
     The roles of the loops of ``op``: batch, heads (those of keys and values before those that share them), positions
-    of queries and of keys, features of keys and of values. A mask is causal unless it has a window: then it is read.
+    of queries and of keys, features of keys and of values. ``operands`` are queries, keys and values, and what is added
+    to the scores: constants, and a mask that is more than causal.
     """
 
-    query: KernelOperand
-    key: KernelOperand
-    value: KernelOperand
+    operands: tuple[KernelOperand, ...]
     op: Op
     scores: Op
     values: Op
     shared: frozenset[int]
     inside: frozenset[str]
-
-    @property
-    def operands(self) -> tuple[KernelOperand, ...]:
-        """What it reads besides a mask."""
-        return self.query, self.key, self.value
 
     def has_whole_heads(self, cuts: Mapping[str, Mapping[str, int]]) -> bool:
         """Whether each rank has whole heads: then the kernel runs on the parts of ranks as they are."""
@@ -80,7 +74,7 @@ def with_kernels(ops: Sequence[Op], kernels: Sequence[AttentionKernel]) -> list[
 
 
 def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
-    scale, mask, dropout = _between(graph, ops)
+    scale, added, dropout = _between(graph, ops)
     first, last, softmax = ops[0], ops[-1], next(op for op in ops if op.kind == "softmax")
     at = ops[-2].output
     if not all(op.kind == "contraction" and len(op.inputs) == 2 for op in (first, last)) or at not in last.inputs:
@@ -107,42 +101,54 @@ def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
     if (graph.axes[wide].size - size).expand() != 0:
         raise KernelError("its values have other features than its keys, for which the CPU has no kernel")
     batch, heads = ([i for i in shared if (axes[i] in batched) == is_batch] for is_batch in (True, False))
-    window = mask if mask is not None and mask.attribute("positions") is not None else None
+    read_whole = any(op.kind == "add" or op.attribute("positions") is not None for op in added)
     roles = (tuple(batch), (*heads, *group), (positions, keys), (features[0], own[0]))
     attributes = (
         ("roles", roles), ("factor", None if (scale * sp.sqrt(size)).expand() == 1 else scale),
-        ("causal", mask is not None and window is None), ("grouped", bool(group)), ("dropout", dropout),
+        ("causal", bool(added) and not read_whole), ("grouped", bool(group)), ("dropout", dropout),
     )  # fmt: skip
     read = [query, key, value]
-    if window is not None:
-        pair = (first.output_indices[i] for i in (window.output_indices.index(n) for n in window.indices[1]))
-        read.append(KernelOperand(window.inputs[1], window, tuple(pair)))
+    for op in added if read_whole else ():
+        loops = dict(zip(op.output_indices, first.output_indices, strict=True))
+        read.append(KernelOperand(op.inputs[1], op, tuple(loops[i] for i in op.indices[1])))
     made = replace(last, kind="attention", inputs=tuple(o.name for o in read), indices=tuple(o.loops for o in read),
                    output_indices=tuple(same[i] for i in last.output_indices), attributes=attributes)  # fmt: skip
     repeats = {o.reader.output for o in (query, key, value)} - {first.output, last.output}
     reading = {first.output, last.output}
     alone = {r for r in repeats if {o.output for o in graph.consumers[r] if o.phase == "forward"} <= reading}
-    return AttentionKernel(query, key, value, made, first, last, frozenset(shared),
+    return AttentionKernel(tuple(read), made, first, last, frozenset(shared),
                            frozenset({op.output for op in ops[:-1]} | alone))  # fmt: skip
 
 
-def _between(graph: Graph, ops: Sequence[Op]) -> tuple[sp.Expr, Op | None, bool]:
-    """What happens to scores between the two products: a factor, a mask, dropout; anything else is refused."""
-    scale, mask, dropout = sp.Mul(ops[0].attribute("scale", 1)), None, False
+def _between(graph: Graph, ops: Sequence[Op]) -> tuple[sp.Expr, list[Op], bool]:
+    """What happens to scores between the two products: a factor, a mask and constants that are added, dropout.
+
+    Anything else is refused.
+    """
+    scale, dropout = sp.Mul(ops[0].attribute("scale", 1)), False
+    added: list[Op] = []
     for before, op in pairwise(ops[:-1]):
         if op.inputs[0] != before.output or op.indices[0] != op.output_indices:
             raise KernelError(f"{op.output} is no step between one product and the next")
-        if op.kind == "scale":
+        if op.kind == "scale" and not any(one.kind == "add" for one in added):
             scale *= op.attribute("scale")
-        elif op.kind == "mask" and mask is None:
-            mask = op
+        elif op.kind == "mask":
+            added.append(op)
         elif op.kind == "contraction" and len(op.inputs) == 2 and graph.tensors[op.inputs[1]].dtype == "bool":
             dropout = True
+        elif op.kind == "add" and _is_constant(graph, op):
+            added.append(op)
         elif op.kind == "add":
             raise KernelError("what is added to its scores gets a gradient, which PyTorch's CPU kernel lacks")
         elif op.kind != "softmax":
             raise KernelError(f"its scores run through {op.kind}, which scaled_dot_product_attention does not have")
-    return scale, mask, dropout
+    return scale, added, dropout
+
+
+def _is_constant(graph: Graph, op: Op) -> bool:
+    """Whether a sum adds a number that never changes to each score, which gets no gradient."""
+    plain = len(op.inputs) == 2 and op.attribute("signs") == (1, 1) and "joined" not in dict(op.attributes)
+    return plain and graph.tensors[op.inputs[1]].role == "constant" and op.inputs[1] not in graph.producers
 
 
 def _operand(graph: Graph, op: Op, n: int, loops: Mapping[int, int] | None = None) -> KernelOperand:

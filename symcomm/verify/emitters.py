@@ -7,7 +7,7 @@ several that stand side by side wherever they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -261,21 +261,24 @@ def _attention(op: Spelled) -> str:
     """The library's kernel: operands as batch, heads, positions and features; its result as the table has it."""
     roles = op.attributes["roles"]
 
-    def seats(letters: Iterable[Letter]) -> list[list[Letter]]:
+    def seats(letters: Iterable[Letter], roles: Sequence[Letter] = roles) -> list[list[Letter]]:
         found = [sorted((x for x in letters if {*x} <= {*role}), key=lambda x: role.index(x[0])) for role in roles]
         if sum(map(len, found)) < len([*letters]):
             raise RenderError("an axis of heads and batch together is not written as one kernel")
         return found
 
-    def seated(operand: Operand) -> str:
-        places = seats(operand.letters)
+    def seated(operand: Operand, roles: Sequence[Letter] = roles) -> str:
+        places = seats(operand.letters, roles)
         text = arranged(operand.text, operand.letters, tuple(x for some in places for x in some))
         for at, some in enumerate(places):
             text = text if len(some) == 1 else f"{called(text)}.unsqueeze({at})" if not some else (
                 f"{called(text)}.flatten({at}, {at + len(some) - 1})")  # fmt: skip
         return text
 
-    options = [f"attn_mask={o.text}" for o in op.operands[3:]]
+    batch, heads, (queries, keys), _ = roles
+    of_scores = (batch, heads, (queries,), (keys,))
+    masks = " + ".join(seated(operand, of_scores) for operand in op.operands[3:])
+    options = [f"attn_mask={masks}"] if masks else []
     options += ["is_causal=True"] if op.attributes["causal"] else []
     options += ["dropout_p=self.dropout if self.training else 0.0"] if op.attributes["dropout"] else []
     scale = op.attributes["factor"]

@@ -377,11 +377,8 @@ def peak_is_compared(case: RunCase) -> bool:
 
     So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
     Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made; of
-    a table whose rows are cut DTensor makes the gradient through one more tensor. A kernel of attention makes its three
-    gradients at once, of which the derivation has one after the other.
+    a table whose rows are cut DTensor makes the gradient through one more tensor.
     """
-    if case.graph.fused:
-        return False
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)

@@ -398,8 +398,6 @@ def _notes(case: RunCase, reports: list[dict[str, Any]]) -> list[str]:
         why = "a product brings tokens to experts in the written module, and keeps other tensors"
         why = "a stage keeps those of several microbatches at once" if reports[0]["saved"] is None else why
         found.append(f"Saved bytes are not compared: {why}.")
-    if case.graph.fused and case.method.name in ("single", "ddp"):
-        found.append("The peak is not compared: the kernel of attention makes its three gradients at once.")
     if case.written_out:
         found.append(f"Attention is written out and derived so, not as one kernel: {case.written_out}.")
     own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}

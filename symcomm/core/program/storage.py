@@ -397,8 +397,13 @@ class Line:
                 one.dies = last if first <= one.dies < last else one.dies
 
     def node(self, op: Op) -> tuple[str, ...]:
-        """The result whose gradient an op of the backward pass hands on; a sum of gradients stands for itself."""
+        """The result whose gradient an op of the backward pass hands on; a sum of gradients stands for itself.
+
+        The kernel of an attention hands on all of its gradients at once.
+        """
         tensors = self.graph.tensors
+        if self.autograd.kernels and op.output in self.graph.kernels:
+            return (self.graph.kernels[op.output],)
         found = tuple(tensors[name].of for name in op.inputs if tensors[name].role == "gradient")
         return (op.output,) if tensors[op.output].of in found else found
 
