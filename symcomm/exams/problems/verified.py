@@ -58,7 +58,8 @@ def run_key(model: Model, strategy: str, softmax: str = "as_given") -> str:
 def with_run(file: str, ask: Ask, model: Model | None, derived: Derivation, softmax: str = "as_given") -> Derivation:
     """The derivation with the table of its run in PyTorch, where the question wants one.
 
-    ``softmax`` is the document's convention: a run with another one belongs to another question. Raises ``DocumentError`` where it has not been run as it stands.
+    ``softmax`` is the document's convention: a run with another one belongs to another question. Raises
+    ``DocumentError`` where it has not been run as it stands.
     """
     strategy = asked_strategy(ask)
     if not strategy or model is None:
