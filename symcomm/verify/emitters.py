@@ -129,7 +129,9 @@ def _product(op: Spelled) -> str:
         raise RenderError("a product that repeats its result along an axis is not written in PyTorch yet")
     spelled = ",".join("".join(names[x] for x in o.letters) for o in op.operands)
     result = "".join(names[x] for x in out)
-    return f'torch.einsum("{spelled}->{result}", {", ".join(o.text for o in op.operands)})'
+    text = f'torch.einsum("{spelled}->{result}", {", ".join(o.text for o in op.operands)})'
+    # Tokens in the slots of experts lie as they are named: else each product that reads them makes a copy of its own.
+    return f"{text}.contiguous()" if op.attributes.get("lookup") and out[0] not in op.operands[0].letters else text
 
 
 def _factor(text: str) -> str:

@@ -363,6 +363,22 @@ def without_dropout(graph: Graph) -> Graph:
     return replace(graph, ops=ops) if ops != graph.ops else graph
 
 
+def with_products(graph: Graph) -> Graph:
+    """The graph in which products with a 0/1 tensor bring tokens to experts, as the written module does it."""
+    routes = {op.output for op in graph.ops if op.kind == "route"}
+
+    def made(op: Op) -> Op:
+        if op.output in routes:  # each expert and slot has its number, as of a repeated tensor
+            return replace(op, kind="contraction", attributes=())
+        kept = tuple(pair for pair in op.attributes if pair[0] != "lookup")
+        return replace(op, attributes=kept) if _product(op, graph) else op
+
+    plain = {"virtual": False, "role": "activation", "dtype": None}
+    tensors = {n: replace(graph.tensors[n], **plain) for n in routes}
+    ops = tuple(map(made, graph.ops))
+    return replace(graph, tensors={**graph.tensors, **tensors}, ops=ops) if routes else graph
+
+
 def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
@@ -372,19 +388,31 @@ def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
 
 
-def peak_is_compared(case: RunCase) -> bool:
-    """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
+def experts_are_moved(case: RunCase) -> bool:
+    """Whether DTensor gathers, scatters or exchanges in the forward pass of experts: it keeps tensors of its own."""
+    routes = any(op.kind == "route" for op in case.graph.ops)
+    moved = any(c.phase == "forward" and c.kind != "all-reduce" for c in case.plan.collectives)
+    return "dtensor" in case.method.name and routes and moved
 
-    So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
-    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made; of
-    a table whose rows are cut DTensor makes the gradient through one more tensor.
-    """
+
+def why_no_peak(case: RunCase) -> str:
+    """Why the peak of a run is not the one that is derived, and not compared; empty where it is."""
+    if any(kernel.op.attribute("grouped") for kernel in attentions(case.graph)):
+        return ("the CPU's kernel of attention adds up the gradients of keys and values that heads share; derived is "
+                "one for each head, as on GPUs")  # fmt: skip
+    if case.method.name in ("single", "ddp"):
+        return ""
+    if case.method.name != "dtensor":
+        return f"{case.method.interface} has buffers of its own"
+    if cut_classes(case):
+        return "loss_parallel makes the gradient of classes that are cut in fewer ops"
+    if cut_rows(case):
+        return "DTensor makes the gradient of a table whose rows are cut whole on each rank, and copies its part"
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
+    # Sums of activations take the place of what they sum.
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
-    return case.method.name in ("single", "ddp") or (
-        case.method.name == "dtensor" and sums and not cut_classes(case) and not cut_rows(case)
-    )
+    return "" if sums else "DTensor gathers, scatters and sums gradients of weights through tensors of its own"
 
 
 def cut_classes(case: RunCase) -> bool:
@@ -404,18 +432,23 @@ def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
             "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
-    model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
+    model = replace(case.model, graph=with_products(without_dropout(case.graph)), dtype="fp32", values=case.known)
     strategy = case.inside if case.strategy.mesh else None
     made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward")
     return Fraction(made.at().value)
+
+
+def _spared(case: RunCase) -> frozenset[str]:
+    """What the first layer need not compute, as its input needs no gradient."""
+    turns = program(case.parts, case.inside, case.accounting).turns
+    return frozenset(t.work.op.output for t in turns if isinstance(t.work, Compute) and not t.every)
 
 
 def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
     graph = case.plan.graph
     lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
-    turns = program(case.graph, case.inside, case.accounting).turns
-    spared = {t.work.op.output for t in turns if isinstance(t.work, Compute) and not t.every}  # in the first layer
+    spared = _spared(case)
     shares = ((op, 1 - Fraction(op.output in spared) / case.times(op.region)) for op in lookups)
     return sum((_product_flops(case, op) * share for op, share in shares), Fraction(0))
 
@@ -468,12 +501,13 @@ def early_sums(case: RunCase) -> EarlySums:
     again: set[tuple[str, str]] = set()  # those of them that are then not whole but cut, as in the forward pass
     spared: dict[tuple[str, str, str, str], str] = {}
     flops, others = Fraction(0), case.ranks // case.stages if case.pipelined else 1
-    computed = [step for step in plan.steps if isinstance(step, Compute)]
+    first, computed = _spared(case), [step for step in plan.steps if isinstance(step, Compute)]
     forward = {step.op.output: {m for m, _ in step.cuts} for step in computed if step.op.phase == "forward"}
     for step in plan.steps:
         if isinstance(step, Compute):
             cut = set().union(*(forward.get(graph.tensors[name].of, ()) for name in step.inputs))
-            count, often = int(case.times(step.op.region)), case.microbatches if case.pipelined else 1
+            count = int(case.times(step.op.region)) - (step.op.output in first)
+            often = case.microbatches if case.pipelined else 1
             for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
                 for mesh in (m for m, p in layout if p == PARTIAL):
                     passed = (stored, mesh) in carried | again
@@ -520,11 +554,6 @@ def placed_axis(graph: Graph, name: str, position: int) -> int:
         if sum(held[:n]) == position:
             return n
     raise StrategyError(f"{name} is cut inside an axis of the table, which a DTensor cannot hold")
-
-
-def plan_of(model: Model, strategy: str, values: Mapping[str, Fraction]) -> Plan:
-    """The plan of a strategy on a model, as the cases here are planned."""
-    return make_case(model, strategy, values, USUAL_SCHEDULE, 2).plan
 
 
 def derived_bytes(

@@ -87,10 +87,14 @@ class Marks:
         return text
 
 
-class PlacedMarks(Marks):
-    """A call around each operand and each result, through which a run moves tensors to their places."""
+class RunMarks(Marks):
+    """A call of each attention, through which a run sees what is added to its scores."""
 
-    attends = "self.attend"  # on the parts of a rank
+    attends = "self.attend"
+
+
+class PlacedMarks(RunMarks):
+    """A call around each operand and each result, too, through which a run moves tensors to their places."""
 
     def read(self, op: Op, name: str, text: str, before: list[str]) -> str:
         """``self.read(op, tensor, value)``."""

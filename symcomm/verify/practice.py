@@ -27,13 +27,14 @@ from symcomm.documents.render.environment import fill
 from symcomm.verify.conventions import CONVENTIONS
 from symcomm.verify.expected import (
     WIDTH,
+    RunCase,
     batch_first,
     context_of,
     derived_bytes,
     derived_flops,
+    early_sums,
     make_case,
     placed_axis,
-    plan_of,
 )
 from symcomm.verify.module import Marks, TorchModule, torch_module
 from symcomm.verify.sizes import small_sizes
@@ -50,13 +51,18 @@ EXERCISES: Mapping[str, str] = {
 
 
 class _Megatron(Marks):
-    """``copied`` where a whole tensor meets weights that are cut, ``reduced`` where their parts are added up."""
+    """``copied`` where a whole tensor meets weights that are cut, ``reduced`` where their parts are added up.
 
-    def __init__(self, plan: Plan) -> None:
-        self.reduced: set[str] = set()
+    Parts are added up before a product of activations reads them, as DTensor does it: its gradients need the sum.
+    """
+
+    def __init__(self, case: RunCase) -> None:
+        plan, early = case.plan, early_sums(case)
+        self.reduced = {call.tensor for call in early.calls if call.phase == "forward"}
+        passed = {tensor for (_, phase, _, tensor), left in early.spared.items() if phase == "forward" and not left}
         for call in plan.collectives:
             if call.phase == "forward" and call.kind == "all-reduce":
-                self.reduced.add(call.tensor)
+                self.reduced |= {call.tensor} - passed
             elif call.phase == "forward":
                 raise RenderError(
                     f"tensor parallelism of this model needs {call.kind} in its forward pass; the script has none"
@@ -97,8 +103,9 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
     sizes = small_sizes(graph, {}, unit, MICROBATCHES, unit)
     known = {n: Fraction(v) for n, v in sizes.items()}
     written = torch_module(graph, model.name, values=sizes)
-    plan = plan_of(model, EXERCISES["tp"].format(k=2), known)
-    parallel = torch_module(graph, model.name, _Megatron(plan), sizes,
+    cut = make_case(model, EXERCISES["tp"].format(k=2), known, USUAL_SCHEDULE, 2)
+    plan = cut.plan
+    parallel = torch_module(graph, model.name, _Megatron(cut), sizes,
                             head="copied = reduced = None  # set by question3_tp.py")  # fmt: skip
     derived = {
         name: {str(k): _totals(model, strategy.format(k=k), known, name) for k in RANKS}
@@ -160,7 +167,7 @@ def _code(text: str) -> Any:
 
 def _totals(model: Model, strategy: str, known: Mapping[str, Fraction], name: str) -> dict[str, int]:
     accounting = {"input_gradient": "not_needed"} if name == "tp" else {}
-    plain = name in ("tp", "pp")
+    plain = name == "pp"
     found: dict[str, int] = {}
     for kind, elements in derived_bytes(model, strategy, known, accounting, plain=plain).items():
         if elements:
@@ -172,7 +179,10 @@ def _operations(model: Model, strategy: str, known: Mapping[str, Fraction]) -> i
     """The FLOPs of a step in matrix products, of one process; of a pipeline those of all processes together."""
     case = make_case(model, strategy, known, USUAL_SCHEDULE, 2)
     case = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
-    return int(CONVENTIONS["routing_by_product"].flops(derived_flops(case), context_of(case)))
+    flops, context = derived_flops(case), context_of(case)
+    for convention in ("routing_by_product", "reduced_before_product"):
+        flops = CONVENTIONS[convention].flops(flops, context)
+    return int(flops)
 
 
 def _target(graph: Graph, result: str, written: TorchModule) -> str:

@@ -105,7 +105,7 @@ def measure(model: Model, values: Mapping[str, Fraction], scales: Sequence[tuple
         written = torch_module(graph, model.name, values=sizes)
         named = {written.symbols[s]: size for s, size in sizes.items() if s in written.symbols}
         runs.append({"method": "time", "ranks": 1, "seed": 7, "sizes": named, "source_text": written.source,
-                     "repeats": REPEATS})  # fmt: skip
+                     "fixed": [], "repeats": REPEATS})  # fmt: skip
         points.append(TimedSize(sizes, flops, moved, ops, 0.0, n % 3 != 1))
     with Launcher() as launch:
         reports = [launch(one)[0] for one in runs]

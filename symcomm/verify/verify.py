@@ -33,19 +33,21 @@ from symcomm.verify.expected import (
     derived_saved,
     early_sums,
     expected_calls,
+    experts_are_moved,
     grouped,
     homes,
     make_case,
     needed_memory,
     outside,
-    peak_is_compared,
     placed_axis,
     resharded,
+    why_no_peak,
+    with_products,
     without_dropout,
 )
 from symcomm.verify.launch import TIME_LIMIT, TORCH, Launcher, enough_memory
 from symcomm.verify.methods import SCHEDULES, batch_meshes
-from symcomm.verify.module import PlacedMarks, TorchModule, torch_module
+from symcomm.verify.module import PlacedMarks, RunMarks, TorchModule, torch_module
 
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
 
@@ -192,8 +194,9 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
         "method": used, "ranks": case.ranks, "seed": 7, "mesh": [*case.mesh.items()], "source_text": written.source,
         "sizes": {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols},
         "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
+        "fixed": [n for n, name in enumerate(written.inputs) if graph.tensors[name].role == "constant"],
         "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
-        "reshard": resharded(case.strategy) and not case.pipelined, "peak": peak_is_compared(case),
+        "reshard": resharded(case.strategy) and not case.pipelined, "peak": not why_no_peak(case),
     }  # fmt: skip
     if used == "single":
         return spec
@@ -294,10 +297,14 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         held, why = other, (*why, name) if other != held else why
     rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
                     Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
-    if _saved_is_compared(case, reports):
-        saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
-        rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
-                                ("dropout_off",) if off != saved else ()))  # fmt: skip
+    if not _unsaved(case):
+        saved = kept = derived_saved(case, case.graph)
+        why, graph = (), case.graph
+        for name, change in (("dropout_off", without_dropout), ("routing_by_product", with_products)):
+            graph = change(graph)
+            other = derived_saved(case, graph)
+            kept, why = other, (*why, name) if other != kept else why
+        rows.append(ComparedRow("saved for backward", "B", saved, kept, Fraction(reports[0]["saved"]), why))
         if "peak" in reports[0]:
             peak = derived_peak(case)
             rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
@@ -387,17 +394,20 @@ def verify(
         return prepared.compare(launch(prepared.spec, limit, port, fault))
 
 
-def _saved_is_compared(case: RunCase, reports: list[dict[str, Any]]) -> bool:
-    return reports[0]["saved"] is not None and not context_of(case).routing_flops
+def _unsaved(case: RunCase) -> str:
+    """Why saved bytes are not compared; empty where they are."""
+    if case.pipelined:
+        return "a stage keeps those of several microbatches at once"
+    return "DTensor keeps what it gathers for experts" if experts_are_moved(case) else ""
 
 
-def _notes(case: RunCase, reports: list[dict[str, Any]]) -> list[str]:
+def _notes(case: RunCase) -> list[str]:
     """What was not compared, and why."""
     found = []
-    if not _saved_is_compared(case, reports):
-        why = "a product brings tokens to experts in the written module, and keeps other tensors"
-        why = "a stage keeps those of several microbatches at once" if reports[0]["saved"] is None else why
-        found.append(f"Saved bytes are not compared: {why}.")
+    if _unsaved(case):
+        found.append(f"Saved bytes are not compared: {_unsaved(case)}.")
+    if why_no_peak(case):
+        found.append(f"The peak is not compared: {why_no_peak(case)}.")
     if case.written_out:
         found.append(f"Attention is written out and derived so, not as one kernel: {case.written_out}.")
     own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}
@@ -430,7 +440,7 @@ class Prepared:
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
             (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
-            tuple(reports[0]["calls"]), (*_notes(case, reports), *_version_notes(reports[0]["torch"])),
+            tuple(reports[0]["calls"]), (*_notes(case), *_version_notes(reports[0]["torch"])),
         )  # fmt: skip
 
 
@@ -445,5 +455,5 @@ def prepare(
     return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
 
 
-def _marks(case: RunCase) -> PlacedMarks | None:
-    return PlacedMarks() if "dtensor" in case.method.name else None
+def _marks(case: RunCase) -> RunMarks:
+    return PlacedMarks() if "dtensor" in case.method.name else RunMarks()

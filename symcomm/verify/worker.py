@@ -142,13 +142,12 @@ def _first_out(given: list[Any], made: list[Any]) -> int:
 
 
 class SavedStorages:
-    """The bytes of unique storages that autograd keeps, without weights and tables."""
+    """The bytes of unique storages that autograd keeps, without weights and what never changes."""
 
-    def __init__(self, network: Any, tables: list[Any]) -> None:
-        self.network, self.parts = network, tables
+    def __init__(self, run: OneProcess) -> None:
+        self.run = run
         self.bytes: dict[int, int] = {}
         self.alive: list[Any] = []
-        self.tables = {_storage(b).data_ptr() for b in network.buffers()}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -159,8 +158,8 @@ class SavedStorages:
 
     def pack(self, tensor: Any) -> Any:
         storage = _storage(tensor)
-        weights = {_storage(p).data_ptr() for p in (*self.network.parameters(), *self.parts)}
-        if storage.data_ptr() not in weights | self.tables:
+        others = (*self.run.network.parameters(), *self.run.network.buffers(), *self.run.constants)
+        if storage.data_ptr() not in {_storage(one).data_ptr() for one in others}:
             self.alive.append(storage)  # one that is freed would give its place to another one
             self.bytes[storage.data_ptr()] = storage.nbytes()
         return tensor
@@ -198,7 +197,7 @@ class Places:
         self.reads, self.rests, self.mesh, self.counter = spec["reads"], spec["rests"], mesh, counter
         self.passing = frozenset(spec["passing"])
         self.copies: dict[Any, Any] = {}
-        self.tables: list[Any] = []  # parts of masks and rotations
+        self.constants: list[Any] = []  # parts of masks and rotations
 
     def placements(self, said: list[Any]) -> tuple[Any, ...]:
         from torch.distributed.tensor import Replicate, Shard
@@ -214,17 +213,6 @@ class Places:
         ):
             return tensor  # its gradient may stay a partial sum
         return self.moved(name, tensor, said)
-
-    def attend(self, *tensors: Any, **options: Any) -> Any:
-        """Attention on a rank's own heads, of which it has the whole sequence."""
-        import torch
-        from torch.distributed.tensor import DTensor
-
-        made = torch.nn.functional.scaled_dot_product_attention(*map(_local, tensors), **{
-            name: _local(value) for name, value in options.items()})  # fmt: skip
-        query = tensors[0]
-        placed = isinstance(query, DTensor)
-        return DTensor.from_local(made, query.device_mesh, query.placements, run_check=False) if placed else made
 
     def rest(self, name: str, tensor: Any) -> Any:
         said = self.rests.get(name)
@@ -258,7 +246,7 @@ class Places:
                 made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
             self.copies[key] = (tensor, made)
             if table:
-                self.tables.append(made)
+                self.constants.append(made)
         return self.copies[key][1]
 
 
@@ -281,6 +269,7 @@ class OneProcess:
         torch.manual_seed(spec["seed"])
         self.network = self.module.model(**spec["sizes"])
         self.inputs = self.module.example(**spec["sizes"])
+        self.trained = [t.is_floating_point() and n not in spec["fixed"] for n, t in enumerate(self.inputs)]
         self.mesh: Any = None
         self.groups: dict[tuple[int, ...], str] = {}
         if self.ranks > 1:
@@ -296,19 +285,29 @@ class OneProcess:
                     self.groups.setdefault(tuple(mine.flatten().tolist()), "+".join(names[n] for n in some))
         self.counter = Counter(self.groups)
         self.optimizer: Any = None
-        attend = staticmethod(torch.nn.functional.scaled_dot_product_attention)
-        self.placing(lambda _, op, name, tensor: tensor, lambda _, name, tensor: tensor, attend)
+        self.constants: list[Any] = []  # what never changes: bias and masks of attention, parts of tables
 
-    def placing(self, read: Callable[..., Any], rest: Callable[..., Any], attend: Any) -> None:
-        """What a placed module calls for each operand, each result and each attention in one kernel."""
+        def attend(_: Any, *tensors: Any, **options: Any) -> Any:
+            self.constants.extend(options[name] for name in ("attn_mask",) if name in options)
+            return self.attention(*tensors, **options)
+
+        self.placing(read=lambda _, op, name, tensor: tensor, rest=lambda _, name, tensor: tensor, attend=attend)
+
+    def attention(self, *tensors: Any, **options: Any) -> Any:
+        """Attention in one kernel."""
+        import torch
+
+        return torch.nn.functional.scaled_dot_product_attention(*tensors, **options)
+
+    def placing(self, **calls: Callable[..., Any]) -> None:
+        """What a written module calls for each operand, each result and each attention in one kernel."""
         import torch
 
         for name in dir(self.module):
             made: Any = getattr(self.module, name)
             if isinstance(made, type) and issubclass(made, torch.nn.Module):
-                setattr(made, "read", read)  # noqa: B010  (a written class has no such method of its own)
-                setattr(made, "rest", rest)  # noqa: B010
-                setattr(made, "attend", attend)  # noqa: B010
+                for call, does in calls.items():  # a written class has no such methods of its own
+                    setattr(made, call, does)
 
     def part(self, tensor: Any, meshes: list[str], dim: int = 0) -> Any:
         """This rank's part of a batch."""
@@ -326,7 +325,7 @@ class OneProcess:
 
     def prepare(self) -> None:
         """One process: nothing is wrapped."""
-        self.given = [t.detach().requires_grad_(t.is_floating_point()) for t in self.inputs]
+        self.given = [t.detach().requires_grad_(on) for t, on in zip(self.inputs, self.trained, strict=True)]
         self.out = self.gradients_out(None)
 
     def whole(self, parameter: Any) -> Any:
@@ -348,6 +347,7 @@ class OneProcess:
     def clear(self) -> None:
         for p in [*self.network.parameters(), *self.given]:
             p.grad = None
+        self.constants[:] = [self.given[n] for n in self.spec["fixed"] if self.given[n].is_floating_point()]
 
     def step(self, keeper: SavedStorages | None) -> None:
         counter = self.counter
@@ -382,9 +382,9 @@ class Batched(OneProcess):
     def prepare(self) -> None:
         axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
         self.given = []
-        for tensor, dim in zip(self.inputs, axes["inputs"], strict=True):
+        for tensor, dim, on in zip(self.inputs, axes["inputs"], self.trained, strict=True):
             tensor = self.part(tensor, meshes, dim) if dim is not None else tensor
-            self.given.append(tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
+            self.given.append(tensor.detach().clone().requires_grad_(on))
         self.out = [
             self.part(g, meshes, dim) if dim is not None else g / self.ranks
             for g, dim in zip(self.gradients_out(None), axes["results"], strict=True)
@@ -453,9 +453,18 @@ class PlacedRun(OneProcess):
 
         self.place()
         self.given = []
-        for tensor, name in zip(self.inputs, self.spec["inputs"], strict=True):
+        for tensor, name, on in zip(self.inputs, self.spec["inputs"], self.trained, strict=True):
             value = distribute_tensor(tensor, self.mesh_placed, self.resting(name))
-            self.given.append(value.detach().requires_grad_(tensor.is_floating_point()))
+            self.given.append(value.detach().requires_grad_(on))
+
+    def attention(self, *tensors: Any, **options: Any) -> Any:
+        """Attention on a rank's own heads, of which it has the whole sequence."""
+        from torch.distributed.tensor import DTensor
+
+        made = super().attention(*map(_local, tensors), **{name: _local(value) for name, value in options.items()})
+        query = tensors[0]
+        placed = isinstance(query, DTensor)
+        return DTensor.from_local(made, query.device_mesh, query.placements, run_check=False) if placed else made
 
     def resting(self, name: str) -> tuple[Any, ...]:
         """Where a tensor is between the ops that make and read it."""
@@ -471,12 +480,12 @@ class PlacedRun(OneProcess):
         mesh = self.mesh[tuple(spec["placed_meshes"])] if len(spec["placed_meshes"]) < self.mesh.ndim else self.mesh
         places = Places(spec, mesh, self.counter)
         self.places = places
+        self.constants = places.constants
         if hasattr(self.module, "route"):
             self.module.route = _locally(self.module.route)
         self.placing(
-            lambda _, op, name, tensor: places.read(op, name, tensor),
-            lambda _, name, tensor: places.rest(name, tensor),
-            lambda _, *tensors, **options: places.attend(*tensors, **options),
+            read=lambda _, op, name, tensor: places.read(op, name, tensor),
+            rest=lambda _, name, tensor: places.rest(name, tensor),
         )
         for path, tensor in spec["parameters"].items():
             for owner, attribute in _owners(self.network, path):
@@ -689,9 +698,9 @@ class Staged(PlacedRun):
                 tensor = self.part(tensor, [mesh], dim) if isinstance(dim, int) else tensor
             return tensor
 
-        for tensor, name in zip(self.inputs, spec["names"], strict=True):
+        for tensor, name, on in zip(self.inputs, spec["names"], self.trained, strict=True):
             mine = own(tensor, self.named[name])
-            self.given.append(mine.detach().clone().requires_grad_(mine.is_floating_point()))
+            self.given.append(mine.detach().clone().requires_grad_(on))
         count, (out,) = spec["microbatches"], self.gradients_out(None)
         # A loss is the mean of those of the microbatches, and of the ranks of the data.
         self.out = own(out, spec["last"]) if out.ndim else out.expand(count) / count / self.gradient_scale
@@ -881,9 +890,8 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     keeper = None
     with made.counter.mode(), _losses(spec):
         for number in range(STEPS):
-            parts = made.places.tables if isinstance(made, PlacedRun) and "dtensor" in spec["method"] else []
             watched = number == STEPS - 1 and "pipelining" not in spec["method"]
-            keeper = SavedStorages(made.network, parts) if watched else None
+            keeper = SavedStorages(made) if watched else None
             made.step(keeper)
     found: dict[str, Any] = {
         "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops,
@@ -955,7 +963,8 @@ def _peak(made: OneProcess) -> int:
         nonlocal peak
         for key in [k for k, (ref, _) in seen.items() if ref.expired()]:
             del seen[key]
-        peak = max(peak, sum(size for _, size in seen.values()))
+        constants = {_storage(one)._cdata for one in made.constants}
+        peak = max(peak, sum(size for key, (_, size) in seen.items() if key not in constants))
 
     class Alive(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -993,14 +1002,14 @@ def _peak(made: OneProcess) -> int:
 
     add_all(made.network.parameters())
     given, switch = made.given, torch.empty(0, requires_grad=True)
-    plain = [t.detach() for t in given if t.is_floating_point()]
+    plain = [t.detach() for t in given if t.requires_grad]
     passes: list[int] = []
     # What stays, such as buckets, has been seen in the first step. A thread of gloo may let a tensor go a moment late.
     for _ in range(2 if made.spec["ranks"] == 1 else 4):
         made.clear()
         with Alive():
             floats = iter(Begin.apply(switch, *plain))
-            made.given = [next(floats) if t.is_floating_point() else t for t in given]
+            made.given = [next(floats) if t.requires_grad else t for t in given]
             del floats
             add_all(made.given)
             results = made.forward()

@@ -48,6 +48,15 @@ def configured(name: str) -> Model:
 
 
 @cache
+def falcon() -> Model:
+    """A model that adds a row of constants to the scores of each head (ALiBi)."""
+    made = load_known({"model_type": "falcon", "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
+                       "vocab_size": 32, "alibi": True, "multi_query": False}, loss=True)  # fmt: skip
+    assert made is not None
+    return made
+
+
+@cache
 def shared_keys() -> Model:
     """Attention with one head of keys and values."""
     return load(SHARED)
