@@ -373,8 +373,7 @@ def with_products(graph: Graph) -> Graph:
         kept = tuple(pair for pair in op.attributes if pair[0] != "lookup")
         return replace(op, attributes=kept) if _product(op, graph) else op
 
-    plain = {"virtual": False, "role": "activation", "dtype": None}
-    tensors = {n: replace(graph.tensors[n], **plain) for n in routes}
+    tensors = {n: replace(graph.tensors[n], virtual=False, role="activation", dtype=None) for n in routes}
     ops = tuple(map(made, graph.ops))
     return replace(graph, tensors={**graph.tensors, **tensors}, ops=ops) if routes else graph
 
