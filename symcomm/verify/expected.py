@@ -24,13 +24,13 @@ from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES
-from symcomm.core.program.program import ONE_RANK, Same, program
+from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.vocabulary import cut_vocabulary, in_parts
 from symcomm.core.quantities.communication.call import calls
 from symcomm.core.quantities.counting.flops import is_matrix_product
 from symcomm.core.quantities.counting.load import load
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting
 from symcomm.verify.attention import KernelError, attentions, with_kernels
 from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext
