@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Ratio, Sym, product
 from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.optimum.writing import SECOND, Name, known, meanings, step
+from symcomm.core.quantities.communication.buckets import queued
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Amount, Dtype
 from symcomm.core.quantities.witnesses import elements, often
@@ -112,12 +114,7 @@ def exposed(buckets: Sequence[Sequence[int]], o: Fraction, w: Fraction, rho: Fra
     >>> exposed([[8], [8]], Fraction(1), Fraction(8))
     Fraction(3, 1)
     """
-    ready = free = Fraction(0)
-    for bucket in buckets:
-        transfer = sum(bucket) / w
-        ready += rho * transfer
-        free = max(ready, free) + o + transfer
-    return free - ready
+    return queued((rho * sum(bucket) / w, o + sum(bucket) / w) for bucket in buckets)
 
 
 def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
@@ -175,8 +172,8 @@ def derive(
     start = sum(sizes) if first is None else int(exact(first, "first", BYTE))  # a cap that is set holds for all buckets
     if share <= 0 or start < 1:
         raise ValuesError("rho and the first bucket's cap must be positive")
-    groups = all_partitions(sizes, start)
-    timed = sorted(((exposed(g.buckets, o, w, share), g.low, g) for g in groups), key=lambda item: item[:2])
+    groups, left = all_partitions(sizes, start), partial(exposed, o=o, w=w, rho=share)
+    timed = sorted(((left(g.buckets), g.low, g) for g in groups), key=lambda item: item[:2])
     best_time, _, best = timed[0]
     cap, said = _said_cap(best)
     s_name = Sym("s")
@@ -199,10 +196,15 @@ def derive(
     rows = tuple(
         (
             Quantity(Fraction(g.low), BYTE), Quantity(Fraction(g.high), BYTE) if g.high else "any more",
-            str(len(g.buckets)), Quantity(exposed(g.buckets, o, w, share), SECOND), "best" if g is best else "",
+            str(len(g.buckets)), Quantity(left(g.buckets), SECOND), "best" if g is best else "",
         )
         for g in shown
     )  # fmt: skip
+    usual = partition(sizes, USUAL)
+    without = (
+        "A cap that is set holds for the first bucket, too. Where none is set, PyTorch closes the first one at 1 MiB "
+        f"and the others at 25 MiB: {len(usual)} buckets, which leave {Quantity(left(usual), SECOND).lines()[-1][1]}."
+    )
     title = "Caps and the buckets they give" + (
         "" if len(shown) == len(groups) else f" ({len(shown)} of {len(groups)})"
     )
@@ -210,7 +212,7 @@ def derive(
         "Recommended bucket cap", setting.accounting, tuple(steps), relations=setting.graph.relations,
         exhibits=(Exhibit(title, ("cap from", "to", "buckets", "left after backward", ""), rows),),
         given=tuple(setting.values.items()), notation=meanings(setting, ROWS),
-        notes=(said, _usual(sizes, o, w, share) if first is None else f"The first bucket is closed at {start} bytes."),
+        notes=(said, without if first is None else f"The first bucket is closed at {start} bytes."),
     )  # fmt: skip
 
 
@@ -256,16 +258,6 @@ def _no_gap_is_least(numbers: Numbers, rho: Fraction) -> bool:
         return rho * bucket / numbers["w"] + calls * numbers["o"] + total / numbers["w"] - rho * total / numbers["w"]
 
     return left(size) <= min(left(size * (1 + hair)) for hair in (_HAIR, -_HAIR))
-
-
-def _usual(sizes: Sequence[int], o: Fraction, w: Fraction, rho: Fraction) -> str:
-    """What PyTorch does where no cap is set."""
-    buckets = partition(sizes, USUAL)
-    left = Quantity(exposed(buckets, o, w, rho), SECOND)
-    return (
-        "A cap that is set holds for the first bucket, too. Where none is set, PyTorch closes the first one at 1 MiB "
-        f"and the others at 25 MiB: {len(buckets)} buckets, which leave {left.lines()[-1][1]}."
-    )
 
 
 def _said_cap(caps: Caps) -> tuple[int, str]:

@@ -9,6 +9,7 @@ Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -42,13 +43,19 @@ _HAIR = Fraction(1, 10**8)  # of a number of buckets
 def _left(rho: Fraction | None, numbers: Numbers) -> Fraction:
     count, share = int(numbers["n_b"]), numbers["rho"] if rho is None else rho
     transfer = numbers["s"] / count / numbers["w"]
-    return queued(count, share * transfer, numbers["o"] + transfer)
+    return queued([(share * transfer, numbers["o"] + transfer)] * count)
 
 
-def queued(count: int, each: Fraction, call: Fraction) -> Fraction:
-    """What is left after backward, bucket by bucket: a call starts when its bucket is there and the link is free."""
+def queued(buckets: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
+    """What is left after backward, from the time to compute each bucket and that of its call, one call after the other.
+
+    A call starts when its bucket is there and the link is free.
+
+    >>> queued([(Fraction(1), Fraction(2)), (Fraction(1), Fraction(2))])
+    Fraction(3, 1)
+    """
     ready = free = Fraction(0)
-    for _ in range(count):
+    for each, call in buckets:
         ready += each
         free = max(ready, free) + call
     return free - ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import ValuesError
 from symcomm.core.optimum.crossover import crossover
 from symcomm.core.quantities.communication import collective_parts as parts
 from symcomm.core.quantities.communication import collective_time
@@ -18,8 +18,6 @@ from symcomm.core.quantities.options import (
     ElementDtype,
     NoModel,
 )
-
-OVER = ("payload", "ranks", "bandwidth", "latency")
 
 
 def derive(
@@ -38,10 +36,8 @@ def derive(
 
     The value of ``over`` at which two algorithms take equally long; the options are those of the time.
 
-    Raises ``ValuesError`` where ``over`` is unknown or both algorithms are the same.
+    Raises ``ValuesError`` where both algorithms are the same.
     """
-    if over not in OVER:
-        raise ValuesError(f"a crossover over '{over[:40]}' is not known", hint=nearest(over, [*OVER]))
     if algorithm == other:
         raise ValuesError(f"'{algorithm}' is compared with itself", hint="name another algorithm: other: tree")
     one, two = (

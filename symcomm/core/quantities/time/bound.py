@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation, exact
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym
 from symcomm.core.quantities.counting import tensor_size
 from symcomm.core.quantities.counting.load import ONE_DEVICE
@@ -21,8 +21,6 @@ from symcomm.core.quantities.witnesses import largest, over
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Quantity
-
-ANSWERS = ("least_time", "implied_rate", "implied_bandwidth")
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,6 @@ def derive(
 
     With ``measured`` the verdict is a note of the derivation.
     """
-    if of not in ANSWERS:
-        raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
     setting = setting.in_format(dtype)
     given: dict[str, Fraction] = {} if measured is None else {"t_measured": exact_time(measured)}
     if tensor is not None:

@@ -25,8 +25,6 @@ from symcomm.core.units import ONE, Quantity
 if TYPE_CHECKING:
     pass
 
-PER = ("total", "device")
-NUMBERS = ("real", "whole")
 
 
 def derive(
@@ -54,9 +52,6 @@ def derive(
 
     Source: Austin et al., How to Scale Your Model, 2025, "Training", for the comparison.
     """
-    for name, chosen, known in (("per", per, PER), ("numbers", numbers, NUMBERS)):
-        if chosen not in known:
-            raise ValuesError(f"'{chosen[:40]}' is no {name}", hint=nearest(chosen, [*known]))
     placed = mesh_terms.read_strategy(strategy)
     over, batch = variable(setting, placed, over)
     if per == "device" and not batch:

@@ -147,7 +147,7 @@ class Pipe:
         return work.define(
             "t_left", Total((buckets.last_end(count, each, backward, call), negative(backward))), SECOND, "buckets",
             f"What is left of it after that pass. {buckets.SERIAL}",
-            witness=lambda n: buckets.queued(int(number(count, n)), number(each, n), number(call, n)),
+            witness=lambda n: buckets.queued([(number(each, n), number(call, n))] * int(number(count, n))),
         )  # fmt: skip
 
     def even(self) -> list[Form]:
