@@ -8,9 +8,13 @@ undecided.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
@@ -20,13 +24,12 @@ from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
-from symcomm.exams.deadline import TimeUpError, deadline
 from symcomm.exams.numbers import are_apart, is_exact, number_of
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
+from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.formula import Side, degree
 from symcomm.exams.reading.measures import counts
 from symcomm.exams.reading.numbers import Literal
-from symcomm.exams.reading.unread import UnreadError
 from symcomm.exams.verdict import Counterexample, Verdict
 
 if TYPE_CHECKING:
@@ -37,6 +40,38 @@ _SYMPY_DEGREE = 20
 _EXACT = Fraction(1, 10**30)
 SECONDS = 2.0  # that the answer itself may take, at each of the places where its size decides
 _TIME_UP = "a person has to look at this: it takes too long to decide"
+
+
+class TimeUpError(BaseException):
+    """The time is up; no ``Exception``, so that nothing on the way takes it for a fault of its own."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raises ``TimeUpError`` in what runs longer.
+
+    A signal does it, which only the main thread of a process gets, and Windows does not have: elsewhere nothing is
+    stopped. A timer that somebody else set is set again afterwards.
+
+    >>> with deadline(60):
+    ...     done = True
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeUpError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left, again)
 
 
 def decide(answer: str, key: AnswerKey) -> Verdict:

@@ -7,6 +7,7 @@ kept; everything else is made again.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,17 +20,57 @@ from symcomm.core.records import dataclass
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import Engine, safe_name
 from symcomm.documents.render.view import prepare
-from symcomm.exams.key_files import key_record, keys_csv, keys_json
 from symcomm.exams.manifest import fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.pages import paper_page, solution_page
-from symcomm.exams.papers import Exam, Settled
+from symcomm.exams.papers import Exam, Paper, Settled
 from symcomm.exams.problems.problem import Template
+from symcomm.exams.problems.randomness import NAME
 from symcomm.exams.processes import Pool, exam_here
-from symcomm.exams.roster import Student
+from symcomm.exams.roster import Student, csv_text
 
 PAGES = ("pdf", "md", "html", "tex")
 _CHUNK = 25  # papers that one process makes at a time
 Progress = Callable[[int, int, str], None]
+COLUMNS = ("student", "name", "seat", "paper", "attempt", "number", "id", "points", "choice", "answer", "value",
+           "unit", "formula")  # fmt: skip
+
+
+def key_record(exam: Exam, paper: Paper) -> dict[str, Any]:
+    """The key of one paper as plain data."""
+    answers = []
+    for part, answer in zip(paper.parts, exam.answers(paper), strict=True):
+        quantity = answer.quantity
+        record: dict[str, Any] = {
+            "number": part.number, "id": part.id, "points": str(part.points),
+            "answer": "" if quantity is None else str(quantity),
+            "value": "" if quantity is None else str(quantity.value), "unit": str(answer.derivation.unit),
+            "formula": exam.kept.formula(answer.derivation),
+        }  # fmt: skip
+        if part.choices:
+            record |= {"choice": part.right, "options": [choice.text for choice in part.choices]}
+        answers.append(record)
+    student = paper.student
+    return {
+        "student": student.id, "name": student.name, "seat": student.seat, "paper": paper.code,
+        "attempt": paper.attempt, "drawn": {name: told.text for name, told in paper.drawn.items()},
+        "answers": answers,
+    }  # fmt: skip
+
+
+def keys_json(exam: Exam, records: Iterable[dict[str, Any]]) -> str:
+    """All keys as one JSON file."""
+    head = {"file": exam.example.title, "seed": exam.seed, "generator": NAME, "draws": exam.template.draws.digest}
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+    return json.dumps(head, ensure_ascii=False)[:-1] + f', "papers": [\n{lines}\n]}}\n'
+
+
+def keys_csv(records: Iterable[dict[str, Any]]) -> str:
+    """All keys as CSV: one row an answer."""
+    rows = []
+    for record in records:
+        head = [record[key] for key in COLUMNS[:5]]
+        rows += [[*head, *(answer.get(key, "") for key in COLUMNS[5:])] for answer in record["answers"]]
+    return csv_text(COLUMNS, rows)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import symcomm as sc
 from symcomm.core.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Root, Smallest, Total
 from symcomm.exams import decision
-from symcomm.exams.deadline import TimeUpError, deadline
+from symcomm.exams.decision import TimeUpError, deadline
 from symcomm.exams.numbers import are_apart
 from symcomm.exams.problems.problem import parse_template
 

@@ -14,13 +14,13 @@ from symcomm.cli import main
 from symcomm.core.errors import DocumentError
 from symcomm.core.units import Quantity
 from symcomm.documents.render import source
-from symcomm.exams.key_files import key_record, keys_csv, keys_json
 from symcomm.exams.pages import paper_page, solution_page
 from symcomm.exams.papers import Exam, significant_digits
 from symcomm.exams.problems.problem import parse_template, read_template
 from symcomm.exams.problems.solve import solve
 from symcomm.exams.roster import Student, csv_text, numbered, read_roster
 from symcomm.exams.sheets import papers_of
+from symcomm.exams.writing import key_record, keys_csv, keys_json
 
 HEAD = """---
 title: Quiz

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.core import form as forms
@@ -256,27 +257,18 @@ class _Printer:
                 text = (d.ceiling if isinstance(form, Ceiling) else d.floor)(out.text)
                 return _Out(text, _ATOM, False, out.tall, out.width + 0.9)
             case Largest(choices) | Smallest(choices):
-                outs_ = [self.go(c) for c in choices]
-                tall = any(o.tall for o in outs_)
-                inside_text = d.comma.join(o.text for o in outs_)
-                text = d.function("max" if isinstance(form, Largest) else "min") + d.apply + d.parens(inside_text, tall)
-                return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs_) + 2.4)
+                return self.call(d.function("max" if isinstance(form, Largest) else "min"), choices)
             case Logarithm(inside, base):
-                out = self.go(inside)
-                head = d.based("log", str(base)) if base else d.function("ln")
-                return _Out(head + d.apply + d.parens(out.text, out.tall), _POWER, False, out.tall, out.width + 2.5)
+                made = self.call(d.based("log", str(base)) if base else d.function("ln"), (inside,), 2.0)
+                return replace(made, level=_POWER)
             case Applied(rule, arguments) if (formula := rule.written(arguments)) is not None:
                 return self.go(formula)
             case Applied(rule, arguments):
-                outs_ = [self.go(one) for one in arguments]
-                tall = any(o.tall for o in outs_)
-                head = self.go(Sym("T_" + "".join(filter(str.isalnum, rule.name)))).text
-                text = head + d.apply + d.parens(d.comma.join(o.text for o in outs_), tall)
-                return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs_) + 2.4)
+                return self.call(self.go(Sym("T_" + "".join(filter(str.isalnum, rule.name)))).text, arguments)
             case Called(name, ()):
                 return self.name(name)
             case Called(name, arguments):
-                return self.called(name, [self.go(one) for one in arguments])
+                return self.called(name, arguments)
             case Transposed(inside):
                 out = self.at_least(self.go(inside), _ATOM)
                 return _Out(d.transposed(out.text), _POWER, False, out.tall, out.width + 0.5)
@@ -285,34 +277,36 @@ class _Printer:
                 text = d.odot.join(o.text for o in outs_)
                 return _Out(text, _PRODUCT, False, any(o.tall for o in outs_), sum(o.width + 1.4 for o in outs_))
             case Summed(indices, inside):
-                under, out = (
-                    d.comma.join(self.go(one).text for one in indices),
-                    self.at_least(self.go(inside), _PRODUCT),
-                )
+                under = d.comma.join(self.go(one).text for one in indices)
+                out = self.at_least(self.go(inside), _PRODUCT)
                 return _Out(d.summation(under) + out.text, _PRODUCT, False, True, out.width + 1.4)
             case Related(left, right, relation):
                 a, b = self.go(left), self.go(right)
                 text = a.text + d.relations[relation] + b.text
                 return _Out(text, _SUM, False, a.tall or b.tall, a.width + b.width + 1.6)
             case BinaryOnes(inside):
-                out = self.go(inside)
-                text = d.function("ones") + d.apply + d.parens(out.text, out.tall)
-                return _Out(text, _ATOM if d.flat else _POWER, False, out.tall, out.width + 2.9)
+                return self.call(d.function("ones"), (inside,))
         raise TypeError(f"no printing of {type(form).__name__}")
 
-    def called(self, name: str, arguments: Sequence[_Out]) -> _Out:
+    def call(self, head: str, arguments: Sequence[Form], wide: float = 2.4) -> _Out:
+        """What stands before the parentheses of a function, so wide, with its arguments."""
+        d, outs = self.d, [self.go(one) for one in arguments]
+        tall = any(o.tall for o in outs)
+        text = head + d.apply + d.parens(d.comma.join(o.text for o in outs), tall)
+        return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs) + wide)
+
+    def called(self, name: str, arguments: Sequence[Form]) -> _Out:
         """A function with its arguments: ``|x|``, ``[a > b]``, or the name before parentheses."""
-        d, tall = self.d, any(o.tall for o in arguments)
-        width = sum(o.width + 0.5 for o in arguments) + 1.0
+        d = self.d
         if name in ("abs", "greater"):
+            outs = [self.go(one) for one in arguments]
             pair = ("|", "|") if name == "abs" else ("[", "]")
-            inside = d.relations[">"].join(o.text for o in arguments)
-            return _Out(d.fenced(pair[0], inside, pair[1]), _ATOM, False, tall, width + 1.0)
+            text = d.fenced(pair[0], d.relations[">"].join(o.text for o in outs), pair[1])
+            return _Out(text, _ATOM, False, any(o.tall for o in outs), sum(o.width + 0.5 for o in outs) + 2.0)
         head = self.spell(written("sigma")) if name == "sigmoid" and not d.flat else d.function(name)
         if "_" in name and not d.flat:  # what is summed over stands below the sum
             head = self.spell(written(name))
-        text = head + d.apply + d.parens(d.comma.join(o.text for o in arguments), tall)
-        return _Out(text, _ATOM if d.flat else _POWER, False, tall, width + 0.5 * len(name))
+        return self.call(head, arguments, 1.0 + 0.5 * len(name))
 
     def small(self, form: Form) -> _Out:
         """The form in small type, where a fraction is written with a slash to stay readable."""

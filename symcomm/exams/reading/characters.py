@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from symcomm.exams.reading.unread import UnreadError
+from symcomm.exams.reading import UnreadError
 
 LENGTH_LIMIT = 2_500
 DEPTH_LIMIT = 60

@@ -30,10 +30,10 @@ from symcomm.core.form import (
 )
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
+from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.characters import clean
 from symcomm.exams.reading.measures import COUNTED, counts, measure
 from symcomm.exams.reading.numbers import EXPONENT_LIMIT, Literal, scan
-from symcomm.exams.reading.unread import UnreadError
 
 _BITS_LIMIT = 16_000
 _NODE_LIMIT = 2_500

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from symcomm.core.records import dataclass
-from symcomm.exams.reading.unread import UnreadError
+from symcomm.exams.reading import UnreadError
 
 EXPONENT_LIMIT = 1_000
 _DIGITS_LIMIT = 100
@@ -55,7 +55,7 @@ def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, i
     >>> scan("12,885", 0)
     Traceback (most recent call last):
         ...
-    symcomm.exams.reading.unread.UnreadError: 12.885 or 12885? write a point, or no mark
+    symcomm.exams.reading.UnreadError: 12.885 or 12885? write a point, or no mark
     """
     if text[start] == "0" and text[start + 1 : start + 2] in ("x", "X") and text[start + 2 : start + 3].isalnum():
         raise UnreadError("write the number in decimal")
