@@ -8,10 +8,11 @@ from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
+from symcomm.core.collectives.algorithms import runs_by, told
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
 from symcomm.core.dtypes import Autocast, autocast_of, formats
 from symcomm.core.errors import ValuesError, nearest
@@ -41,6 +42,7 @@ class Setting:
     frozen: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()  # what the options of a question name
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
+    read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
     told: ClassVar[bool] = True  # whether somebody reads the steps
 
     def __post_init__(self) -> None:
@@ -50,6 +52,32 @@ class Setting:
         if self.accounting.softmax == "as_given":
             softmax = "fused" if self.graph.fused else "library"
             object.__setattr__(self, "accounting", replace(self.accounting, softmax=softmax))
+
+    def choice(self, convention: str) -> str:
+        """The choice of a convention; the step that is made next is told to rest on it.
+
+        A rule reads it where another choice would give something else, and ``accounting`` where none would.
+        """
+        self.read[convention] = None
+        return str(getattr(self.accounting, convention))
+
+    def decided(self, conventions: Iterable[str], outcome: Callable[[Setting], object]) -> None:
+        """Reads the conventions that take something out: those under whose usual choice there is another outcome."""
+        for name in conventions:
+            usual = replace(self.accounting, **{name: getattr(Accounting, name)})
+            if usual != self.accounting and outcome(replace(self, accounting=usual)) != outcome(self):
+                self.choice(name)
+
+    def runs_by(self, kind: str) -> str:
+        """The name of the algorithm that a kind of collective runs by; the next step is told to rest on it."""
+        self.read.update(dict.fromkeys(told(self.accounting.algorithm, [kind])))
+        return runs_by(self.accounting.algorithm, kind)
+
+    def taken(self) -> tuple[str, ...]:
+        """The conventions that were read since this was asked last."""
+        names = tuple(self.read)
+        self.read.clear()
+        return names
 
     def freeze(self, said: str | Iterable[str] | None) -> Setting:
         """The same with weights that are not trained; ``W*`` means all whose names begin with W.
@@ -174,8 +202,9 @@ class Setting:
         if self.frozen:
             listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
             notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
+        used = dict.fromkeys((*touched, *rests_on(steps)))
         return Derivation(
-            title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
+            title, self.accounting, tuple(steps), tuple(used), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
             checks=(self.graph.check_sizes, *self.checks),
         )  # fmt: skip
@@ -390,21 +419,35 @@ class Work:
 
     def define(
         self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None,
-        witness: Witness | None = None,
+        witness: Witness | None = None, by: Iterable[str] = (),
     ) -> Form:  # fmt: skip
         """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
 
-        A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
+        It rests on the conventions that were read since the last step, and on those that it is made ``by`` besides. A
+        name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
         """
         while name in self.taken or name in self.known:
             name += "'" if "_" in name or "^" in name else "_total"
-        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None, witness)))
+        reason = Reason(rule, text, op.source if op else None, witness)
+        self.steps.append(Step(name, form, unit, reason, by=tuple(dict.fromkeys((*self.setting.taken(), *by)))))
         self.known[name] = self.setting.worth(form, self.known)
         if not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)
             if neat is not None:
                 self.steps.append(neat)
         return Sym(name)
+
+
+class Decided(Protocol):
+    """What is as it is ``by`` the choice of some conventions."""
+
+    @property
+    def by(self) -> Iterable[str]: ...
+
+
+def rests_on(members: Iterable[Decided]) -> tuple[str, ...]:
+    """The conventions that decided what some members of an amount are."""
+    return tuple(dict.fromkeys(name for member in members for name in member.by))
 
 
 def mark(region: Region) -> str:

@@ -162,8 +162,7 @@ def _counted(question: Asking, spec: AnswerKeys) -> tuple[Fraction, Unit]:
 def _others(question: Asking, chosen: Choices | None, scale: Fraction, unit: Unit) -> Iterator[tuple[Asking, Wrong]]:
     """The answers under other choices: those named, or all of the fields that touched this one."""
     if chosen is None:
-        touched = {*question.derivation.touched} | ({"parameters"} if question.asked == "parameters" else set())
-        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if row.field in touched)
+        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if row.field in question.derivation.touched)
     statements = {(row.field, row.name): row.statement for row in CONVENTIONS}
     for some in chosen:
         changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}

@@ -34,7 +34,7 @@ from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.records import Same, dataclass
-from symcomm.core.setting import Setting, mark
+from symcomm.core.setting import Setting, mark, rests_on
 from symcomm.core.units import Unit
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 
@@ -180,7 +180,8 @@ class _Terse(Setting):
         notes: Iterable[str] = (),
     ) -> Derivation:  # fmt: skip
         """The steps alone."""
-        return _Unchecked(title, self.accounting, tuple(steps), tuple(touched))
+        steps = tuple(steps)
+        return _Unchecked(title, self.accounting, steps, tuple(dict.fromkeys((*touched, *rests_on(steps)))))
 
 
 @lru_cache(maxsize=4096)
@@ -218,7 +219,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
-    touched = [*made.fields, *(["vocabulary"] if shared is not None else [])]
+    touched = [*rests_on(made.work.steps), *(["vocabulary"] if shared is not None else [])]
     stages: list[SearchStage] = []
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)

@@ -47,7 +47,7 @@ class Step:
     """One line: ``name relation form`` in a unit, with its reason.
 
     ``:=`` a rule says so and defines the name; ``=`` algebra, checked; ``≈`` holds under ``condition`` only and
-    never enters an exact answer.
+    never enters an exact answer. ``by`` are the fields of the conventions whose choice made the form what it is.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Step:
     reason: Reason
     relation: Relation = ":="
     condition: str = ""
+    by: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
         unit = "" if self.unit == ONE else f" {self.unit}"

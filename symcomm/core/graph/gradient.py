@@ -28,6 +28,11 @@ def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
     )
 
 
+def trains_inputs(graph: Graph) -> bool:
+    """Whether an input of the graph has a gradient: token ids and labels have none."""
+    return any(op.kind not in ("onehot", "route") for t in graph.inputs for op in graph.consumers.get(t.name, ()))
+
+
 def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozenset[str]:
     """The tensors that need a gradient: weights, ``inputs`` (all, where not said), and all that depends on them."""
     inputs = inputs_to_train(graph) if inputs is None else inputs

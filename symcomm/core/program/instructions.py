@@ -44,7 +44,7 @@ class Turn:
     weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
     ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
     The ``half`` of a backward pass is B (gradients of inputs) or W (of weights). What has one ``kernel`` runs in one
-    launch.
+    launch. It is there, or runs so often, ``by`` some conventions.
     """
 
     work: Compute | Collective | Send
@@ -56,6 +56,7 @@ class Turn:
     bucketed: bool = False
     half: str = ""
     kernel: str = ""
+    by: tuple[str, ...] = ()
 
     @property
     def accumulates(self) -> bool:
@@ -170,8 +171,21 @@ def weights_gathered(turns: Iterable[Turn], graph: Graph) -> Iterator[tuple[Turn
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A change of a program that is no placement. Rewrites do not commute: they run in the order of their ``rank``."""
+    """A change of a program that is no placement. Rewrites do not commute: they run in the order of their ``rank``.
+
+    The turns that it makes or changes are there by the choice of a ``convention``.
+    """
 
     name: str
     rank: int
     apply: Callable[[Program], Program]
+    convention: str = ""
+
+    def __call__(self, program: Program) -> Program:
+        """The program as the rewrite leaves it."""
+        made, known = self.apply(program), {id(turn) for turn in program.turns}
+        if not self.convention or made.turns == program.turns:
+            return made
+        return replace(made, turns=tuple(
+            turn if id(turn) in known else replace(turn, by=(*turn.by, self.convention)) for turn in made.turns
+        ))  # fmt: skip

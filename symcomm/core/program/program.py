@@ -6,7 +6,7 @@ does for one microbatch, and rewrites make of that the step. Quantities are fold
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from symcomm.core.accounting import Accounting
@@ -14,9 +14,9 @@ from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.parallel import placement
-from symcomm.core.parallel.placement import Compute
+from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.instructions import Program, Turn, home
+from symcomm.core.program.instructions import Program, Turn, gathers_weight, home
 from symcomm.core.program.rewrites import rewrites
 from symcomm.core.records import Same, replace
 
@@ -62,7 +62,7 @@ def _program(
     plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
     made = replace(same, plan=plan, accounting=accounting)
     for rewrite in rewrites():
-        made = rewrite.apply(made)
+        made = rewrite(made)
     return made
 
 
@@ -84,8 +84,22 @@ def _placed(
             turns.append(Turn(step, region, phase, every=step.op.output in first.computed))
             continue
         finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
-        turns.append(Turn(step, region, step.phase, finishes, (step.kind, step.tensor, step.phase) in there))
+        every, by = (step.kind, step.tensor, step.phase) in there, tuple(_decided(found, step, held.it.windowed))
+        turns.append(Turn(step, region, step.phase, finishes, every, by=by if every else (*by, "input_gradient")))
     return replace(found, turns=tuple(turns))
+
+
+def _decided(made: Program, call: Collective, windowed: bool) -> Iterator[str]:
+    """The conventions by which a collective is there, and in its place."""
+    moved = made.tensor(call)
+    if gathers_weight(made.graph, call):
+        yield "gathered_weights"
+    elif call.kind in ("all-gather", "all-to-all") and call.phase != "update":
+        yield "gathered_activations"
+        if windowed and call.kind == "all-gather":
+            yield "attention"  # which says that keys and values are gathered whole
+    if moved.role == "gradient" and made.graph.tensors[moved.of].role == "input":
+        yield "input_gradient"
 
 
 def _without_inputs(graph: Graph, frozen: frozenset[str]) -> Graph:

@@ -26,7 +26,10 @@ def summed(plan: Plan, weight: str) -> Layout:
 def _rewritten(program: Program) -> Program:
     """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
     often = program.accounting.accumulation == "reduced_every_microbatch"
-    turns = (replace(turn, once=not (often and turn.accumulates)) if turn.finishes else turn for turn in program.turns)
+    turns = (
+        replace(turn, by=(*turn.by, "accumulation")) if often and turn.accumulates
+        else replace(turn, once=True) if turn.finishes else turn for turn in program.turns
+    )  # fmt: skip
     return replace(program, turns=tuple(turns))
 
 

@@ -35,7 +35,7 @@ def _rewritten(program: Program) -> Program:
     for turn in program.turns:
         work = turn.work
         launch = launches.get(work.op.output, "") if isinstance(work, Compute) else ""
-        turn = replace(turn, kernel=launch)
+        turn = replace(turn, kernel=launch) if launch else turn
         if launch.endswith(" forward") and isinstance(work, Compute) and work.op.output in graph.scores:
             backward = launch.removesuffix("forward") + "backward"
             again.setdefault(backward, []).append(replace(turn, phase="recompute", kernel=backward))
@@ -43,4 +43,4 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=tuple(turns), inside=graph.scores)
 
 
-REWRITE = Rewrite("fusion", 0, _rewritten)
+REWRITE = Rewrite("fusion", 0, _rewritten, "softmax")

@@ -49,4 +49,4 @@ def _copies(program: Program, turn: Turn, update: Compute) -> Iterator[Turn]:
             yield replace(turn, work=copy, region=region, phase="update", finishes=True, once=True)
 
 
-REWRITE = Rewrite("offloading", 6, _rewritten)
+REWRITE = Rewrite("offloading", 6, _rewritten, "offloading")

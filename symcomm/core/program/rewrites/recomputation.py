@@ -138,4 +138,4 @@ def _again(program: Program, turn: Turn, names: frozenset[str]) -> Turn | None:
     return None
 
 
-REWRITE = Rewrite("recomputation", 2, _rewritten)
+REWRITE = Rewrite("recomputation", 2, _rewritten, "recomputation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from symcomm.core.dtypes import row_dtype
@@ -49,6 +50,7 @@ class Call:
     name: str
     half: str
     parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
+    by: tuple[str, ...] = field(default=(), compare=False)  # the conventions by which it is there
 
     @property
     def shown(self) -> str:
@@ -65,6 +67,7 @@ class Call:
         return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
 
 
+TAKES_OUT = ("input_gradient", "gathered_weights")  # conventions by which a call is not there
 STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
 
@@ -109,7 +112,7 @@ def _counted(
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
     return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
                 turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
-                turn.accumulates, tensor.name, turn.half, parts)  # fmt: skip
+                turn.accumulates, tensor.name, turn.half, parts, turn.by)  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

@@ -8,8 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import CONVENTIONS, Accounting
-from symcomm.core.collectives.algorithms import told
 from symcomm.core.derivation import Derivation, Exhibit, put
 from symcomm.core.derivation.chosen import LINES
 from symcomm.core.dtypes import element_bytes
@@ -18,14 +16,14 @@ from symcomm.core.form import Form, Num, Total, num, product
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.program import batch_of, program, unstaged
-from symcomm.core.quantities.communication.call import SHORT, Call, calls, joint
+from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import Same, replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, Work, rests_on
 from symcomm.core.units import BYTE, ELEMENT
 
 if TYPE_CHECKING:
@@ -79,6 +77,7 @@ def derive(
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
+    setting.choice("communication")
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
         hint = "accounting: sent_per_rank"
@@ -90,21 +89,25 @@ def derive(
         both = setting.accounting.communication != "sent_per_rank"
         counts = pipeline.messages_of(setting.graph, cut, stage, setting.values)
         sent = {way: out + both * into for way, (out, into) in counts.items()}
-    chosen = [
-        c
-        for c in (calls(setting, strategy, gradient_dtype, held, m) if per_rank and cut is not None else every)
-        if collective in (None, c.kind)
-        and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
-        and (c.kind != "send" or sent.get(c.phase, 1) > 0)
-    ]
+
+    def wanted(setting: Setting) -> list[Call]:
+        """The calls that are asked for."""
+        return [
+            c for c in calls(setting, strategy, gradient_dtype, held if per_rank and cut is not None else None, m)
+            if collective in (None, c.kind)
+            and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
+            and (c.kind != "send" or sent.get(c.phase, 1) > 0)
+        ]  # fmt: skip
+
+    chosen = wanted(setting)
     counted_as, over = setting.accounting.communication, setting.accounting.pipeline
     if per_rank and stage is None and over == "all_boundaries" and any(c.kind == "send" for c in chosen):
         raise AccountingError(f"{counted_as} counts one rank, but {over} adds up what all stages send",
                               hint="name a stage, such as stage=1; or count all_links")  # fmt: skip
     work = Work(setting, *strategy.forms, m)
-    touched = _touched(setting, strategy, chosen, every, gradient_dtype, bool(sent))
     if m != num(1) and any(c.accumulates for c in chosen):
-        touched.append("accumulation")
+        setting.choice("accumulation")
+    setting.decided(TAKES_OUT, wanted)
     title = (
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
@@ -114,7 +117,7 @@ def derive(
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(sizes_of, ()))
-        return replace(setting.derivation(title, work.steps, touched), where=held.where)
+        return replace(setting.derivation(title, work.steps), where=held.where)
     groups: dict[tuple[str, str, tuple[str, ...], str, str, Form, Form], list[Call]] = {}
     for c in chosen:
         key = (c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.layers, c.microbatches)
@@ -134,7 +137,8 @@ def derive(
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
+                        _rule(kind), _text(members, many), witness=partial(sizes_of, members),
+                        by=rests_on(members))  # fmt: skip
         made = volume(work, name, n, members)
         if kind == "send":
             sends.append(product(num(sent.get(p, 1)), made.volume))
@@ -156,7 +160,7 @@ def derive(
     if any(c.kind != "send" for c in chosen):
         shown.insert(0, reasons(setting, plan, chosen))
     told = lead(plan, strategy, every, chosen)
-    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
+    return replace(setting.derivation(title, work.steps, exhibits=shown, notes=notes), where=held.where, lead=told)
 
 
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
@@ -188,35 +192,6 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
 
 def _title(strategy: Strategy) -> str:
     return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
-
-
-def _touched(
-    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None,
-    staged: bool,
-) -> list[str]:  # fmt: skip
-    found = ["communication"]
-    if setting.accounting.communication not in ("payload", "contributed"):
-        found += told(setting.accounting.algorithm, [c.kind for c in chosen])
-    if any(c.kind == "all-gather" and c.what.startswith("weight") for c in chosen):
-        found.append("gathered_weights")
-    if any(c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for c in chosen):
-        found.append("gathered_activations")
-    if any(c.kind == "send" for c in chosen) and not staged:
-        found.append("pipeline")
-    if any(rule.axis == "paired" for _, rule in strategy.rules):
-        found.append("input_gradient")
-    gathered = any(c.kind == "all-gather" and not c.what.startswith(("weight", "updated")) for c in chosen)
-    if setting.graph.windowed and gathered:
-        found.append("attention")  # which says that keys and values are gathered whole
-    accounting = setting.accounting
-    for name in ("input_gradient", "recomputation", "attention"):
-        if getattr(accounting, name) != getattr(Accounting, name):
-            # That of attention is none of a layer without attention.
-            others = (replace(setting, accounting=replace(accounting, **{name: row.name}))
-                      for row in CONVENTIONS if row.field == name and not row.name.startswith("selective"))  # fmt: skip
-            if any(calls(other, strategy, gradient_dtype) != every for other in others):
-                found.append(name)
-    return found
 
 
 def _rule(kind: str) -> str:

@@ -69,7 +69,9 @@ def shares(work: Work, strategy: Strategy, payloads: Sequence[Payload]) -> list[
     for (kind, meshes), members in kinds.items():
         k = members[0].call.ranks(strategy)
         groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
-        part = share(kind, accounting.communication, runs_by(accounting.algorithm, kind), k, groups)
+        put_in = accounting.communication == "contributed"  # which is the same by each algorithm
+        by = runs_by(accounting.algorithm, kind) if put_in else work.setting.runs_by(kind)
+        part = share(kind, accounting.communication, by, k, groups)
         if part == num(1):
             found += [one.volume for one in members]
             continue
@@ -136,7 +138,7 @@ def sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], ph
     """What stages send, as the accounting says: one direction or both, one boundary or all, of one pipeline or all."""
     cut, accounting = strategy.pipeline, work.setting.accounting
     assert cut is not None
-    choice = accounting.pipeline
+    choice = work.setting.choice("pipeline")
     sent = counted[0]
     if choice == "one_direction" and phase is None and len(counted) > 1:
         text = "Stage i sends activations to stage i + 1; as many bytes of gradients come back."

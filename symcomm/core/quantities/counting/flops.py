@@ -12,9 +12,10 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import AccountingError, StrategyError
 from symcomm.core.form import Form, Ratio, Total, negative, num, product
-from symcomm.core.graph.gradient import inputs_to_train, training
+from symcomm.core.graph.gradient import inputs_to_train, training, trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.graph.ops import MAP, operations
+from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
@@ -53,10 +54,6 @@ def _loops(op: Op) -> tuple[list[int], list[int]]:
         every = dict.fromkeys(i for ix in (op.output_indices, *op.indices) for i in ix if i not in window)
         return [i for i in every if i in op.output_indices], [i for i in every if i not in op.output_indices]
     return list(op.output_indices), list(op.summed)
-
-
-def _index_sizes(graph: Graph, op: Op) -> dict[int, Expr]:
-    return graph.loops(op)
 
 
 def _masked(graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
@@ -98,7 +95,7 @@ def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int])
     The first keys are seen by as many queries as the last queries see keys. Raises ``StrategyError`` where some axes
     share queries and others keys, and neighbouring positions lie on a rank.
     """
-    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    pair = _halved(setting, graph, op)
     sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair or ())[:2]]
     if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order == "contiguous":
         raise StrategyError(
@@ -108,22 +105,31 @@ def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int])
     return tuple(dict.fromkeys(mesh for side in sides for mesh in side))
 
 
+def _halved(setting: Setting, graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
+    """What ``_masked`` finds, where only unmasked pairs are counted."""
+    found = _masked(graph, op)
+    if found is None or (setting.accounting.attention == "windowed" and not graph.windows):
+        return None  # without windows there is nothing to leave out
+    return found if setting.choice("attention") == "causal_half" else None
+
+
 def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form:
     """The operations of a matrix product, written as the convention counts them.
 
     Where the positions of a causal attention are cut into ``parts``, those of the last part.
     """
-    sizes = _index_sizes(graph, op)
+    sizes = graph.loops(op)
     kept, summed = _loops(op)
-    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    pair = _halved(setting, graph, op)
     halved: tuple[Form, ...] = ()
     if pair and {*pair[:2]} <= {*kept, *summed}:
         halved = (_pairs_seen(sizes[pair[0]], pair[2], parts),)
         kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
     loops = [sizes[i] for i in (*kept, *summed)]
-    if setting.accounting.flops == "fma2":
+    how = setting.choice("flops")
+    if how == "fma2":
         return forms.product(num(2), setting.sizes(loops), *halved)
-    if setting.accounting.flops == "mac":
+    if how == "mac":
         return forms.product(setting.sizes(loops), *halved)
     if halved or (graph.windowed and (found := _masked(graph, op)) and found[2]):
         raise AccountingError("exact additions of a masked attention depend on the row", hint="use fma2 or mac")
@@ -136,12 +142,29 @@ def _pairs_seen(length: Expr, window: Expr | None, parts: Form | None) -> Form:
     return _seen(length, window) if parts is None else _seen_last(length, window, parts)
 
 
+def _works(graph: Graph, op: Op) -> tuple[int, int]:
+    """What an op that is no matrix product does for each element, and for each row: nothing if it moves or chooses."""
+    if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
+        return 0, 0
+    if op.kind == "add":
+        return len(op.inputs) - 1, 0
+    if op.kind == "contraction":
+        return len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1)) + _sums(graph, op), 0
+    name = op.kind.removesuffix("_gradient")
+    return operations(name, op.kind.endswith("_gradient")) if name in MAP else (0, 0)
+
+
+def _sums(graph: Graph, op: Op) -> bool:
+    """Whether an op adds up: what has one term is no sum."""
+    return any(size != 1 for index, size in graph.loops(op).items() if index in op.summed)
+
+
 def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form | None:
     """The operations of an op that is no matrix product, or None where it only moves or chooses."""
-    if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
+    (each, row), sizes = _works(graph, op), graph.loops(op)
+    if not (each or row):
         return None
-    sizes, pair = _index_sizes(graph, op), _masked(graph, op)
-    half = pair if pair is not None and setting.accounting.attention == "causal_half" else None
+    half = _halved(setting, graph, op)
 
     def often(indices: Iterable[int]) -> Form:
         """How often the body of some loops runs."""
@@ -153,63 +176,35 @@ def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
         return product(outer, _pairs_seen(sizes[half[0]], half[2], parts))
 
     every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
-    if op.kind == "add":
-        per_element = len(op.inputs) - 1
-    elif op.kind == "contraction":
-        factors = len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1))
-        summed = [i for i in op.summed if sizes[i] != 1]  # what has one term is no sum
-        if summed and setting.accounting.flops == "exact_adds":
-            return Total((product(num(factors + 1), every), negative(often(op.output_indices))))
-        per_element = factors + bool(summed)
-    else:
-        name = op.kind.removesuffix("_gradient")
-        if name not in MAP:
-            return None
-        per_element, per_row = operations(name, op.kind.endswith("_gradient"))
-        if per_row:
-            along = op.attribute("along", ())
-            assert isinstance(along, tuple)
-            rows = often(i for i in op.indices[0] if i not in along)
-            return Total((product(num(per_element), every), product(num(per_row), rows)))
-    return product(num(per_element), every) if per_element else None
+    if op.kind == "contraction" and _sums(graph, op) and setting.choice("flops") == "exact_adds":
+        return Total((product(num(each), every), negative(often(op.output_indices))))
+    if row:
+        along = op.attribute("along", ())
+        assert isinstance(along, tuple)
+        rows = often(i for i in op.indices[0] if i not in along)
+        return Total((product(num(each), every), product(num(row), rows)))
+    return product(num(each), every)
 
 
-def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
-    """The conventions that change the count of these ops: what does not occur is not mentioned."""
-    ops = tuple(ops)
-    every = setting.accounting.operations == "all_ops"
-    sums = [op for op in ops if is_matrix_product(op) or (every and op.kind == "contraction" and op.summed)]
-    found = ["flops"] if sums else []
-    if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
-        found.append("operations")
-    if any((every or is_matrix_product(op)) and _masked(graph, op) for op in ops) and _used(setting, graph):
-        found.append("attention")
-    return tuple(found)
+def counts(setting: Setting, graph: Graph, op: Op) -> bool:
+    """Whether the accounting counts an op."""
+    return is_matrix_product(op) or (any(_works(graph, op)) and setting.choice("operations") == "all_ops")
 
 
-def attending(setting: Setting) -> tuple[str, ...]:
-    """The convention that says whether attention is one kernel, where there is an attention."""
-    return ("softmax",) if setting.graph.scores else ()
-
-
-def _used(setting: Setting, graph: Graph) -> bool:
-    """Whether what is asked for of attention can change a number: without windows there is nothing to leave out."""
-    return bool(graph.windows) or setting.accounting.attention != "windowed"
-
-
-def counted(
-    setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | None = None
-) -> list[tuple[Op, Form]]:  # fmt: skip
+def counted(setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | None = None) -> list[tuple[Op, Form]]:
     """The ops that the accounting counts, each with its operations; ``parts`` are those of ``matrix_flops``."""
     found: list[tuple[Op, Form]] = []
-    for op in ops:
-        if is_matrix_product(op):
-            found.append((op, matrix_flops(setting, graph, op, parts)))
-        elif setting.accounting.operations == "all_ops":
-            other = _other_flops(setting, graph, op, parts)
-            if other is not None:
-                found.append((op, other))
+    for op in (op for op in ops if counts(setting, graph, op)):
+        form = (matrix_flops if is_matrix_product(op) else _other_flops)(setting, graph, op, parts)
+        found += [(op, form)] if form is not None else []
     return found
+
+
+def made_again(setting: Setting) -> frozenset[str]:
+    """The scores that the backward pass of one kernel of attention makes once more for itself."""
+    if setting.graph.scores:
+        setting.choice("softmax")
+    return scores_again(setting.graph, setting.accounting, setting.frozen)
 
 
 def row_totals(work: Work, graph: Graph, counts: Iterable[tuple[Op, Form]], suffix: str) -> list[Form]:
@@ -324,8 +319,8 @@ def derive(
     setting = setting.freeze(frozen)
     graph, work = setting.graph, Work(setting)
     chosen = setting.rows(op)
-    fields = [*touched(setting, graph, chosen.ops)]
-    needs = setting.accounting.input_gradient == "needed"
+    decides = scope != "forward" and trains_inputs(graph)
+    needs = (setting.choice("input_gradient") if decides else setting.accounting.input_gradient) == "needed"
     both = training(graph, needs, setting.frozen)
     wanted = {o.row for o in chosen.ops}
     regions = chosen.regions or (Region(graph.name),)
@@ -360,8 +355,6 @@ def derive(
         if parts:
             counts.append(region)
             answers.append(times(region, parts[0] if len(parts) == 1 else Total(tuple(parts))))
-    if "backward" in phases:
-        fields += ["input_gradient"]
     if not answers:
         work.define("F", num(0), FLOP, "add", "Nothing is counted.", witness=whole)
     elif len(answers) > 1:
@@ -373,7 +366,7 @@ def derive(
         work.define("F", answers[0], FLOP, "add", "Forward and backward together.", witness=whole)
     if op is None and not needs and scope != "forward":
         _without_first_input(work, setting)
-    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
+    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps)
 
 
 def _without_first_input(work: Work, setting: Setting) -> None:

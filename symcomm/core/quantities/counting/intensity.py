@@ -9,7 +9,6 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, Total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting import flops, traffic
-from symcomm.core.quantities.counting.load import reads_experts
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import over
 from symcomm.core.setting import Setting, Work, times
@@ -55,7 +54,4 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         witness=over(count, moved),
     )
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
-    fields = flops.touched(setting, setting.graph, setting.rows(op).ops)
-    read = ["experts_read"] if reads_experts(setting.graph, setting.rows(op).ops) else []
-    read += [f for f in flops.attending(setting) if {o.output for o in chosen.ops} & {*setting.graph.kernels}]
-    return setting.derivation(title, work.steps, (*fields, "traffic", *read))
+    return setting.derivation(title, work.steps)

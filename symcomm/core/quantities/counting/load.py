@@ -7,7 +7,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 
 from symcomm.core import form as forms
@@ -15,6 +15,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.errors import AccountingError
 from symcomm.core.form import Form, Ratio, num, product
 from symcomm.core.graph.experts import EXPERTS_READ, Routing, chosen_experts
+from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
@@ -54,13 +55,17 @@ TRAFFIC: dict[str, Traffic] = {
 
 @dataclass(frozen=True)
 class Moved:
-    """A tensor that an op moves between memory and processor: which, as what, how often, how many elements a rank."""
+    """A tensor that an op moves between memory and processor: which, as what, how often, how many elements a rank.
+
+    It does so ``by`` some conventions.
+    """
 
     tensor: str
     use: str
     times: int
     elements: Form
     dtype: str
+    by: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class OpLoad:
     """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
 
     The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run
-    in one launch. Along the mesh axes ``pairs`` ranks share the queries of a causal attention.
+    in one launch. Along the mesh axes ``pairs`` ranks share the queries of a causal attention. It has its operations
+    ``by`` some conventions.
     """
 
     op: Op
@@ -81,6 +87,7 @@ class OpLoad:
     half: str = ""
     kernel: str = ""
     pairs: tuple[str, ...] = ()
+    by: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def launch(self) -> tuple[str, bool]:
@@ -163,8 +170,9 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
         one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
         if one is not None and isinstance(turn.work, Compute) and turn.work.part != "statistics":
             again = turn.phase == "recompute"
+            moved = tuple(replace(m, by=(*m.by, *turn.by)) for m in one.moved) if turn.by else one.moved
             run.append(replace(one, phase="backward" if again else one.phase, again=again, every=turn.every,
-                               half=turn.half, kernel=turn.kernel))  # fmt: skip
+                               half=turn.half, kernel=turn.kernel, moved=moved, by=(*one.by, *turn.by)))  # fmt: skip
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
@@ -212,19 +220,24 @@ def _computed(
     setting = Setting(held.it, accounting, dtype, frozen=frozen)
     made = program(held.it, strategy, accounting, frozen).plan
     graph = made.graph
+    backward = ("input_gradient",) if not held.it.repeat and trains_inputs(held.it) else ()
     ops: list[OpLoad] = []
     for step in made.steps:
         if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
             continue
         cut = made.cuts[step.op.output]
+        setting.taken()
         pairs = shared_pairs(setting, graph, step.op, cut)
         last = last_part(accounting, pairs)
         for op, flops in counted(setting, graph, [step.op], degrees(strategy, last)):
+            shared = ("context_order",) if pairs else ()
+            by = (*setting.taken(), *shared, *(backward if op.phase == "backward" else ()))
+            there = tuple(name for name in by if name in ("operations", *backward))
             if accounting.flops == "exact_adds" and any(index in op.summed for index in cut.values()):
                 raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
             share = divided(flops, strategy, tuple(mesh for mesh in cut if mesh not in last))
             cuts = tuple((index, mesh) for mesh, index in cut.items())
-            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op), cuts, pairs=pairs))
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op, there), cuts, pairs=pairs, by=by))
     return graph, tuple(ops)
 
 
@@ -244,8 +257,9 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
 
     Of ops that run as one kernel the first one reads what they share, and what stays inside is not moved.
     """
-    convention = TRAFFIC[setting.accounting.traffic]
-    kernel = graph.kernels.get(op.output) if setting.accounting.softmax == "fused" else None
+    convention, kernel = TRAFFIC[setting.choice("traffic")], graph.kernels.get(op.output)
+    if kernel and setting.choice("softmax") != "fused":
+        kernel = None
     there = graph.scores if kernel else frozenset[str]()
     found: dict[str, str] = {}
     for name in op.inputs:
@@ -272,12 +286,6 @@ def experts_of(held: Same[Graph]) -> dict[str, Routing]:
     return chosen_experts(held.it)
 
 
-def reads_experts(graph: Graph, ops: Iterable[Op]) -> bool:
-    """Whether some ops read weights of experts, of which the convention says how many."""
-    experts = experts_of(Same(graph))
-    return bool(experts) and any(name in experts for op in ops for name in op.inputs)
-
-
 def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: Form | None = None) -> Form:
     """The elements of a tensor that an op reads or writes: of experts those of the tokens that it works on.
 
@@ -288,17 +296,19 @@ def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: For
         return setting.sizes(sizes)
     every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)
     tokens = tokens if parts is None or parts == num(1) else Ratio(tokens, parts)
-    how = EXPERTS_READ[setting.accounting.experts_read]
+    how = EXPERTS_READ[setting.choice("experts_read")]
     return product(how(setting.written(every), setting.written(routing.chosen), tokens), setting.sizes(sizes))
 
 
-def _moved(setting: Setting, made: Plan, op: Op) -> tuple[Moved, ...]:
-    """What an op moves."""
-    every = uses(setting, made.graph, op).items()
-    return tuple(m for name, (use, _) in every for m in _moved_tensor(setting, made, name, op, use))
+def _moved(setting: Setting, made: Plan, op: Op, there: tuple[str, ...]) -> tuple[Moved, ...]:
+    """What an op moves, which is ``there`` by some conventions."""
+    every, by = uses(setting, made.graph, op).items(), (*there, *setting.taken())
+    return tuple(m for name, (use, _) in every for m in _moved_tensor(setting, made, name, op, use, by))
 
 
-def _moved_tensor(setting: Setting, made: Plan, name: str, op: Op, use: str) -> tuple[Moved, ...]:
+def _moved_tensor(
+    setting: Setting, made: Plan, name: str, op: Op, use: str, by: tuple[str, ...] = ("traffic",)
+) -> tuple[Moved, ...]:
     """What a rank moves of a tensor as an op has it; nothing where the traffic convention moves no such use."""
     graph, times = made.graph, TRAFFIC[setting.accounting.traffic].times.get(use, 0)
     layouts = dict(made.layouts[op.output])
@@ -311,7 +321,7 @@ def _moved_tensor(setting: Setting, made: Plan, name: str, op: Op, use: str) -> 
     size = elements_moved(setting, graph, op, name, product(*parts))
     share = divided(size, made.strategy, tuple(m for m, position in layouts[name] if position != PARTIAL))
     dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
-    return (Moved(name, use, times, share, dtype),) if times else ()
+    return (Moved(name, use, times, share, dtype, (*by, *setting.taken())),) if times else ()
 
 
 def microbatched(setting: Setting, microbatches: Form) -> Setting:

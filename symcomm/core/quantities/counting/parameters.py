@@ -43,13 +43,13 @@ def derive(
         return setting.sizes(_sizes(graph, experts, name, axes))
 
     alone = len(setting.regions) == 1
-    everything = setting.accounting.parameters == "every_weight"
     known: set[str] = set()
     parts: list[Form] = []
     every: list[tuple[Region, list[Tensor]]] = []
     whole = partial(_laid_out, graph, experts, every)
     for region, part in zip(setting.regions, setting.parts, strict=True):
-        weights = [w for w in part.graph.weights if w.name not in known and (everything or _of_layer(graph, region, w))]
+        weights = [w for w in part.graph.weights if w.name not in known
+                   and (_of_layer(graph, region, w) or setting.choice("parameters") == "every_weight")]  # fmt: skip
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
@@ -69,8 +69,7 @@ def derive(
         work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
     elif setting.regions[0].times:
         work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.", witness=whole)
-    touched = () if everything else ("parameters",)
-    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps, touched)
+    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps)
 
 
 def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:

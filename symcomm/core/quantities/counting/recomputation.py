@@ -17,9 +17,8 @@ from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.program import program
-from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.program.rewrites.recomputation import run_again
-from symcomm.core.quantities.counting.flops import attending, counted, looped, row_totals, touched
+from symcomm.core.quantities.counting.flops import counted, looped, made_again, row_totals
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, Recomputation, StrategyOption
 from symcomm.core.quantities.witnesses import often
@@ -52,10 +51,9 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.freeze(frozen)
     names = run_again(setting.graph, again, setting.frozen)
-    inside = scores_again(setting.graph, setting.accounting, setting.frozen)
     title = f"{_called(again)}: {count.replace('_', ' ')}"
     if count in ("flops", "hardware_flops"):
-        return _flops(setting, names, inside, count, title)
+        return _flops(setting, names, count, title)
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance tensor(8)")
     return _collectives(setting, names, count, strategy, title)
@@ -69,11 +67,9 @@ def _called(again: str) -> str:
     return "Recomputation of " + ", ".join(f"`{name.strip()}`" for name in again.split(","))
 
 
-def _flops(
-    setting: Setting, names: frozenset[str], inside: frozenset[str], count: str, title: str
-) -> Derivation:  # fmt: skip
-    """What runs again, and the scores ``inside`` of a kernel, which its backward pass makes for itself."""
-    graph, work = setting.graph, Work(setting)
+def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:
+    """What runs again, and the scores inside of a kernel, which its backward pass makes for itself."""
+    graph, work, inside = setting.graph, Work(setting), made_again(setting)
     both = training(graph, frozen=setting.frozen)
     terms: list[Form] = []
     ran: list[tuple[Region, Op]] = []
@@ -104,11 +100,12 @@ def _flops(
     text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
     work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text,
                 witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
-    return setting.derivation(title, work.steps, [*touched(setting, both, both.ops), *attending(setting)])
+    return setting.derivation(title, work.steps)
 
 
 def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:
     work = Work(setting, *strategy.forms)
+    setting.choice("communication")
     made = program(setting.graph, strategy, setting.accounting, setting.frozen, input_gradient=True).plan
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
     moved = [
@@ -130,7 +127,7 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
         every = (*moved, *again)
         work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.",
                     witness=lambda numbers: sum(c.kind == "all-reduce" for c in every))  # fmt: skip
-        return setting.derivation(title, work.steps, ["communication"])
+        return setting.derivation(title, work.steps)
     formats = {n: t.dtype or setting.dtype for n, t in made.graph.tensors.items()}
     parts: list[Form] = []
     calls_of: list[tuple[Region, list[Collective]]] = []
@@ -149,7 +146,7 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
         calls_of.append((region, mine))
     whole = Total(tuple(parts)) if len(parts) > 1 else parts[0] if parts else forms.Num(Fraction(0), BYTE)
     work.define("V", whole, BYTE, "repeat", "All layers are alike.", witness=partial(_payloads, calls_of, formats))
-    return setting.derivation(title, work.steps, ["communication"])
+    return setting.derivation(title, work.steps)
 
 
 def _of_activations(graph: Graph, call: Collective) -> bool:

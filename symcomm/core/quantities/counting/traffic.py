@@ -14,8 +14,8 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product
 from symcomm.core.graph.experts import Routing
 from symcomm.core.graph.graph import Graph, Op, Region
-from symcomm.core.quantities.counting.flops import attending, counted, touched
-from symcomm.core.quantities.counting.load import elements_moved, experts_of, reads_experts, uses
+from symcomm.core.quantities.counting.flops import counts
+from symcomm.core.quantities.counting.load import elements_moved, experts_of, uses
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import elements, experts_hit, often, passes, size
 from symcomm.core.records import Same
@@ -44,9 +44,10 @@ def write_down(work: Work, op: str | None) -> Form:
     setting = work.setting
     names: list[Form] = []
     chosen = setting.rows(op)
-    ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
+    ops = [o for o in chosen.ops if counts(setting, setting.graph, o)]
     if op is not None and not ops:
         ops = [_one_kernel(chosen)]
+        setting.taken()  # a row that is asked for is counted either way
     regions = {r.name: r for r in chosen.regions} if len(chosen.regions) > 1 else {}
     whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops])
     for one in ops:
@@ -134,12 +135,4 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     setting = setting.in_format(dtype)
     work = Work(setting)
     write_down(work, op)
-    ops = setting.rows(op).ops
-    every = op is None or bool(counted(setting, setting.graph, ops))  # a row that is asked for is counted either way
-    fields = [f for f in touched(setting, setting.graph, ops) if f == "operations" and every] + ["traffic"]
-    if reads_experts(setting.graph, ops):
-        fields.append("experts_read")
-    fields += [f for f in attending(setting) if {o.output for o in ops} & {*setting.graph.kernels}]
-    if setting.graph.windows and setting.accounting.attention != "causal_half":
-        fields.append("attention")
-    return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)
+    return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps)

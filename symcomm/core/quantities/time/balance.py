@@ -36,15 +36,13 @@ def derive(
     work = Work(setting, *made.symbols)
     writer = TimeWriter(work, made, ONE_DEVICE)
     rate: Form = made.peak
-    fields: list[str] = []
     if any(value is not None for value in (clock, units, fma)):
         from_parts = peak_rate.derive(setting, clock=clock, units=units, fma=fma)
         work.steps, work.known = [*from_parts.steps], dict(from_parts.worth)
         given = {**dict(from_parts.given), **{k: v for k, v in given.items() if k != made.peak.name}}
-        rate, fields = Sym(from_parts.answer.name), [*from_parts.touched]
+        rate = Sym(from_parts.answer.name)
     else:
         rate = writer.rate()
-        fields = ["rate"] if setting.accounting.rate != "of_format" else []
     work.define(
         "I_machine",
         Ratio(rate, made.memory),
@@ -53,5 +51,5 @@ def derive(
         "Operations that the machine can do while one byte arrives.",
         witness=over(rate, made.memory),
     )
-    answer = setting.derivation("Ops:byte ratio", work.steps, fields)
+    answer = setting.derivation("Ops:byte ratio", work.steps)
     return replace(answer, given=tuple({**dict(answer.given), **given}.items()))

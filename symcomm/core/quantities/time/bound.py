@@ -105,7 +105,6 @@ def derive(
         writer = TimeWriter(work, made, ONE_DEVICE)
         flops: Form | None = None
         moved: Form | None = Sym(size.answer.name)
-        fields: list[str] = []
         if of == "least_time":
             work.define(
                 "t_least",
@@ -116,7 +115,7 @@ def derive(
                 witness=over(Sym(size.answer.name), made.sustained(made.memory)),
             )
     else:
-        setting, work, writer, terms, fields, _ = time.write(setting, None, phase, op, dtype, None, rates)
+        setting, work, writer, terms, _ = time.write(setting, None, phase, op, dtype, None, rates)
         flops, moved = terms.flops, terms.moved
         if of == "least_time":
             form = Largest(terms.local) if len(terms.local) > 1 else need(terms.compute or terms.memory, "this model")
@@ -135,9 +134,8 @@ def derive(
             "What is done, over the measured time.",
             witness=over(amount, Sym("t_measured", whole=False, unit=SECOND)),
         )
-        fields = time.telling(work.steps, fields)
     titles = {"least_time": "Least time", "implied_rate": "Implied rate", "implied_bandwidth": "Implied bandwidth"}
-    result = time.with_rates(setting.derivation(titles[of], work.steps, [f for f in fields if f != "time"]), writer)
+    result = time.with_rates(setting.derivation(titles[of], work.steps), writer)
     result = replace(result, given=tuple({**dict(result.given), **given}.items()))
     if given and of == "least_time" and not result.needs:
         result = replace(result, notes=(judge(result, given["t_measured"]).text,))

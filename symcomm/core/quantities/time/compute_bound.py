@@ -78,8 +78,7 @@ def derive(
     which = "Smallest" if kind == "at_least" else "Largest"
     share = " per device" if per == "device" else ""
     title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
-    fields = [field for field in terms.fields if field != "traffic"]
-    made = time.with_rates(terms.setting.derivation(title, work.steps, fields, exhibits, notes), terms.writer)
+    made = time.with_rates(terms.setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), terms.writer)
     return replace(made, where=(*made.where, *where))
 
 

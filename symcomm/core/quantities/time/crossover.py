@@ -46,7 +46,7 @@ def derive(
     pair = [part.strip() for part in between.split(",")]
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
-    setting, work, writer, terms, fields, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     if any(over in condition.names for condition in writer.machine.where):
         raise ValuesError(f"where the axes of the mesh lie in a node hangs on the number of {over}",
                           hint="name the links of each axis: tensor=900 GB/s, data=50 GB/s")  # fmt: skip
@@ -80,8 +80,7 @@ def derive(
         text += f". The sign of their difference is proved here and at {low:.12g}; it changes nowhere else"
     work.define(name, form, unit, "solve" if met.between is None else "bracket", f"{text}.",
                 witness=partial(_met, sides, over, name, met.between is None))  # fmt: skip
-    fields = [field for field in time.telling(work.steps, fields) if field != "time"]
-    made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
+    made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps)
     made = time.with_rates(made, writer)
     if met.where is not None:
         said = f"Where {met.where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."

@@ -110,6 +110,7 @@ class Machine:
         """The peak rate for the format of the products: the given one, or a part of the 8-bit rate."""
         if work.setting.accounting.rate == "of_format":
             return self.peak
+        work.setting.choice("rate")
         dtype = work.setting.product_dtype
         size = element_bytes(dtype)
         if size.number == 1:

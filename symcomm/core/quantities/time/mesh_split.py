@@ -78,9 +78,7 @@ class _Split:
 
     def made(self, title: str, terms: MeshTerms, exhibits: Sequence[Exhibit] = ()) -> Derivation:
         """The steps so far as a derivation."""
-        fields = [field for field in terms.fields if field != "traffic"]
-        fields = fields if self.over else time.telling(terms.work.steps, fields)
-        return time.with_rates(self.setting.derivation(title, terms.work.steps, fields, exhibits), terms.writer)
+        return time.with_rates(self.setting.derivation(title, terms.work.steps, exhibits=exhibits), terms.writer)
 
 
 def derive(

@@ -16,7 +16,7 @@ from symcomm.core.program.pipeline import check_divisible
 from symcomm.core.quantities.communication.call import joint
 from symcomm.core.quantities.counting.load import load
 from symcomm.core.quantities.time.links import by_axis, levels, linked
-from symcomm.core.quantities.time.term_texts import exhibit, need, touched
+from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, Work
@@ -41,7 +41,6 @@ class MeshTerms:
     writer: TimeWriter
     compute: Form
     sent: Mapping[str, Form]
-    fields: tuple[str, ...]
     exhibits: tuple[Exhibit, ...]
 
     @property
@@ -125,12 +124,9 @@ def write(
     check_divisible(setting.graph, strategy, setting.values)  # a bound may be asked between sizes that divide
     every = load(setting, strategy, gradient_dtype)
     part = every.of(*PHASES[phase][0])
-    fields = touched(setting, part)
     reduced = [(p, c) for p, c in every.calls if p == "end" and c.what.startswith("gradient")]
-    if phase == "backward" and reduced:
-        fields.append("gradient_sync")
-        if setting.accounting.gradient_sync == "with_backward":
-            part = replace(part, calls=(*part.calls, *reduced))
+    if phase == "backward" and reduced and setting.choice("gradient_sync") == "with_backward":
+        part = replace(part, calls=(*part.calls, *reduced))
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
@@ -160,4 +156,4 @@ def write(
             hint="cut the model over several devices: fsdp(X) + tensor(Y)",
         )
     shown = (exhibit(setting, part),) if part.ops else ()
-    return MeshTerms(setting, strategy, work, writer, compute, sent, tuple(fields), shown)
+    return MeshTerms(setting, strategy, work, writer, compute, sent, shown)

@@ -75,8 +75,9 @@ def of_device(found: Device, dtype: str | None, setting: Setting) -> Derivation:
         Num(rate.dense.value * factor / 2, rate.unit),
         rate.unit,
         Reason("data sheet", text, witness=lambda _: told),
+        by=("flops",),
     )
-    return setting.derivation(title, [step], ["flops"])
+    return setting.derivation(title, [step])
 
 
 def _agreement(rate: PeakRate) -> tuple[str, ...]:

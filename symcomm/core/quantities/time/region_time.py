@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from symcomm.core.accounting import Accounting
 from symcomm.core.form import Form, Total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Work, mark
+from symcomm.core.setting import Setting, Work, mark
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,12 @@ def region_time(
     what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
     last = mine.of("end")
     sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
-    beside = sums if beside_backward(writer.setting.accounting, every) else None
+    beside = sums if beside_backward(writer.setting, every) else None
     if beside is not None or bucketed:
         last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
     made = _passes(writer, mine, RegionTime(region, {}, {}, {}), label, what, letters, parts, beside)
     if begins and region.times and mine.first != mine:
+        writer.setting.choice("input_gradient")
         said, name = "The first layer, one microbatch", f"{label},first" if label else "first"
         made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
     whose = "one layer" if region.times else f"the {region.name}"
@@ -85,9 +85,10 @@ def region_time(
     return replace(made, end=end, end_network=network, first=first)
 
 
-def beside_backward(accounting: Accounting, every: Load) -> bool:
+def beside_backward(setting: Setting, every: Load) -> bool:
     """Whether gradients are reduced beside the last backward pass."""
-    return accounting.gradient_sync == "with_backward" and any(c.accumulates for _, c in every.of("end").calls)
+    reduced = any(c.accumulates for _, c in every.of("end").calls)
+    return reduced and setting.choice("gradient_sync") == "with_backward"
 
 
 def _passes(

@@ -43,7 +43,7 @@ def derive(
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
     setting = setting.freeze(frozen)
-    setting, work, writer, terms, fields, shown = time.write(setting, strategy, phase, op, dtype, None, rates)
+    setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates)
     if terms.flops is None or terms.moved is None:
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     machine = writer.machine
@@ -77,10 +77,9 @@ def derive(
         witness=partial(_met, writer, writer.load, rate),
     )
     note = limits(work.known, intensity, balance, {**setting.values, **dict(machine.given)})
-    fields = [f for f in time.telling(work.steps, fields) if f != "time"]
     notes = (note,) if note else ()
     return time.with_rates(
-        setting.derivation(f"Roofline{f' of {op}' if op else ''}", work.steps, fields, shown, notes), writer
+        setting.derivation(f"Roofline{f' of {op}' if op else ''}", work.steps, exhibits=shown, notes=notes), writer
     )
 
 

@@ -79,7 +79,8 @@ def derive(
     text = f"A step with {over} = 1, in s."
     first: Form = work.define("T_1", _bare(forms.from_expr(one.expr)), ONE, "one rank", text, witness=one.again)
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
-    other = work.define("T_all", _bare(forms.from_expr(many.expr)), ONE, "all ranks", text, witness=many.again)
+    other = work.define("T_all", _bare(forms.from_expr(many.expr)), ONE, "all ranks", text, witness=many.again,
+                        by=many.touched)  # fmt: skip
     if kind == "weak":
         work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.",
                     witness=quotient(first, other))  # fmt: skip
@@ -97,7 +98,7 @@ def derive(
         )
     title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
     title = f"{title} of {placed.name.lower()} over {over}"
-    made = setting.derivation(title, work.steps, many.touched, notes=many.notes)
+    made = setting.derivation(title, work.steps, notes=many.notes)
     where = tuple(dict.fromkeys((*one.where, *many.where)))
     given = tuple({**dict(made.given), **dict(many.given)}.items())
     return replace(made, given=given, where=where, checks=(*one.checks, *many.checks))

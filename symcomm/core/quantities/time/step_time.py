@@ -38,7 +38,7 @@ from symcomm.core.quantities.options import (
 from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.region_time import beside_backward, region_time
 from symcomm.core.quantities.time.slots import Pipe, Run
-from symcomm.core.quantities.time.term_texts import exhibit, need, touched
+from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.quantities.witnesses import over, together
@@ -63,7 +63,6 @@ class StepTime:
     time: Form
     alone: Form | None
     network: Form | None
-    fields: tuple[str, ...]
     load: Load
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
@@ -128,23 +127,19 @@ def write(
     p = work.called("p", stages[0], ONE, "stages", "The number of stages.") if stages else num(1)
     if cut is not None and not cut.layers:
         kinds = _layers_named(work, setting.graph, cut, kinds, p)
-    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
-    time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
-    reduced = any(c.accumulates for _, c in every.of("end").calls)
-    fields = [*touched(micro, replace(every, calls=(*every.calls, *between))), *(["gradient_sync"] if reduced else [])]
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
-        fields.append("accumulation")
+        setting.choice("accumulation")
     if run.letters == APART and norm_weights(setting.graph) & _made_apart(every):
-        fields.append("norm_gradients")
+        setting.choice("norm_gradients")
+    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
+    time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     first = tuple(one.region.name for one in found if one.first is not None)
-    if first:
-        fields.append("input_gradient")
-    elif every.first != every:
+    if not first and every.first != every:
         pipe.notes.append("The first layer is timed as all others are.")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     notes, where = tuple(pipe.notes), tuple(pipe.where)
-    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where, first)
+    return StepTime(setting, chosen, work, writer, time, alone, network, every, notes, where, first)
 
 
 def _made_apart(every: Load) -> set[str]:
@@ -191,7 +186,7 @@ def _run(
     # Where messages add up with the work, forwards and backwards are apart: the ends send in one direction alone.
     added = sends and setting.accounting.time != "overlap"
     passes = slots_of(record) if "only" in kinds and not added else None
-    beside = beside_backward(setting.accounting, every)
+    beside = beside_backward(setting, every)
     if passes is not None and not (beside and v != num(1)):
         return Run(said, sizes, "", passes, share)
     return Run(said, sizes, APART if "B" in record.kinds else WHOLE, None, share)
@@ -287,5 +282,5 @@ def derive(
             of
         ] + f" of a training step under {made.strategy.name.lower()}"
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
-    answer = replace(made.setting.derivation(title, steps, made.fields, shown, made.notes), where=made.where)
+    answer = replace(made.setting.derivation(title, steps, exhibits=shown, notes=made.notes), where=made.where)
     return with_rates(answer, writer)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from symcomm.core.collectives.algorithms import algorithm, runs_by, told
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Ratio, num, product
-from symcomm.core.program.instructions import HOST
+from symcomm.core.form import Form, Ratio, product
 from symcomm.core.quantities.communication.call import Call
-from symcomm.core.quantities.communication.wire import wire
-from symcomm.core.quantities.counting.flops import attending, shown
-from symcomm.core.quantities.counting.flops import touched as flops_touched
-from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, reads_experts
+from symcomm.core.quantities.counting.flops import shown
+from symcomm.core.quantities.counting.load import Load, Moved
 from symcomm.core.quantities.time.machine import Machine
 from symcomm.core.setting import Setting
 
@@ -65,34 +61,6 @@ def call_text(members: list[Call]) -> str:
 
 def sustained(text: str, machine: Machine) -> str:
     return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
-
-
-def touched(setting: Setting, load: Load) -> list[str]:
-    """The conventions that change a time."""
-    found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
-    found += ["traffic", "time", *attending(setting)] if load.ops else ["time"]
-    found += ["context_order"] if any(o.pairs for o in load.ops) else []
-    found += ["experts_read"] if reads_experts(load.graph, [o.op for o in load.ops]) else []
-    if setting.accounting.rate != "of_format":
-        found.append("rate")
-    if any(o.phase == "backward" for o in load.ops):
-        found += ["input_gradient"] if not setting.graph.repeat else []
-        found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
-    if kinds := list(dict.fromkeys(c.kind for _, c in load.calls if c.meshes != HOST)):
-        how = setting.accounting
-        names = {kind: runs_by(how.algorithm, kind) for kind in kinds}
-        found += ["rings"] if any(wire(*each, num(2), how.rings).own_links for each in names.items()) else []
-        found += ["torus"] if not all(algorithm(name).one_port for name in names.values()) else []
-        found += [*told(how.algorithm, kinds), "link", *(["traffic"] if TRAFFIC[how.traffic].collectives else [])]
-    if any(c.meshes == HOST for _, c in load.calls):
-        found.append("offloading")
-    if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
-        found.append("gathered_weights")
-    if any(
-        c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for _, c in load.calls
-    ):
-        found.append("gathered_activations")
-    return found
 
 
 def exhibit(setting: Setting, load: Load) -> Exhibit:

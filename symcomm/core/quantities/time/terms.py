@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from symcomm.core.collectives.algorithms import runs_by, usual
+from symcomm.core.collectives.algorithms import algorithm, runs_by, told, usual
 from symcomm.core.derivation import Numbers, Step
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Largest, Ratio, Total, num, product
@@ -23,7 +23,7 @@ from symcomm.core.quantities.time.machine import Machine, MachineLink
 from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Setting, Work, slug, times
+from symcomm.core.setting import Setting, Work, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
@@ -111,7 +111,8 @@ class TimeWriter:
         for (phase, again, row, region), members in rows.items():
             form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
             name = f"F_{slug(targets.get(row, 'sum'))}^{'again' if again else TAGS[phase]}"
-            made = self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op)
+            made = self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op,
+                                    by=rests_on(members))  # fmt: skip
             names.append(self.often(region, made))
         return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
 
@@ -152,9 +153,11 @@ class TimeWriter:
                 ELEMENT,
                 USE_TEXTS[use][1],
                 moved_text(use, phase, count, members),
+                by=rests_on(members),
             )
             bytes_of.setdefault(dtype, []).append(self.often(region, name))
-        if TRAFFIC[self.setting.accounting.traffic].collectives:
+        calls = [*calls]
+        if calls and TRAFFIC[self.setting.choice("traffic")].collectives:
             for words, dtype in calls:
                 bytes_of.setdefault(dtype, []).append(words)
         parts = [
@@ -186,20 +189,19 @@ class TimeWriter:
             if k == num(1):
                 continue
             over = self.over(members[0], k)
+            decided = (*rests_on(members), *self.ran_by(members[0], over))
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes)}"
-            n = self.work.define(
-                f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, call_text(members)
-            )
+            n = self.work.define(f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind,
+                                 call_text(members), by=decided)  # fmt: skip
             for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
                 text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
                 text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
-                through = self.work.define(
-                    f"c_{part}", product(cost.through(how.link), n), ELEMENT, LINK_TEXTS[how.link][0], text
-                )
+                through = self.work.define(f"c_{part}", product(cost.through(how.link), n), ELEMENT,
+                                           LINK_TEXTS[how.link][0], text, by=decided)  # fmt: skip
                 for used in (link.name, *meshes):
                     self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
                 through = self.often(region, through)
@@ -218,6 +220,15 @@ class TimeWriter:
         self.load = load
         sent = [replace(one, link=replace(one.link, latency=None)) for one in self.calls(load.calls)[0]]
         return self.network(sent, name, name[1:], [c for _, c in load.calls])[0]
+
+    def ran_by(self, call: Call, over: Sequence[tuple[MachineLink, Wire]]) -> Iterator[str]:
+        """The conventions by which so much goes over the links; what is copied to the host goes one way, once."""
+        if call.meshes == HOST:
+            return
+        how = self.setting.accounting
+        yield from ("link", *told(how.algorithm, [call.kind]))
+        yield from ["rings"] if any(cost.own_links for _, cost in over) and how.rings == "both_ways" else []
+        yield from ["torus"] if not algorithm(runs_by(how.algorithm, call.kind)).one_port else []
 
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
@@ -390,7 +401,8 @@ class TimeWriter:
         what = " and ".join(dict.fromkeys(shown(self.load.graph, one.op) for one in ops))
         label = f"{slug(op.op.output)}^{'again' if op.again else TAGS[op.phase]}"
         flops = op.flops if len(ops) == 1 else Total(tuple(one.flops for one in ops))
-        done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op)
+        done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op,
+                           by=rests_on(ops))  # fmt: skip
         times: list[Form] = [Ratio(done, self.machine.sustained(self.rate()))]
         formats: dict[str, list[Form]] = {}
         for m in (m for one in ops for m in one.moved):
@@ -400,7 +412,8 @@ class TimeWriter:
             name = f"m_{label}" + (f",{dtype}" if len(formats) > 1 else "")
             count = work.define(name, sizes[0] if len(sizes) == 1 else Total(tuple(sizes)), ELEMENT, "one op",
                                 f"The tensors that {what} move through the memory." if len(ops) > 1
-                                else f"What {what} reads and writes.", op.op)  # fmt: skip
+                                else f"What {what} reads and writes.", op.op,
+                                by=rests_on(m for one in ops for m in one.moved))  # fmt: skip
             parts.append(product(element_bytes(dtype), count))
         if parts:
             moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
@@ -417,8 +430,10 @@ class TimeWriter:
         """The time of a load from its terms, as the convention combines them."""
         if not terms.every:
             return None
-        form, text = COMBINED[self.setting.accounting.time](terms)
-        return self.work.define(name, form, SECOND, self.setting.accounting.time.replace("_", " "), f"{what}: {text}",
+        alone = len(terms.every) == 1 and len(self.load.ops) < 2  # there is nothing to combine
+        how = self.setting.accounting.time if alone else self.setting.choice("time")
+        form, text = COMBINED[how](terms)
+        return self.work.define(name, form, SECOND, how.replace("_", " "), f"{what}: {text}",
                                 witness=partial(self._passes, terms))  # fmt: skip
 
     def local(self, name: str, terms: Terms, what: str) -> Form | None:
@@ -426,7 +441,7 @@ class TimeWriter:
         if not terms.local:
             return None
         alone = Terms(terms.compute, terms.memory, None, per_op=terms.per_op)
-        form, text = COMBINED[self.setting.accounting.time](alone)
+        form, text = COMBINED[self.setting.choice("time")](alone)
         return self.work.define(name, form, SECOND, "without the network", f"{what}: {text}",
                                 witness=partial(self._passes, alone))  # fmt: skip
 

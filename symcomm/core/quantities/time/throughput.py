@@ -11,14 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, exact
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, evaluate, from_expr, names, num, product
 from symcomm.core.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.program import pipeline
-from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.quantities.counting import flops, parameters, recomputation
 from symcomm.core.quantities.declared import Meaning
@@ -91,6 +89,7 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
             "parameters",
             "The parameters of the model; of experts, those that a token passes.",
             witness=counted.again,
+            by=("model_flops", *counted.touched),
         )
         per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
         return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.",
@@ -103,6 +102,7 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
         "model FLOPs",
         "The operations of the forward and backward pass of the whole model.",
         witness=trained.again,
+        by=("model_flops", *trained.touched),
     )
 
 
@@ -114,8 +114,8 @@ _AGAIN = {
 
 def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
     """The operations that the machine does: recomputed ones as well."""
-    how = RECOMPUTED[setting.accounting.recomputation]
-    if how == "none" and not scores_again(setting.graph, setting.accounting, setting.frozen):
+    how = RECOMPUTED[setting.choice("recomputation")]
+    if how == "none" and not flops.made_again(setting):
         return model
     if how == "full" and setting.accounting.model_flops == "6nd":
         again: Form = Ratio(model, num(3))
@@ -129,6 +129,7 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
             "recomputed",
             _AGAIN.get(how, "The core of attention is computed again."),
             witness=recomputed.again,
+            by=recomputed.touched,
         )
         text = "What is recomputed comes on top."
     return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text,
@@ -176,7 +177,6 @@ def derive(
     setting = setting.in_format(dtype).freeze(frozen)
     placed = step_time.placed(strategy)
     given: dict[str, object] = {}
-    fields: list[str] = ["model_flops"]
     said = {"step": step, "achieved": achieved, "mfu": mfu}
     measured = [name for name, value in said.items() if value is not None]
     if len(measured) > 1:
@@ -199,7 +199,6 @@ def derive(
                                buckets=buckets, call_overhead=call_overhead)  # fmt: skip
         work, writer = made.work, made.writer
         setting = replace(setting, checks=made.setting.checks)
-        fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
         known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
@@ -207,7 +206,6 @@ def derive(
         writer = TimeWriter(work, mach, placed)
     count = None
     if of == "devices":
-        fields = []
         work.define("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.",
                     witness=together([number]))  # fmt: skip
     else:
@@ -215,8 +213,8 @@ def derive(
                             witness=together([tokens(setting)]))  # fmt: skip
         time = made.time if needs_time else None
         if measured and of != "flops_per_token":
-            time = _measured_time(setting, work, number, count, step, achieved, given, fields)
-        answer(setting, work, writer, time, number, count, of, mfu, budget, given, fields)
+            time = _measured_time(setting, work, number, count, step, achieved, given)
+        answer(setting, work, writer, time, number, count, of, mfu, budget, given)
     titles = {
         "tokens_per_second": "Throughput",
         "flops_per_token": "Operations of a token",
@@ -228,7 +226,7 @@ def derive(
     }
     under = f" under {placed.name.lower()}" if strategy is not None else ""
     notes, where = (made.notes, made.where) if needs_time else ((), ())
-    result = replace(setting.derivation(titles[of] + under, work.steps, fields, notes=notes), where=where)
+    result = replace(setting.derivation(titles[of] + under, work.steps, notes=notes), where=where)
     result = with_rates(result, writer)
     if measured and of in ("mfu", "hfu"):
         check = partial(_possible, of.upper(), measured[0], result.expr)
@@ -248,16 +246,12 @@ def _possible(name: str, option: str, share: Expr, known: Mapping[str, Fraction]
 
 def _measured_time(
     setting: Setting, work: Work, number: Form, count: Form, step: object, achieved: object, given: dict[str, object],
-    fields: list[str],
 ) -> Form | None:  # fmt: skip
     """The time of a step that was measured, or that follows from the operations a second; None from a utilisation."""
     if step is not None:
         return _known(MEASURED["step"], step, given)
     if achieved is None:
         return None
-    if setting.accounting.model_flops == "training_flops":
-        fields += flops.touched(setting, setting.graph, setting.graph.ops)
-    fields += ["recomputation", *flops.attending(setting)]
     done = hardware_flops(setting, work, model_flops(setting, work, count))
     rate = product(number, _known(MEASURED["achieved"], achieved, given))
     text = "All operations that are done, over those of all devices in a second."
@@ -285,18 +279,11 @@ def answer(
     mfu: object,
     budget: object,
     given: dict[str, object],
-    fields: list[str],
 ) -> None:
     """The steps from the time of a step to what is asked."""
     rate_unit = TOKEN / Unit.parse("second")
     if of in ("mfu", "hfu", "flops_per_token") or time is None:
-        if setting.accounting.model_flops == "training_flops":
-            fields += flops.touched(setting, setting.graph, setting.graph.ops)
-            needed = setting.accounting.input_gradient == Accounting.input_gradient
-            fields += [] if needed else ["input_gradient"]
         total = work.reused("F_model") or model_flops(setting, work, count)
-        fields += ["recomputation", *flops.attending(setting)] if of == "hfu" else []
-        fields += ["rate"] if of in ("mfu", "hfu") and setting.accounting.rate != "of_format" else []
         if of == "flops_per_token":
             work.define(
                 "f_token",

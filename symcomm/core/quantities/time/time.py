@@ -7,17 +7,17 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
-from symcomm.core.accounting import Accounting, field_of
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Sym
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
-from symcomm.core.quantities.counting.load import ONE_DEVICE, load
+from symcomm.core.quantities.communication.call import TAKES_OUT
+from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time.links import linked
-from symcomm.core.quantities.time.term_texts import exhibit, need, touched
+from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Unit
@@ -39,25 +39,26 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
-) -> tuple[Setting, Work, TimeWriter, Terms, list[str], list[Exhibit]]:
+) -> tuple[Setting, Work, TimeWriter, Terms, list[Exhibit]]:
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     setting = setting.divided(placed)
-    every = load(setting, placed, gradient_dtype)
-    part = every.of(*PHASES[phase]).row(setting, op)
+
+    def wanted(setting: Setting) -> Load:
+        """What is asked for."""
+        return load(setting, placed, gradient_dtype).of(*PHASES[phase]).row(setting, op)
+
+    part = wanted(setting)
     made = linked(setting, placed, rates)
     work = Work(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
+    setting.decided(TAKES_OUT, wanted)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
-    often = setting.accounting.accumulation != Accounting.accumulation and any(c.accumulates for _, c in part.calls)
-    # Whether they are gathered in this part of a step, the convention says.
-    gathered = any(c.what == "weight " for _, c in every.calls)
-    more = [*(["accumulation"] if often else []), *(["gathered_weights"] if gathered else [])]
-    return setting, work, writer, terms, [*touched(setting, part), *more], shown
+    return setting, work, writer, terms, shown
 
 
 def derive(
@@ -81,7 +82,7 @@ def derive(
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
     setting = setting.freeze(frozen)
-    setting, work, writer, terms, fields, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     what = {
         "forward": "The forward pass",
         "backward": "The backward pass",
@@ -99,10 +100,9 @@ def derive(
             steps = [Step("t_network", Num(Fraction(0), second), second, reason)]
         else:
             steps = ending(work, need(found, f"the {term} term"))
-        kept = [field for field in telling(steps, fields) if field != "time"]
-        return with_rates(setting.derivation(f"{title}: {term}", steps, kept, shown), writer)
+        return with_rates(setting.derivation(f"{title}: {term}", steps, exhibits=shown), writer)
     need(writer.time("t", terms, what), f"{what.lower()} of {writer.strategy.name.lower()}")
-    return with_rates(setting.derivation(title, work.steps, fields, shown), writer)
+    return with_rates(setting.derivation(title, work.steps, exhibits=shown), writer)
 
 
 def ending(work: Work, *names: Form) -> list[Step]:
@@ -115,24 +115,6 @@ def ending(work: Work, *names: Form) -> list[Step]:
             if step.relation == ":=":  # a collected form names symbols of the model only
                 wanted |= set(names_of(step.form))
     return kept[::-1]
-
-
-# What tells that a convention matters: the first letters of a step's name.
-_TELLING = {
-    "F": ("flops", "operations", "attention"),
-    "R_": ("rate",),
-    "m_": ("traffic", "operations"),
-    "w_": ("traffic",),
-    "M": ("traffic", "operations"),
-    "c_": ("algorithm", "rings", "link", "gathered_weights", "gathered_activations"),
-}
-
-
-def telling(steps: list[Step], fields: list[str]) -> list[str]:
-    """The conventions that still matter to the steps that were kept."""
-    seen = {field for start, found in _TELLING.items() for s in steps if s.name.startswith(start) for field in found}
-    judged = {field for found in _TELLING.values() for field in found}
-    return [field for field in fields if field_of(field) not in judged or field_of(field) in seen]
 
 
 def with_rates(made: Derivation, writer: TimeWriter) -> Derivation:
