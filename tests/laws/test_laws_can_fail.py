@@ -119,8 +119,8 @@ CHANGES = {
         "parallel/strategy.py", "return num(int(text))", "return num(2 * int(text))", strategy="data(2)"
     ),
     # An answer forgets the conventions that it used, or names one that it does not use.
-    "named": Change("setting.py", "tuple(dict.fromkeys(touched))", "()"),
-    "used": Change("setting.py", "tuple(dict.fromkeys(touched))", 'tuple(dict.fromkeys((*touched, "torus")))'),
+    "named": Change("setting.py", "tuple(used)", "()"),
+    "used": Change("setting.py", "tuple(used)", '(*used, "torus")'),
 }
 SCRIPT = """
 import sys
