@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from sympy import Symbol
 
 _NAME = re.compile(r"[^\W\d][\w^'*,+\-]{0,79}")
-GREEK = frozenset(
-    [
-        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
-        *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta"),
-        *("Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
-    ]
+_GREEK_ORDER = re.findall(  # in the order of their code points
+    r"\w+",
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon "
+    "phi chi psi omega",
 )
+_NO_LATIN = re.findall(r"\w+", "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega")
+GREEK_NAMES = {  # those that LaTeX has commands for
+    name: chr((0x3B1 if name[0].islower() else 0x391) + place)
+    for place, lower in enumerate(_GREEK_ORDER)
+    for name in (lower, lower.capitalize())
+    if (name.islower() or name in _NO_LATIN) and name not in ("omicron", "final")
+}
+GREEK_LETTERS = {letter: name for name, letter in GREEK_NAMES.items()}
 
 # What the usual names often mean. They are read so where a role must be told, and never explained so: C may be classes.
 USUAL: dict[str, str] = {

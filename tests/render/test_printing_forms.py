@@ -30,7 +30,7 @@ from symcomm.core.form import (
     num,
     product,
 )
-from symcomm.core.notation import GREEK, Notation
+from symcomm.core.notation import GREEK_NAMES, Notation
 from symcomm.core.printing.forms import inline
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
@@ -143,7 +143,7 @@ def test_names(name: str, tex: str, typst: str) -> None:
     well_formed(printing.name_in("mathml", name))
 
 
-@pytest.mark.parametrize("name", sorted(GREEK))
+@pytest.mark.parametrize("name", sorted(GREEK_NAMES))
 def test_greek(name: str) -> None:
     assert printing.name_in("latex", name) == f"\\{name}"
     letter = printing.name_in("typst", name)

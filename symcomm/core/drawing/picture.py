@@ -7,7 +7,7 @@ it stands. Weights stand with the op that reads them; drawn as nodes they would 
 from __future__ import annotations
 
 from symcomm.core.graph.graph import Graph, Op, Region, bare
-from symcomm.core.printing import GREEK_NAMES
+from symcomm.core.notation import GREEK_NAMES
 from symcomm.core.records import dataclass
 
 # What an op is to a reader: the name of the group, and its colours (line, fill); chosen to differ for the colour-blind.

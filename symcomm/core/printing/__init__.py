@@ -17,7 +17,6 @@ from __future__ import annotations
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, tex_text, typst_string
 from symcomm.core.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
-from symcomm.core.printing.names import GREEK_LETTERS, GREEK_NAMES
 from symcomm.core.printing.quantities import (
     RELATIONS,
     amounts,
@@ -28,8 +27,6 @@ from symcomm.core.printing.quantities import (
 from symcomm.core.printing.sentences import markdown_maths, markdown_sentence, math_element, sentence
 
 __all__ = [
-    "GREEK_LETTERS",
-    "GREEK_NAMES",
     "PRINTERS",
     "RELATIONS",
     "DialectName",

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from symcomm.core.notation import GREEK_NAMES
 from symcomm.core.printing.escape import html_text, printable, tex_text, typst_string
-from symcomm.core.printing.names import GREEK_NAMES, Glyph
+from symcomm.core.printing.names import Glyph
 from symcomm.core.records import dataclass
 
 DialectName = Literal["latex", "typst", "mathml", "text"]

@@ -6,23 +6,11 @@ import html as _html
 import re
 
 _TEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
-    '"': r"\textquotedbl{}",
-    "\u00a0": "~",
-}
+    **{c: f"\\{c}" for c in "{}$&#%_"},
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}", "\u00a0": "~",
+    '"': "''",  # written plainly: it is harmless in English text, and \textquotedbl needs T1
+}  # fmt: skip
 
 
 def printable(text: str) -> str:
@@ -38,8 +26,7 @@ def tex_text(text: str) -> str:
     >>> tex_text("50% of $x_1$")
     '50\\% of \\$x\\_1\\$'
     """
-    # The quotation mark is written plainly: it is harmless in English text and \textquotedbl needs T1.
-    return "".join(_TEX_SPECIAL.get(c, c) if c != '"' else "''" for c in printable(text))
+    return "".join(_TEX_SPECIAL.get(c, c) for c in printable(text))
 
 
 def typst_string(text: str) -> str:

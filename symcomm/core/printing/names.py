@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from symcomm.core.notation import GREEK, split_name
+from symcomm.core.notation import GREEK_LETTERS, GREEK_NAMES, split_name
 from symcomm.core.records import dataclass
 
 
@@ -28,39 +28,18 @@ class Written:
     accent: str = ""
 
 
-_GREEK_ORDER = re.findall(  # in the order of their code points
-    r"\w+",
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon "
-    "phi chi psi omega",
-)
-GREEK_NAMES = {
-    name: chr((0x3B1 if name[0].islower() else 0x391) + place)
-    for place, lower in enumerate(_GREEK_ORDER)
-    for name in (lower, lower.capitalize())
-    if name in GREEK
-}
-GREEK_LETTERS = {letter: name for name, letter in GREEK_NAMES.items()}
 _FONTS = {
-    "text": "upright",
-    "mathrm": "upright",
-    "textrm": "upright",
-    "operatorname": "upright",
-    "mathit": "italic",
-    "mathbf": "bold",
-    "boldsymbol": "bold",
-    "textbf": "bold",
-    "mathcal": "calligraphic",
-    "mathbb": "blackboard",
-    "mathsf": "sans",
-    "mathtt": "mono",
-}
+    **dict.fromkeys(("text", "mathrm", "textrm", "operatorname"), "upright"), "mathit": "italic",
+    **dict.fromkeys(("mathbf", "boldsymbol", "textbf"), "bold"), "mathcal": "calligraphic", "mathbb": "blackboard",
+    "mathsf": "sans", "mathtt": "mono",
+}  # fmt: skip
 _ACCENTS = {"hat": "hat", "widehat": "hat", "bar": "bar", "overline": "bar", "tilde": "tilde", "widetilde": "tilde"}
 _ACCENTS["dot"] = "dot"
 _COMBINING = {"\u0307": "dot", "\u0304": "bar", "\u0302": "hat", "\u0303": "tilde"}
 
 
 def _glyph(word: str) -> Glyph:
-    if word in GREEK:
+    if word in GREEK_NAMES:
         return Glyph(word, "greek")
     if word in GREEK_LETTERS:
         return Glyph(GREEK_LETTERS[word], "greek")
@@ -125,7 +104,7 @@ def _read_latex_name(latex: str) -> Written | None:
             inside = sequence("}")
             take()
             return inside
-        if mark.startswith("\\") and mark[1:] in GREEK:
+        if mark.startswith("\\") and mark[1:] in GREEK_NAMES:
             return (Glyph(mark[1:], "greek"),)
         if mark == r"\ell":
             return (Glyph("ℓ", "ell"),)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any, Literal
 
+from symcomm.core.notation import USUAL
 from symcomm.core.records import dataclass
 
 # Functions that a configuration may name, as they are spelled in a layer table.
@@ -17,16 +18,7 @@ ACTIVATIONS = {
 
 # What the symbols of every blueprint mean.
 MEANINGS = {
-    "N_layer": "number of layers",
-    "B": "batch size in sequences",
-    "L": "sequence length",
-    "D": "model dimension",
-    "n_H": "number of attention heads",
-    "n_kv": "number of key/value heads",
-    "H": "head dimension",
-    "F": "hidden dimension of the feed-forward block",
-    "V": "vocabulary size",
-    "E": "number of experts",
+    **{name: USUAL[name] for name in ("N_layer", "B", "L", "D", "n_H", "n_kv", "H", "F", "V", "E")},
     "n_pos": "number of learned positions",
     "n_type": "number of token types",
     "n_label": "number of labels",

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+from symcomm.core import notation
+
 
 def words(text: str) -> list[str]:
     """The words of a text."""
     return text.split()
 
 
-GREEK = words(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron pi varpi rho "
-    "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi "
-    "Omega"
-)
-GREEK_LETTERS = dict(
-    zip(
-        "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩϵϑϕϱς",
-        words(
-            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
-            "upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega epsilon vartheta "
-            "phi varrho varsigma"
-        ),
-        strict=True,
-    )
-)
+_VARIANTS = words("varepsilon vartheta varpi varrho varsigma varphi")
+GREEK = frozenset([*notation.GREEK_NAMES, "omicron", *_VARIANTS])
+GREEK_LETTERS = notation.GREEK_LETTERS | {
+    "ε": "varepsilon", "ϵ": "epsilon", "φ": "varphi", "ϕ": "phi", "ϑ": "vartheta", "ϱ": "varrho", "ς": "varsigma",
+    "ο": "omicron",
+}  # fmt: skip
 
 # Commands that change only how the formula looks.
 SPACING_COMMANDS = words(
@@ -77,31 +69,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 # Commands with a meaning that no cell can have here; they are named so that nobody takes them for functions.
 REFUSED_COMMANDS = {
-    "begin": "write the computation on one line",
-    "end": "write the computation on one line",
-    "sum": r"write the sum out, or as a function such as \text{Combine}(Y_e, M)",
-    "prod": "write the product out",
-    "int": "a layer has no integrals",
-    "otimes": r"for an elementwise product write \odot, for a matrix product nothing",
-    "oplus": "write `+`",
-    "partial": "a table states the forward computation; gradients are derived",
-    "nabla": "a table states the forward computation; gradients are derived",
-    "underbrace": "write the formula without the brace",
-    "overbrace": "write the formula without the brace",
-    "not": "write the formula without it",
-    "over": r"write \frac{a}{b}",
-    "stackrel": "write `=`",
-    "overset": "write the formula without it",
-    "underset": "write the formula without it",
-    "mid": "separate arguments with commas",
-    "vert": "separate arguments with commas",
-    "|": "norms are not read",
-    "lVert": "norms are not read",
-    "def": "macros are not read: write them out",
-    "newcommand": "macros are not read: write them out",
-    "input": "a cell reads no files",
-    "include": "a cell reads no files",
-    "write": "a cell writes no files",
+    name: hint
+    for hint, names in (
+        ("write the computation on one line", "begin end"),
+        (r"write the sum out, or as a function such as \text{Combine}(Y_e, M)", "sum"),
+        ("write the product out", "prod"),
+        ("a layer has no integrals", "int"),
+        (r"for an elementwise product write \odot, for a matrix product nothing", "otimes"),
+        ("write `+`", "oplus"),
+        ("a table states the forward computation; gradients are derived", "partial nabla"),
+        ("write the formula without the brace", "underbrace overbrace"),
+        ("write the formula without it", "not overset underset"),
+        (r"write \frac{a}{b}", "over"),
+        ("write `=`", "stackrel"),
+        ("separate arguments with commas", "mid vert"),
+        ("norms are not read", "| lVert"),
+        ("macros are not read: write them out", "def newcommand"),
+        ("a cell reads no files", "input include"),
+        ("a cell writes no files", "write"),
+    )
+    for name in words(names)
 }
 CHARACTERS: dict[str, tuple[str, str]] = {
     name: (kind, value)

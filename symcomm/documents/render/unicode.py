@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from symcomm.core.printing import GREEK_LETTERS
+from symcomm.core.notation import GREEK_LETTERS
 
 _SIGNS: dict[str, str] = dict(re.findall(r"(\S) (\S+)", r"""
     ≤ \leq  ≥ \geq  ≈ \approx  ≠ \neq  ≡ \equiv  ≪ \ll  ≫ \gg  ∈ \in  ∉ \notin  → \to  ← \leftarrow

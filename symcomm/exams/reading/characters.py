@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from symcomm.core.notation import GREEK_LETTERS
 from symcomm.exams.reading import UnreadError
 
 LENGTH_LIMIT = 2_500
@@ -49,14 +50,7 @@ _RAISED = {
 }
 _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED = {c: str(n) for n, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
-_GREEK = {
-    **dict(zip("αβγδεζηθικλμνξπρστυφχψω", (
-        "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu",
-        "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"), strict=True)),
-    **dict(zip("ΓΔΘΛΞΠΣΦΨΩ", (
-        "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"), strict=True)),
-    "ϵ": "epsilon", "ϕ": "phi",
-}  # fmt: skip
+_GREEK = GREEK_LETTERS | {"ϵ": "epsilon", "ϕ": "phi"}
 
 _TEXT = r"\\(?:text|textrm|textit|textbf|textsf|mathrm|mathit|mathbf|mathsf|mathtt|operatorname|mbox|bm)\*?"
 _TEXT_GROUP = re.compile(_TEXT + r"\s*\{([^{}\\]*)\}")

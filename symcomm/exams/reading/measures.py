@@ -15,24 +15,18 @@ _SMALL = {"m": -3, "u": -6, "μ": -6, "n": -9, "p": -12}
 _LONG = {
     "kilo": 3, "mega": 6, "giga": 9, "tera": 12, "peta": 15, "milli": -3, "micro": -6, "nano": -9,
 }  # fmt: skip
+_THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message")
 _BASES: dict[str, tuple[str, Fraction]] = {
+    **{spelled: (name, Fraction(1)) for name in _THINGS for spelled in (name, f"{name}s")},
     **dict.fromkeys(("B", "byte", "bytes", "Byte", "Bytes"), ("byte", Fraction(1))),
     **dict.fromkeys(("bit", "bits", "Bit", "Bits"), ("byte", Fraction(1, 8))),
     **dict.fromkeys(("FLOP", "FLOPs", "flop", "flops", "Flop", "Flops"), ("FLOP", Fraction(1))),
     **dict.fromkeys(("op", "ops", "operation", "operations"), ("FLOP", Fraction(1))),
     **dict.fromkeys(("FLOPS", "FLOPs/s", "Flop/s"), ("FLOP/second", Fraction(1))),
-    **dict.fromkeys(("word", "words"), ("word", Fraction(1))),
-    **dict.fromkeys(("element", "elements"), ("element", Fraction(1))),
     **dict.fromkeys(("parameter", "parameters", "param", "params", "weights"), ("parameter", Fraction(1))),
-    **dict.fromkeys(("token", "tokens"), ("token", Fraction(1))),
     **dict.fromkeys(("sample", "samples", "sequence", "sequences"), ("sample", Fraction(1))),
     **dict.fromkeys(("GPU", "GPUs", "gpus", "gpu", "device", "devices", "rank", "ranks", "worker", "workers"),
                     ("device", Fraction(1))),
-    **dict.fromkeys(("layer", "layers"), ("layer", Fraction(1))),
-    **dict.fromkeys(("stage", "stages"), ("stage", Fraction(1))),
-    **dict.fromkeys(("iteration", "iterations"), ("iteration", Fraction(1))),
-    **dict.fromkeys(("step", "steps"), ("step", Fraction(1))),
-    **dict.fromkeys(("message", "messages"), ("message", Fraction(1))),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), ("second", Fraction(1))),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), ("second", Fraction(60))),
     **dict.fromkeys(("h", "hour", "hours"), ("second", Fraction(3600))),
