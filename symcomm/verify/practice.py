@@ -36,7 +36,8 @@ from symcomm.verify.expected import (
     make_case,
     placed_axis,
 )
-from symcomm.verify.module import Marks, TorchModule, torch_module
+from symcomm.verify.lines import Marks
+from symcomm.verify.module import TorchModule, torch_module
 from symcomm.verify.sizes import small_sizes
 
 Edition = Literal["paper", "solution"]

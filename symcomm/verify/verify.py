@@ -46,8 +46,9 @@ from symcomm.verify.expected import (
     without_dropout,
 )
 from symcomm.verify.launch import TIME_LIMIT, TORCH, Launcher, enough_memory
+from symcomm.verify.lines import PlacedMarks, RunMarks
 from symcomm.verify.methods import SCHEDULES, batch_meshes
-from symcomm.verify.module import PlacedMarks, RunMarks, TorchModule, torch_module
+from symcomm.verify.module import TorchModule, torch_module
 
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
 

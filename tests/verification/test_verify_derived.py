@@ -39,8 +39,9 @@ from symcomm.verify.expected import (
 )
 from symcomm.verify.grid import FOUR, TWO, GridCell, markdown
 from symcomm.verify.launch import VerificationError
+from symcomm.verify.lines import identifier
 from symcomm.verify.methods import METHODS, method
-from symcomm.verify.module import identifier, torch_module
+from symcomm.verify.module import torch_module
 from symcomm.verify.practice import EXERCISES, practice, write_practice
 from symcomm.verify.sizes import small_sizes
 from symcomm.verify.verify import ComparedRow, Verification, _notes, _version_notes, prepare
