@@ -95,22 +95,17 @@ def _padded(entries: CallEntries, context: RunContext) -> CallEntries:
     return made
 
 
-def _whole_gradients(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [
-        replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries
-    ]
+def _turned(
+    kind: str, phase: str = "", into_kind: str = "", into_phase: str = ""
+) -> Callable[[CallEntries, RunContext], CallEntries]:
+    """Calls of a kind, in a phase where one is named, as those of another kind or phase."""
 
+    def turned(entries: CallEntries, context: RunContext) -> CallEntries:
+        mine = [e.kind == kind and phase in ("", e.phase) for e in entries]
+        return [replace(e, kind=into_kind or e.kind, phase=into_phase or e.phase) if own else e
+                for e, own in zip(entries, mine, strict=True)]  # fmt: skip
 
-def _broadcasts(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [replace(e, kind="broadcast") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
-
-
-def _when_read(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [replace(e, phase="forward") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
-
-
-def _gathered_for_exchange(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [replace(e, kind="all-gather") if e.kind == "all-to-all" else e for e in entries]
+    return turned
 
 
 def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries:
@@ -194,20 +189,21 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         ),
         TorchConvention(
             "whole_gradients", "DistributedDataParallel gives all ranks the whole gradient, where ZeRO-1 needs a part.",
-            f"{_DOCS}/distributed.optim.html", _whole_gradients,
+            f"{_DOCS}/distributed.optim.html", _turned("reduce-scatter", "backward", "all-reduce"),
         ),
         TorchConvention(
             "broadcast_by_owner", "ZeroRedundancyOptimizer broadcasts each updated weight from the rank that owns it, "
-            "where weights are otherwise gathered.", f"{_DOCS}/distributed.optim.html", _broadcasts,
+            "where weights are otherwise gathered.", f"{_DOCS}/distributed.optim.html",
+            _turned("all-gather", "update", "broadcast"),
         ),
         TorchConvention(
             "gathered_when_read", "fully_shard gathers the updated weights when the next forward pass reads them.",
-            f"{_DOCS}/distributed.fsdp.fully_shard.html", _when_read,
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _turned("all-gather", "update", into_phase="forward"),
             parameters=lambda count, context: count / context.shards,
         ),
         TorchConvention(
             "gathered_for_exchange", "On the CPU, DTensor gathers the whole tensor to exchange parts, all to all.",
-            f"{_DOCS}/distributed.tensor.html", _gathered_for_exchange,
+            f"{_DOCS}/distributed.tensor.html", _turned("all-to-all", "", "all-gather"),
         ),
         TorchConvention(
             "gathered_for_each", "Autograd gathers a gradient once for each operand of a sum that was reduced and cut, "

@@ -538,11 +538,6 @@ def early_sums(case: RunCase) -> EarlySums:
     return EarlySums(tuple(made.values()), frozenset(places), spared, flops)
 
 
-def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
-    """The shapes of weights as the written module holds them."""
-    return {w.name: case.shape(w) for w in case.graph.weights}
-
-
 def placed_axis(graph: Graph, name: str, position: int) -> int:
     """The axis of a tensor as it is held behind an axis of the graph.
 
@@ -600,7 +595,7 @@ def context_of(case: RunCase) -> RunContext:
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
     early = early_sums(case)
     return RunContext(
-        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
+        {w.name: case.shape(w) for w in case.graph.weights}, case.mesh, shards, _routing_flops(case), _handed_on(case),
         early.calls, _tables(case), early.spared, early.flops,
         case.microbatches, outside(case),
     )  # fmt: skip

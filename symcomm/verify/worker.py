@@ -84,20 +84,20 @@ class Counter:
                     return tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(one)))
             return ()
 
-        kinds: dict[str, tuple[str, Callable[[list[Any], list[Any]], int]]] = {
-            # name of the op -> kind, and the elements of the full tensor from its tensors in and out
-            "_c10d_functional.all_reduce": ("all-reduce", _first_in),
-            "_c10d_functional.all_reduce_": ("all-reduce", _first_in),
-            "_c10d_functional.all_gather_into_tensor": ("all-gather", _first_out),
-            "_c10d_functional.reduce_scatter_tensor": ("reduce-scatter", _first_in),
-            "_c10d_functional.all_to_all_single": ("all-to-all", _first_in),
-            "_c10d_functional.broadcast": ("broadcast", _first_in),
-            "c10d.allreduce_": ("all-reduce", _first_in),
-            "c10d._allgather_base_": ("all-gather", _first_in),
-            "c10d._reduce_scatter_base_": ("reduce-scatter", _second_in),
-            "c10d.alltoall_base_": ("all-to-all", _second_in),
-            "c10d.broadcast_": ("broadcast", _first_in),
-            "c10d.send": ("send", _first_in),
+        # name of an op -> kind, and the place of the full tensor among its tensors in and out
+        kinds = {
+            "_c10d_functional.all_reduce": ("all-reduce", 0),
+            "_c10d_functional.all_reduce_": ("all-reduce", 0),
+            "_c10d_functional.all_gather_into_tensor": ("all-gather", -1),
+            "_c10d_functional.reduce_scatter_tensor": ("reduce-scatter", 0),
+            "_c10d_functional.all_to_all_single": ("all-to-all", 0),
+            "_c10d_functional.broadcast": ("broadcast", 0),
+            "c10d.allreduce_": ("all-reduce", 0),
+            "c10d._allgather_base_": ("all-gather", 0),
+            "c10d._reduce_scatter_base_": ("reduce-scatter", 1),
+            "c10d.alltoall_base_": ("all-to-all", 1),
+            "c10d.broadcast_": ("broadcast", 0),
+            "c10d.send": ("send", 0),
         }
 
         class CountingMode(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
@@ -113,12 +113,10 @@ class Counter:
                     outer.flops[outer.phase] = outer.flops.get(outer.phase, 0) + int(count)
                 name = str(packet)
                 if name in kinds:
-                    kind, elements = kinds[name]
-                    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-                    made = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
-                    outer.call(
-                        kind, given[0], elements(given, made), group_of((args, kwargs)), name.startswith("c10d.")
-                    )
+                    kind, at = kinds[name]
+                    tensors = [t for t in tree_leaves((args, kwargs, found)) if isinstance(t, torch.Tensor)]
+                    elements, ranks = int(tensors[at].numel()), group_of((args, kwargs))
+                    outer.call(kind, tensors[0], elements, ranks, name.startswith("c10d."))
                 return found
 
         return CountingMode()
@@ -127,18 +125,6 @@ class Counter:
 def _pairs(query: Any, key: Any) -> int:
     """The multiplications of one product over all queries and keys."""
     return int(query.numel() * key.shape[-2])
-
-
-def _first_in(given: list[Any], made: list[Any]) -> int:
-    return int(given[0].numel())
-
-
-def _second_in(given: list[Any], made: list[Any]) -> int:
-    return int(given[1].numel())
-
-
-def _first_out(given: list[Any], made: list[Any]) -> int:
-    return int(made[0].numel())
 
 
 class SavedStorages:
