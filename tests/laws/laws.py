@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from math import floor
 from typing import Any
 
 import symcomm as sc
@@ -200,6 +201,23 @@ def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
 # -- laws of a model under a strategy ------------------------------------------------------------------------
 
 
+def work_is_shared(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """The ranks have together the hardware FLOPs of a step, in its time and in HFU; pipelines also wait."""
+    ranks = 2 ** len(re.findall(r"[( ]2\b", strategy))
+    for name, said in RECOMPUTATIONS.items():
+        chosen = {"recomputation": name}
+        flops = worth(model, "recomputation", strategy=strategy, recomputation=said, count="hardware_flops")
+        each = None if flops is None else flops / ranks
+        used = {"of": "hfu", "peak": "1 PFLOP/s", "step": "1 s"}
+        hfu = worth(model, "throughput", strategy=strategy, **used, accounting=chosen)
+        yield f"HFU, {name}", hfu, None if each is None else each / 10**15
+        if "pipeline" not in strategy:
+            step = worth(model, "step_time", strategy=strategy, peak="1 FLOP/s", **NOTHING_ELSE, accounting=chosen)
+            if step is not None and each is not None:  # messages take next to nothing; tensor ranks all have the router
+                step = min(Fraction(floor(step)), each) if "tensor" in strategy else Fraction(floor(step))
+            yield f"step time, {name}", step, each
+
+
 def recomputed_bytes(model: sc.Model, strategy: str) -> Iterator[Pair]:
     """What recomputation sends again is the phase of that name in communication."""
     for name in ("full_recomputation", "selective_recomputation"):
@@ -289,6 +307,6 @@ OF_MODELS: Mapping[str, Callable[[sc.Model], Iterator[Pair]]] = {
 }  # fmt: skip
 OF_STRATEGIES: Mapping[str, Callable[[sc.Model, str], Iterator[Pair]]] = {
     law.__name__: law
-    for law in (recomputed_bytes, option_is_convention, states_are_in_the_peak, kinds_add_up, sums_add_up,
-                one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks)
+    for law in (work_is_shared, recomputed_bytes, option_is_convention, states_are_in_the_peak, kinds_add_up,
+                sums_add_up, one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks)
 }  # fmt: skip

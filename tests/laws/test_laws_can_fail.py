@@ -47,6 +47,12 @@ CHANGES = {
     "work_is_counted_once": Change(
         "quantities/counting/recomputation.py", '("bwd", "backward"))} | phases', '("bwd", "backward"))}'
     ),
+    "work_is_shared": Change(
+        "quantities/counting/recomputation.py",
+        '("bwd", "backward"))} | phases',
+        '("bwd", "backward"))}',
+        strategy="data(2)",
+    ),
     # A number of 32 bits has three bytes.
     "units_multiply": Change("dtypes.py", 'NumberFormat("fp32", 8, 23,', 'NumberFormat("fp32", 8, 15,'),
     # All stages hold what the first holds.
