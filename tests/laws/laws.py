@@ -236,11 +236,13 @@ def option_is_convention(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
 
 def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
-    """Wider optimizer states raise the peak by what they raise the states' memory."""
+    """Wider optimizer states raise the peak by what they raise the states' memory, on each stage."""
     recipes = [{"weights": 2, "gradients": 2, "states": wide} for wide in (8, 108)]
-    peaks = [worth(model, "peak_memory", strategy=strategy, recipe=recipe) for recipe in recipes]
-    states = [worth(model, "state_memory", strategy=strategy, recipe=recipe, of="states") for recipe in recipes]
-    yield "states", minus(peaks[1], peaks[0]), minus(states[1], states[0])
+    for stage in (0, 1) if "pipeline" in strategy else (None,):
+        asked: dict[str, Any] = {"strategy": strategy} if stage is None else {"strategy": strategy, "stage": stage}
+        peaks = [worth(model, "peak_memory", **asked, recipe=recipe) for recipe in recipes]
+        states = [worth(model, "state_memory", **asked, recipe=recipe, of="states") for recipe in recipes]
+        yield f"states of stage {stage}", minus(peaks[1], peaks[0]), minus(states[1], states[0])
 
 
 def kinds_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
