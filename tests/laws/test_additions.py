@@ -187,7 +187,7 @@ def kept_is_logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(accounting, "CONVENTIONS", (*CONVENTIONS, row))
     monkeypatch.setitem(accounting._CHOICES["offloading"], row.name, row)
     known = program.rewrites()
-    monkeypatch.setattr(program, "rewrites", lambda: (*known, Rewrite("logging", 9, logged)))
+    monkeypatch.setattr(program, "rewrites", lambda: (*known, Rewrite("logging", 9, logged, "offloading")))
     _program.cache_clear()
     yield
     _program.cache_clear()
