@@ -17,6 +17,7 @@ from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.powers import terms
 from symcomm.core.optimum.roots import bisect
 from symcomm.core.parallel.placement import cut_axes
@@ -83,23 +84,7 @@ def capacity_of(said: object, meaning: str | None) -> Fraction:
 
 def in_bytes(expr: Expr) -> Form:
     """An expression that counts bytes as a form in bytes: each term's number carries the unit."""
-
-    def one(form: Form) -> Form:
-        if isinstance(form, Num):
-            return Num(form.number, BYTE)
-        if isinstance(form, Total):
-            return Total(tuple(one(t) for t in form.terms))
-        if isinstance(form, Ratio):
-            return Ratio(one(form.top), form.bottom)
-        if isinstance(form, forms.Product) and isinstance(form.factors[0], Num):
-            return product(Num(form.factors[0].number, BYTE), *form.factors[1:])
-        if isinstance(form, forms.Product):
-            at = next((n for n, f in enumerate(form.factors) if isinstance(f, Total)), None)
-            if at is not None:
-                return forms.Product((*form.factors[:at], one(form.factors[at]), *form.factors[at + 1 :]))
-        return product(Num(Fraction(1), BYTE), form)
-
-    return one(forms.from_expr(expr))
+    return in_unit(forms.from_expr(expr), BYTE)
 
 
 def derive(
