@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Condition, Derivation, Reason, Relations, Step, exact, put
-from symcomm.core.errors import DerivationError, ValuesError, nearest
+from symcomm.core.errors import DerivationError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.notation import Notation, amount
@@ -29,7 +29,8 @@ class Cost:
     """A form as a function of the name ``over``, which is treated as a real, positive number.
 
     ``counts`` says that it is a number of things, of which there is at least one. ``where`` is what has to hold of the
-    names for the signs to be as they were taken; ``said`` is a sentence about the form.
+    names for the signs to be as they were taken, ``holds`` for the cost itself, whose ``checks`` refuse numbers;
+    ``said`` is a sentence about the form.
     """
 
     title: str
@@ -44,6 +45,8 @@ class Cost:
     counts: bool = False
     where: tuple[Condition, ...] = ()
     said: str = ""
+    holds: tuple[Condition, ...] = ()
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = ()
 
     @property
     def x(self) -> Symbol:
@@ -80,6 +83,16 @@ class Cost:
         """The cost with the given numbers, without units: of the variable alone, where no name is missing."""
         return _defined(worth(self.expr.subs(put(self.given, self.over))), "with these numbers")
 
+    def allows(self, number: int) -> bool:
+        """Whether the cost can have a number for its variable: ranks that cut no head in two, what it holds for."""
+        known = self.relations.complete({**self.given, self.over: Fraction(number)})
+        try:
+            for check in self.checks:
+                check(known)
+        except SymcommError:
+            return False
+        return all(condition.holds(known) for condition in self.holds if {*condition.names} <= known.keys())
+
     def write(self, expr: Expr) -> Form:
         """An expression as a form, square roots gathered and units put back."""
         return with_units(written(expr), self.units)
@@ -88,7 +101,7 @@ class Cost:
         """The steps as a derivation under the cost's accounting."""
         return Derivation(
             title, self.accounting, tuple(steps), self.touched, self.relations, given=tuple(self.given.items()),
-            notation=self.notation, where=self.where, **more,  # type: ignore[arg-type]
+            notation=self.notation, where=(*self.where, *self.holds), checks=self.checks, **more,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def free(self, name: str, *taken: str) -> str:
@@ -191,8 +204,9 @@ def read(
     used(given, over, names)
     form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
     return Cost(
-        made.title, form, over, made.unit, known, made.accounting, made.touched, made.relations, made.notation, counts
-    )
+        made.title, form, over, made.unit, known, made.accounting, made.touched, made.relations, made.notation, counts,
+        holds=made.where, checks=made.checks,
+    )  # fmt: skip
 
 
 def used(given: Mapping[str, object] | None, over: str, names: Iterable[str]) -> None:

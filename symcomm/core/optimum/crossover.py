@@ -129,7 +129,7 @@ def _crossovers(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
         tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if field_of(f) not in said)), pair.relations, exhibits,
         tuple(known.items()), pair.notation, (*said.values(), *notes),
-        (where,) if where else (),
+        (*a.where, *b.where, *([where] if where else [])), checks=(*a.checks, *b.checks),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 

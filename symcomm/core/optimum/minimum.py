@@ -101,7 +101,8 @@ def maximise(
 def answer(question: OptimumQuestion) -> Derivation:
     """The optimum; at numbers that break a condition of its closed form it is found anew."""
     made = _closed(question)
-    return replace(made, otherwise=partial(_again, question, made.where)) if made.where else made
+    own = tuple(condition for condition in made.where if condition not in question.cost.holds)
+    return replace(made, otherwise=partial(_again, question, own)) if own else made
 
 
 def _again(
@@ -473,7 +474,7 @@ def _best_whole(working: Working) -> Derivation:
     cost, question = working.cost, working.question
     assert question.low is not None
     low, high = int(question.low), None if question.high is None else int(question.high)
-    found = search.whole(cost.numbers, cost.x, low, high, question.divides, question.sense)
+    found = search.whole(cost.numbers, cost.x, low, high, question.divides, question.sense, cost.allows)
     working.notes.append(found.how)
     rows: list[tuple[str | Form | Quantity, ...]] = []
     shown = sorted(found.tried, key=lambda t: question.sense * t[1])[:_MOST_ROWS]

@@ -6,7 +6,7 @@ is at an end of the range or beside a special point. Values are exact fractions,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sympy import Expr, Symbol
 
 MOST = 100_000  # whole numbers that are tried one by one where nothing better is known
+_SHORT = 500  # whole numbers that are compared sooner than a slope is solved
 _MOST_DIGITS = 2000  # of them where intervals are compared
 
 
@@ -80,10 +81,13 @@ _HOW = "Between the points where the slope is zero or a piece ends, the cost onl
 _BY_INTERVALS = " Their values are told apart by interval arithmetic."
 
 
-def whole(expr: Expr, x: Symbol, low: int, high: int | None, divides: int | None, sense: int = 1) -> Found:
+def whole(
+    expr: Expr, x: Symbol, low: int, high: int | None, divides: int | None, sense: int = 1,
+    allows: Callable[[int], bool] = lambda number: True,
+) -> Found:  # fmt: skip
     """The whole numbers of a range, or the divisors of a number in it, where a cost is least (``sense`` -1: greatest).
 
-    Raises ``ValuesError`` where there is none.
+    ``allows`` says of a number whether the cost can have it. Raises ``ValuesError`` where there is none.
     """
     import sympy as sp
 
@@ -91,18 +95,33 @@ def whole(expr: Expr, x: Symbol, low: int, high: int | None, divides: int | None
     if high is not None and low > high:
         raise ValuesError(f"there is no whole number from {low} to {high}")
     if divides is not None:
-        allowed = [int(n) for n in sp.divisors(divides) if n >= low and (high is None or n <= high)]
+        allowed = [int(n) for n in sp.divisors(divides) if n >= low and (high is None or n <= high) and allows(int(n))]
         if not allowed:
             raise ValuesError(f"no divisor of {divides} lies from {low} to {high}")
         return _least(expr, x, allowed, sense, f"Every divisor of {divides} in the range is compared.")
-    try:
-        points = special(expr, x, Fraction(low), None if high is None else Fraction(high))
-    except UnsolvedError:
-        if high is None or high - low > MOST:
-            raise
-        found = _least(expr, x, range(low, high + 1), sense, "Every whole number of the range is compared.")
-        near = {n + d for n in found.best for d in (-1, 0, 1)}
-        return Found(found.best, found.value, tuple(t for t in found.tried if t[0] in near), found.how)
+    if high is None or high - low >= _SHORT:
+        try:
+            found = _between_special(expr, x, low, high, sense)
+            if all(map(allows, found.best)):
+                return found
+        except UnsolvedError:
+            if high is None or high - low > MOST:
+                raise
+        if high is None:
+            place = f"{x.name} = {found.best[0]} is best, which is refused"
+            raise ValuesError(f"{place}: other numbers are not looked for", hint="give an upper bound, or divides")
+    every = [n for n in range(low, high + 1) if allows(n)]
+    if not every:
+        raise ValuesError(f"no {x.name} from {low} to {high} will do")
+    fewer = "" if len(every) == high - low + 1 else " that will do"
+    found = _least(expr, x, every, sense, f"Every whole number of the range{fewer} is compared.")
+    near = {n for i, n in enumerate(every) if {*every[max(0, i - 1) : i + 2]} & {*found.best}}
+    return Found(found.best, found.value, tuple(t for t in found.tried if t[0] in near), found.how)
+
+
+def _between_special(expr: Expr, x: Symbol, low: int, high: int | None, sense: int) -> Found:
+    """The best of the numbers at the ends of a range and beside its special points."""
+    points = special(expr, x, Fraction(low), None if high is None else Fraction(high))
     last = high if high is not None else max([low, *(p.at.high.__ceil__() for p in points)])
     beside = {n for p in points for n in range(p.at.low.__floor__(), p.at.high.__ceil__() + 1)}
     found = _least(expr, x, sorted({low, last, *(n for n in beside if low <= n <= last)}), sense, _HOW)
