@@ -229,3 +229,14 @@ def test_keys_and_values_that_context_gathers_are_gathered_again_for_backward() 
         kept[how] = model.activation_memory("context(k)", accounting={"gathered_activations": how}).at().value
     assert sent["regather"] - sent["keep"] == 2 * 2 * 8 * 64 * 16 * 3
     assert kept["keep"] - kept["regather"] == 2 * 2 * 8 * 64 * 16 * 3 * 3 // 4
+
+
+def test_a_kernel_makes_its_three_gradients_while_all_that_it_reads_is_there() -> None:
+    """x, m, Q, K, V, Z, dZ, dQ, dK and dV of L·D numbers, three weights, and a number a row."""
+    rows = [f"{one} = {of}W^{one}\t{of} [B, L, D], W^{one} [D, D]\t{one} [B, L, D]\n" for one, of in ("Qx", "Km", "Vm")]
+    rows += ["P = softmax(Q K^T)\tQ, K\tP [B, L, L]\n", "Z = P V\tP, V\tZ [B, L, D]\n"]
+    length, width = 64, 2
+    model = sc.load(HEADER + "".join(rows), dtype="fp32").at(B=1, L=length, D=width)
+    accounting = {"saved": "pytorch", "softmax": "fused"}
+    peak = model.peak_memory(recipe="fp32_sgd", step="backward", accounting=accounting)
+    assert peak.at().value == 4 * (10 * length * width + 3 * width**2 + length)
