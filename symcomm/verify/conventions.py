@@ -38,14 +38,27 @@ class CallEntry:
 
 
 @dataclass(frozen=True)
+class EarlySums:
+    """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
+
+    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
+    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
+    """
+
+    calls: tuple[CallEntry, ...] = ()
+    places: frozenset[tuple[str, str]] = frozenset()
+    spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
+    flops: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
 class RunContext:
     """What a convention may look at.
 
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
-    ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
-    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed.
+    ``early`` are the sums that are finished before a product reads them.
     ``outside`` are the axes that what stands around DTensor looks after.
     """
 
@@ -54,10 +67,8 @@ class RunContext:
     shards: int = 1
     routing_flops: Fraction = Fraction(0)
     handed_on: Mapping[str, int] = field(default_factory=dict)
-    early: tuple[CallEntry, ...] = ()
+    early: EarlySums = field(default_factory=EarlySums)
     tables: Fraction = Fraction(0)
-    spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
-    spared_flops: Fraction = Fraction(0)
     microbatches: int = 1
     outside: frozenset[str] = frozenset()
 
@@ -117,8 +128,8 @@ def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries
 
 
 def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
-    groups = [context.spared.get((e.kind, e.phase, e.group, e.tensor), e.group) for e in entries]
-    return [replace(e, group=group) for e, group in zip(entries, groups, strict=True) if group] + [*context.early]
+    groups = [context.early.spared.get((e.kind, e.phase, e.group, e.tensor), e.group) for e in entries]
+    return [replace(e, group=group) for e, group in zip(entries, groups, strict=True) if group] + [*context.early.calls]
 
 
 def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
@@ -212,7 +223,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
-            flops=lambda count, context: count - context.spared_flops,
+            flops=lambda count, context: count - context.early.flops,
         ),
         TorchConvention(
             "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "

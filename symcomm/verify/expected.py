@@ -33,7 +33,7 @@ from symcomm.core.quantities.counting.load import load
 from symcomm.core.records import Same, dataclass
 from symcomm.core.setting import Setting
 from symcomm.verify.attention import KernelError, attentions, with_kernels
-from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verify.conventions import CONVENTIONS, CallEntry, EarlySums, RunContext
 from symcomm.verify.launch import RANK_LIMIT, VerificationError
 from symcomm.verify.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
 from symcomm.verify.sizes import small_sizes
@@ -478,20 +478,6 @@ def _product(op: Op, graph: Graph) -> bool:
     return is_matrix_product(op) or routes
 
 
-@dataclass(frozen=True)
-class EarlySums:
-    """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
-
-    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
-    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
-    """
-
-    calls: tuple[CallEntry, ...]
-    places: frozenset[tuple[str, str]]
-    spared: Mapping[tuple[str, str, str, str], str]
-    flops: Fraction
-
-
 def early_sums(case: RunCase) -> EarlySums:
     """Where the plan lets a product pass on a partial sum, and what is sent if it is finished before."""
     plan, graph = case.plan, case.plan.graph
@@ -593,11 +579,9 @@ def _tables(case: RunCase) -> Fraction:
 def context_of(case: RunCase) -> RunContext:
     """What the conventions may look at."""
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
-    early = early_sums(case)
     return RunContext(
         {w.name: case.shape(w) for w in case.graph.weights}, case.mesh, shards, _routing_flops(case), _handed_on(case),
-        early.calls, _tables(case), early.spared, early.flops,
-        case.microbatches, outside(case),
+        early_sums(case), _tables(case), case.microbatches, outside(case),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from math import prod
@@ -21,7 +21,7 @@ from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import attentions
-from symcomm.verify.conventions import CONVENTIONS
+from symcomm.verify.conventions import CONVENTIONS, RunContext
 from symcomm.verify.expected import (
     WIDTH,
     RunCase,
@@ -50,6 +50,7 @@ from symcomm.verify.lines import PlacedMarks, RunMarks
 from symcomm.verify.methods import SCHEDULES, batch_meshes
 from symcomm.verify.module import TorchModule, torch_module
 
+Changes = Sequence[tuple[str, Callable[[Fraction], Fraction]]]  # conventions by name: what they make of a number
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
 
 
@@ -271,48 +272,43 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
 # -- side by side ----------------------------------------------------------------------------------------
 
 
+def _row(what: str, unit: str, derived: Fraction, measured: Fraction | int, changes: Changes = (),
+         times: int = 1) -> ComparedRow:  # fmt: skip
+    """A row whose derived number some conventions change one after the other; those that do explain it."""
+    expected, names = derived, list[str]()
+    for name, change in changes:
+        before, expected = expected, change(expected)
+        names += [name] if expected != before else []
+    return ComparedRow(what, unit, derived * times, expected * times, Fraction(measured), tuple(names))
+
+
 def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
-    used, context = case.method, context_of(case)
+    used, context = case.method.conventions, context_of(case)
     together = case.pipelined  # its stages do not do the same: all ranks are counted together
     counted = reports if together else reports[:1]
-    all_ranks = case.ranks // case.stages if together else 1
-    flops = total = derived_flops(case)
-    reasons: list[str] = []
-    for name in ("routing_by_product", *used.conventions):
-        other = CONVENTIONS[name].flops(flops, context)
-        flops, reasons = other, [*reasons, name] if other != flops else reasons
+    flops = ("hardware FLOPs" if case.graph.fused else "FLOPs") + (", all ranks" if together else "")
+
+    def here(change: Callable[[Fraction, RunContext], Fraction]) -> Callable[[Fraction], Fraction]:
+        return lambda number: change(number, context)
+
+    computed = [(name, here(CONVENTIONS[name].flops)) for name in ("routing_by_product", *used)]
+    held = [(name, here(CONVENTIONS[name].parameters)) for name in used]
+    parameters = sum(r["parameters"] for r in reports)
     rows = [
-        ComparedRow(
-            ("hardware FLOPs" if case.graph.fused else "FLOPs") + (", all ranks" if together else ""),
-            "FLOP",
-            total * all_ranks,
-            flops * all_ranks,
-            Fraction(sum(sum(r["flops"].values()) for r in counted)),
-            tuple(reasons),
-        )
-    ]
-    parameters = held = derived_parameters(case)
-    why: tuple[str, ...] = ()
-    for name in used.conventions:
-        other = CONVENTIONS[name].parameters(held, context)
-        held, why = other, (*why, name) if other != held else why
-    rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
-                    Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
+        _row(flops, "FLOP", derived_flops(case), sum(sum(r["flops"].values()) for r in counted), computed,
+             case.ranks // case.stages if together else 1),
+        _row("parameters, all ranks", "parameters", derived_parameters(case), parameters, held),
+    ]  # fmt: skip
     if not _unsaved(case):
-        saved = kept = derived_saved(case, case.graph)
-        why, graph = (), case.graph
-        for name, change in (("dropout_off", without_dropout), ("routing_by_product", with_products)):
-            graph = change(graph)
-            other = derived_saved(case, graph)
-            kept, why = other, (*why, name) if other != kept else why
-        rows.append(ComparedRow("saved for backward", "B", saved, kept, Fraction(reports[0]["saved"]), why))
+        plain = without_dropout(case.graph)
+        kept: Changes = [("dropout_off", lambda _: derived_saved(case, plain)),
+                         ("routing_by_product", lambda _: derived_saved(case, with_products(plain)))]  # fmt: skip
+        rows.append(_row("saved for backward", "B", derived_saved(case, case.graph), reports[0]["saved"], kept))
         if "peak" in reports[0]:
-            peak = derived_peak(case)
-            rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
+            rows.append(_row("peak of the backward pass", "B", derived_peak(case), reports[0]["peak"]))
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
-        smaller = Fraction(case.smaller)
-        rows.append(ComparedRow("ranks unlike the first", "ranks", smaller, smaller, Fraction(len(odd))))
+        rows.append(_row("ranks unlike the first", "ranks", Fraction(case.smaller), len(odd)))
     entries, expected, explained = expected_calls(case, context)
     derived = grouped(entries)
     found: dict[tuple[str, str, str], list[int]] = {}
