@@ -39,15 +39,7 @@ _SIGNS = {
     "≡": "=", "ˆ": "^", "˄": "^", "∶": ":", "﹢": "+", "µ": "μ", "ℓ": "l", "…": "...", "∛": "\\cbrt ",
 }  # fmt: skip
 _TABLE = str.maketrans({**dict.fromkeys(_SPACES, " "), **_SIGNS})
-_RAISED = {
-    **{c: str(n) for n, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-    "⁺": "+",
-    "⁻": "-",
-    "ⁿ": "n",
-    "⁽": "(",
-    "⁾": ")",
-    "ᵏ": "k",
-}
+_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ⁽⁾ᵏ", "0123456789+-n()k", strict=True))
 _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED = {c: str(n) for n, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 _GREEK = GREEK_LETTERS | {"ϵ": "epsilon", "ϕ": "phi"}
