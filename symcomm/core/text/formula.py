@@ -361,17 +361,6 @@ def _with_ranges(
     return replace(one, ranges=tuple(own))
 
 
-__all__ = [
-    "ANSWER_FUNCTIONS",
-    "LayerRow",
-    "parse_answer",
-    "parse_declarations",
-    "parse_equation",
-    "parse_layer",
-    "parse_size",
-]
-
-
 def read_ranges(context: Context, items: list[Branch]) -> tuple[list[Branch], tuple[Range, ...]]:
     """The items of a cell that are no ranges, and the ranges."""
     kept: list[Branch] = []

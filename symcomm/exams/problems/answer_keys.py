@@ -57,9 +57,6 @@ def read_answer_keys(section: Section) -> AnswerKeys:
     prefixes = said.text("prefixes", "stated")
     if prefixes not in ("open", "stated"):
         raise DocumentError(f"'prefixes' is open or stated, not '{prefixes[:40]}'", said.span_of("prefixes"))
-    comma = said.text("decimal_comma", "no")
-    if comma not in ("yes", "no", "true", "false"):
-        raise DocumentError(f"'decimal_comma' is yes or no, not '{comma[:40]}'", said.span_of("decimal_comma"))
     unit = said.text("in")
     if unit:
         _check_unit(unit, said.span_of("in"))
@@ -68,7 +65,7 @@ def read_answer_keys(section: Section) -> AnswerKeys:
         tuple((key.text, names.texts(key.text)) for key, _ in names.entries) if names else (), prefixes == "open",
         _conventions(said, "conventions") if "conventions" in said else None,
         said.texts("mistakes") if "mistakes" in said else None, _conventions(said, "ruled_out") or (),
-        comma in ("yes", "true"), said.span,
+        said.truth("decimal_comma"), said.span,
     )  # fmt: skip
 
 

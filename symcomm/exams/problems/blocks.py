@@ -142,6 +142,13 @@ class Section:
             raise DocumentError(f"'{name}' must be a whole number, but is '{scalar.text[:60]}'", scalar.span)
         return int(scalar.text)
 
+    def truth(self, name: str) -> bool:
+        """Yes or no; no where the key is missing."""
+        text = self.text(name, "no").lower()
+        if text not in ("yes", "no", "true", "false"):
+            raise DocumentError(f"'{name}' is yes or no, not '{text[:40]}'", self.span_of(name))
+        return text in ("yes", "true")
+
     def quantity(self, name: str) -> Quantity | None:
         """A positive number with its unit."""
         value = self.get(name)
@@ -229,9 +236,7 @@ def blamed(value: Value, message: str) -> Span | None:
     """
     if isinstance(value, Scalar):
         return value.span if value.text.strip() and f"'{value.text.strip()}'" in message else None
-    inside: Iterable[Value]
-    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
-    return next((span for part in inside if (span := blamed(part, message))), None)
+    return next((span for part in _inside(value) if (span := blamed(part, message))), None)
 
 
 def written_at(value: Value, span: Span | None) -> Span | None:
@@ -246,9 +251,12 @@ def written_at(value: Value, span: Span | None) -> Span | None:
     if isinstance(value, Scalar):
         at = value.span.text.find(span.text, value.span.start) if value.text == span.text and span.text else -1
         return None if at < 0 else value.span.within(at + span.start, at + span.stop)
-    inside: Iterable[Value]
-    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
-    return next((found for part in inside if (found := written_at(part, span))), None)
+    return next((found for part in _inside(value) if (found := written_at(part, span))), None)
+
+
+def _inside(value: Listing | Section) -> Iterable[Value]:
+    """The items of a list, or the keys and values of a mapping."""
+    return value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
 
 
 def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:

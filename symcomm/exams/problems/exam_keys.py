@@ -83,7 +83,7 @@ def read_settings(head: Section) -> ExamSettings:
         return ExamSettings()
     section.only(EXAM_KEYS)
     return ExamSettings(
-        section.count("questions") or 0, _truth(section, "shuffle"), _truth(section, "alike"), read_credit(section)
+        section.count("questions") or 0, section.truth("shuffle"), section.truth("alike"), read_credit(section)
     )
 
 
@@ -151,10 +151,3 @@ def _share(value: Value | None, name: str, most: int = 1) -> Fraction:
         span = value.span if value is not None else None
         raise DocumentError(f"'{name[:60]}' is a number from 0 to {most}, not '{text[:40]}'", span)
     return Fraction(text)
-
-
-def _truth(section: Section, key: str) -> bool:
-    text = section.text(key, "no").lower()
-    if text not in ("yes", "no", "true", "false"):
-        raise DocumentError(f"'{key}' is yes or no, not '{text[:40]}'", section.span_of(key))
-    return text in ("yes", "true")
