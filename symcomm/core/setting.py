@@ -173,7 +173,7 @@ class Setting:
 
     def written(self, expr: Expr) -> Form:
         """An expression as a form, with sizes gathered: ``n_H H`` becomes ``D``."""
-        return forms.from_expr(self.graph.relations.gather(expr))
+        return _written(Same(self.graph.relations), expr)
 
     def elements(self, tensor: str) -> Form:
         """The number of elements of a tensor, written."""
@@ -267,6 +267,11 @@ def _in_formats(held: Same[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
 @lru_cache(maxsize=64)
 def _mixed(held: Same[Graph], said: Autocast) -> Graph:
     return autocast(held.it, said)
+
+
+@lru_cache(maxsize=4096)
+def _written(held: Same[Relations], expr: Expr) -> Form:
+    return forms.from_expr(held.it.gather(expr))
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ import sympy as sp
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collected import Collected, Shared, Terms, collect
-from symcomm.core.derivation import Derivation, Exhibit, Relations, Step
+from symcomm.core.derivation import Derivation, Exhibit, Step
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num, product
@@ -171,10 +171,6 @@ class _Terse(Setting):
         """No second line."""
         return None
 
-    def written(self, expr: Expr) -> Form:
-        """The same; of the structures of a search many write the same."""
-        return _written(Same(self.graph.relations), expr)
-
     def derivation(
         self, title: str, steps: Iterable[Step], touched: Iterable[str] = (), exhibits: Iterable[Exhibit] = (),
         notes: Iterable[str] = (),
@@ -182,11 +178,6 @@ class _Terse(Setting):
         """The steps alone."""
         steps = tuple(steps)
         return _Unchecked(title, self.accounting, steps, tuple(dict.fromkeys((*touched, *rests_on(steps)))))
-
-
-@lru_cache(maxsize=4096)
-def _written(held: Same[Relations], expr: Expr) -> Form:
-    return forms.from_expr(held.it.gather(expr))
 
 
 def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Structure]:

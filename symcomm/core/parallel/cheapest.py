@@ -25,6 +25,7 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, moves
 from symcomm.core.parallel.lowering import Piece
+from symcomm.core.parallel.reference import TOKENS, VOCABULARY, reference
 from symcomm.core.parallel.strategy import Placed
 from symcomm.core.records import dataclass, replace
 
@@ -93,7 +94,7 @@ def phase_of(piece: Piece) -> RunPhase:
 
 @dataclass
 class PlacementProblem:
-    """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
+    """The question: steps and tensors, wanted places, and the sizes at which prices are compared, as ``powers`` of two.
 
     ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
     ``whole`` are the axes of the mesh along which gradients of weights rest as they are wanted;
@@ -111,9 +112,9 @@ class PlacementProblem:
     resting: frozenset[tuple[str, str]]
     shards: frozenset[tuple[str, str]]
     keeps: Callable[[str, str], bool]
-    sizes: Mapping[str, int]
     slots: Mapping[str, str] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
+    powers: tuple[int, int] = TOKENS, VOCABULARY
     made: dict[str, int] = field(init=False, default_factory=dict)
     reading: dict[str, dict[RunPhase, dict[int, list[int]]]] = field(init=False, default_factory=dict)
     tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)
@@ -130,10 +131,16 @@ class PlacementProblem:
             self.reading.setdefault(step.output, {})
         self.names = list(self.reading)
 
-    def at(self, sizes: Mapping[str, int]) -> PlacementProblem:
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of each tensor at the sizes at which prices are compared."""
+        return reference(self.graph, *self.powers)
+
+    def at(self, powers: tuple[int, int]) -> PlacementProblem:
         """The same question at other sizes; what does not depend on them is worked out once for both."""
         other = copy(self)
-        other.sizes = sizes
+        other.powers = powers
+        other.__dict__.pop("sizes", None)
         return other
 
     # -- the whole mesh ------------------------------------------------------------------------------------------
@@ -308,19 +315,21 @@ class PlacementProblem:
             return [(j,) for j, n in enumerate(step.inputs) if n in pending and step.inputs.count(n) == 1]
         return [step.linear] if step.linear and all(step.inputs[j] in pending for j in step.linear) else []
 
-    def needs(self, step: Piece, mesh: str, mode: Mode, j: int) -> int:
-        """What a mode needs of an operand."""
-        if j in mode.passing:
-            return EITHER if step.op.kind == "add" else PARTIAL
-        found = self.position(step, mesh, step.indices[j], mode)
-        return WHOLE if found is None else found
+    def needs(self, step: Piece, mesh: str, mode: Mode) -> tuple[int, ...]:
+        """What a mode needs of each operand."""
+        if mode.cut is None and not mode.passing:
+            return (WHOLE,) * len(step.inputs)
+        found = [self.position(step, mesh, indices, mode, WHOLE) for indices in step.indices]
+        for j in mode.passing:
+            found[j] = EITHER if step.op.kind == "add" else PARTIAL
+        return tuple(found)
 
-    def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode) -> int | None:
+    def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode, otherwise: int) -> int:
         """Which axis of a tensor a mode cuts: that of the loop, or of the slots that go with it."""
         if mode.cut in indices:
             return indices.index(mode.cut)
         tied = [slot for slot, token in self.filled(step, mesh).items() if token == mode.cut and slot in indices]
-        return indices.index(tied[0]) if tied else None
+        return indices.index(tied[0]) if tied else otherwise
 
     def filled(self, step: Piece, mesh: str) -> dict[int, int]:
         """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs."""
@@ -340,10 +349,7 @@ class PlacementProblem:
         step = self.steps[number]
         if mode.passing:
             return PARTIAL
-        if mode.cut is None:
-            return WHOLE
-        found = self.position(step, mesh, step.output_indices, mode)
-        return PARTIAL if found is None else found
+        return WHOLE if mode.cut is None else self.position(step, mesh, step.output_indices, mode, PARTIAL)
 
     def leaves(self, name: str) -> bool:
         """Whether a result ends at its wanted place: nothing reads it, or another region does."""
@@ -384,7 +390,7 @@ class PlacementProblem:
         makes: list[list[int]] = []
         for number, step in enumerate(self.steps):
             modes.append(self.modes(step, mesh, pending))
-            needs.append([tuple([self.needs(step, mesh, m, j) for j in range(len(step.inputs))]) for m in modes[-1]])
+            needs.append([self.needs(step, mesh, mode) for mode in modes[-1]])
             makes.append([self.makes(number, mesh, mode) for mode in modes[-1]])
             if PARTIAL in makes[-1]:
                 pending.add(step.output)

@@ -22,7 +22,6 @@ from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.core.parallel.cheapest import (
     WHOLE,
     Choice,
-    Mode,
     PlacementProblem,
     RunPhase,
     State,
@@ -33,7 +32,7 @@ from symcomm.core.parallel.cheapest import (
 from symcomm.core.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.core.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.core.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
-from symcomm.core.parallel.reference import VARIATIONS, reference
+from symcomm.core.parallel.reference import VARIATIONS
 from symcomm.core.parallel.strategy import Placed, Strategy, resolve
 from symcomm.core.records import dataclass, replace
 
@@ -153,17 +152,17 @@ class Plan:
         found: dict[str, CheapestWhere] = {}
         for powers in VARIATIONS if not self.problem.certain else ():
             # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.
-            if self._elsewhere(*powers[-1]) is None:
+            if self._elsewhere(powers[-1]) is None:
                 continue
-            other = next(sent for sent in (self._elsewhere(*one) for one in powers) if sent is not None)
+            other = next(sent for sent in map(self._elsewhere, powers) if sent is not None)
             expand = self.graph.relations.expand
             differs = condition(expand(self.sent), expand(other))
             found |= {str(differs): differs} if differs is not None else {}
         return tuple(found.values())
 
-    def _elsewhere(self, tokens: int, vocabulary: int) -> Expr | None:
+    def _elsewhere(self, powers: tuple[int, int]) -> Expr | None:
         """What is sent where the cheapest plan at these powers of two is another one."""
-        problem = self.problem.at(reference(self.graph, tokens, vocabulary))
+        problem = self.problem.at(powers)
         choice = problem.solve()
         if choice == self.choice:
             return None
@@ -263,9 +262,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
         return accounting.gathered_activations == "keep"
 
     whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")
-    problem = PlacementProblem(
-        graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots, whole
-    )
+    problem = PlacementProblem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, slots, whole)
     return _Planner(problem, problem.solve(), strategy).run()
 
 
@@ -339,7 +336,8 @@ class _Planner:
     def run_step(self, number: int, step: Piece) -> None:
         op = step.op
         modes = {mesh: self.choice.modes[mesh][number] for mesh in self.meshes}
-        reads = [self.bring(j, step, modes) for j in range(len(step.inputs))]
+        needs = zip(*[self.problem.needs(step, mesh, mode) for mesh, mode in modes.items()], strict=True)
+        reads = [self.bring(name, step, need) for name, need in zip(step.inputs, needs, strict=True)]
         out = {mesh: self.problem.makes(number, mesh, mode) for mesh, mode in modes.items()}
         out = {mesh: place for mesh, place in out.items() if place != WHOLE}
         once = [
@@ -359,16 +357,15 @@ class _Planner:
 
     # -- moving --------------------------------------------------------------------------------
 
-    def bring(self, j: int, step: Piece, modes: Mapping[str, Mode]) -> tuple[str, Positions]:
+    def bring(self, name: str, step: Piece, wanted: State) -> tuple[str, Positions]:
         """An operand as a step needs it: the tensor itself, or a copy that is gathered or exchanged."""
-        name = step.inputs[j]
-        need = resolved(
-            self.choice.rests[name], tuple([self.problem.needs(step, mesh, m, j) for mesh, m in modes.items()])
-        )
+        need = resolved(self.choice.rests[name], wanted)
         assert need is not None, f"{step.output} cannot read {name}"
+        if not way(self.choice.rests[name], need).calls:
+            return name, self.layouts[name]
         known = self.copies.setdefault(name, {})
         starts = [(name, self.layouts[name], frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]
-        for stored, at, _ in starts:
+        for stored, at, _ in starts[1:]:
             if not way(self.state(at), need).calls:
                 return stored, at
         # One copy may serve several readers: it is moved on only as far as this one needs, from where least is left.
@@ -386,6 +383,8 @@ class _Planner:
 
     def move(self, source: str, stored: str, have: Positions, need: Positions, step: Piece, why: str) -> None:
         """The collectives between two layouts."""
+        if have == need:
+            return
         name = stored.partition(" @ ")[0]
         tensor, made = self.graph.tensors[name], self.computed.get(name)
         now = have

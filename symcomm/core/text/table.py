@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cached_property
 from typing import NamedTuple
 
 from symcomm.core.errors import Span, TableError
@@ -49,9 +50,11 @@ class Cell:
         """Where ``text[start:stop]`` stands in its line; the whole cell without arguments."""
         stop = len(self.text) if stop is None else stop
         if not self.jumps:
-            most = len(self.line_text)
-            first, last = min(self.start + start, most), min(self.start + min(stop, len(self.text)), most)
-            return Span(self.file, self.line, self.line_text, first, max(first, last), self.name)
+            first, last, most = self.start + start, self.start + stop, len(self.line_text)
+            if not (first <= last <= most and stop <= len(self.text)):
+                first, most = min(first, most), min(most, self.start + len(self.text))
+                last = max(first, min(last, most))
+            return Span(self.file, self.line, self.line_text, first, last, self.name)
         here, end = Jump(0, self.line, self.line_text, self.start), len(self.text)
         for jump in self.jumps:
             if jump.offset > start:
@@ -72,7 +75,7 @@ class Cell:
         first = min(first, len(here.line_text))
         return Span(self.file, here.line, here.line_text, first, max(first, last), self.name)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """``column Input``: what errors call this cell."""
         return f"column {self.column}" if self.column else ""

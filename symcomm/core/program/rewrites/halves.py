@@ -41,7 +41,8 @@ def _rewritten(program: Program) -> Program:
     for region in regions:
         mine = [t for t in program.turns if t.region.name == region and t.phase in ("recompute", "backward")]
         halves |= {id(turn): half for turn, half in _halves(graph, mine, gains)}
-    return replace(program, turns=tuple(replace(turn, half=halves.get(id(turn), "")) for turn in program.turns))
+    turns = [replace(turn, half=halves[id(turn)]) if id(turn) in halves else turn for turn in program.turns]
+    return replace(program, turns=tuple(turns))
 
 
 def _halves(graph: Graph, turns: list[Turn], gains: frozenset[str]) -> Iterator[tuple[Turn, str]]:

@@ -27,7 +27,8 @@ from symcomm.core.setting import Setting, Work, rests_on
 from symcomm.core.units import BYTE, ELEMENT
 
 if TYPE_CHECKING:
-    pass
+    from sympy import Expr
+
 _PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
 
 
@@ -228,8 +229,12 @@ def _text(members: list[Call], many: bool) -> str:
 def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call]) -> Exhibit:
     """Which tensor, which collective, when and why: calls that are alike in all but the tensor share a row."""
     rows: dict[tuple[str, str, str, str, Form, Form], list[str]] = {}
+    sizes: dict[tuple[Expr, str], Form] = {}
     for c in chosen:
-        size = forms.from_expr(forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number))))
+        size = sizes.get((c.elements, c.dtype))
+        if size is None:
+            size = product(setting.written(c.elements), Num(element_bytes(c.dtype).number))
+            size = sizes[c.elements, c.dtype] = forms.from_expr(forms.value(size))
         rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, c.times), []).append(c.tensor)
     return Exhibit(
         "Which tensor, which collective, when and why",
