@@ -8,12 +8,12 @@ from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collectives.algorithms import runs_by, told
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
+from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
 from symcomm.core.dtypes import Autocast, autocast_of, formats
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
@@ -43,7 +43,7 @@ class Setting:
     named: frozenset[str] = frozenset()  # what the options of a question name
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
     read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
-    told: ClassVar[bool] = True  # whether somebody reads the steps
+    told: bool = True  # whether somebody reads the steps: a search only puts numbers into them
 
     def __post_init__(self) -> None:
         wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)
@@ -202,16 +202,14 @@ class Setting:
         if self.frozen:
             listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
             notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
+        steps = tuple(steps)
         used = dict.fromkeys((*touched, *rests_on(steps)))
+        steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
-            title, self.accounting, tuple(steps), tuple(used), self.graph.relations, tuple(exhibits),
+            title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
             checks=(self.graph.check_sizes, *self.checks),
         )  # fmt: skip
-
-    def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
-        """The expression of a step's form, which the steps after it may ask for."""
-        return forms.value(form, known)
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
@@ -435,8 +433,8 @@ class Work:
             name += "'" if "_" in name or "^" in name else "_total"
         reason = Reason(rule, text, op.source if op else None, witness)
         self.steps.append(Step(name, form, unit, reason, by=tuple(dict.fromkeys((*self.setting.taken(), *by)))))
-        self.known[name] = self.setting.worth(form, self.known)
-        if not isinstance(form, (Num, Sym)):
+        self.known[name] = forms.value(form, self.known) if self.setting.told else forms.value(num(0))
+        if self.setting.told and not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)
             if neat is not None:
                 self.steps.append(neat)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
+from operator import itemgetter
 
 from symcomm.core import form as forms
+from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import dataclass
-from symcomm.searching.structure import STATES, Structure
+from symcomm.searching.structure import Structure
 from symcomm.searching.template import PIPELINE
 
 COMPUTE, MEMORY, NETWORK, MESSAGES, BUBBLE = (
@@ -30,53 +33,50 @@ def times(
 ) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
     """The step's time by the term that takes it, and the time of the collectives by call; both the largest first.
 
-    ``worth`` are the numbers of all steps. Where terms overlap, the time of a layer belongs to the longest of them:
+    ``worth`` are the numbers of all amounts. Where terms overlap, the time of a layer belongs to the longest of them:
     only that one, made shorter, would help. Of the stages of a pipeline the slowest counts, for which the others wait.
     """
-
-    def at(name: str) -> Fraction:
-        return worth.get(name, ZERO)
-
-    def once(tag: str) -> Fraction:
-        return at(f"t{tag or '_layer'}")
-
-    total, microbatches = at("time"), worth[dict(structure.symbols)["microbatches"]]
-    apart = "T_pipeline" in worth  # forwards and backwards of stages that differ
+    at = partial(_worth, worth)
+    total, microbatches = worth["time"], worth[dict(structure.symbols)["microbatches"]]
+    letters = structure.letters
+    ends = letters[:2]  # forwards, and what the backward of a stage sends
     ways = []
     for stage in structure.stages:
-        counts = [(tag, forms.evaluate(count, worth)) for tag, count in stage.regions]
-        kind = (stage.memory.split() or ["only"])[0]
+        regions = [(name, at(count), one) for name, count, one in stage.regions]
+        slots = dict(stage.slots)
         # Of two stages each has one neighbour, and none is between others.
-        two = apart and forms.evaluate(structure.draft.degrees[PIPELINE], worth) == 2
-        for none in () if two and kind == "middle" else "FD" if two and kind == "only" else " ":
+        two = letters and at(structure.draft.degrees[PIPELINE]) == 2
+        for none in () if two and stage.kind == "middle" else ends if two and not stage.kind else " ":
             pieces = []
-            for letter in "FD" if apart else ("",):
-                tags = [("_" + ",".join(filter(None, (letter, tag[1:]))) if letter else tag, n) for tag, n in counts]
-                alone = sum((n * once(tag) for tag, n in tags), ZERO)
-                slot = ZERO if letter == none else at(f"t_slot,{letter},{kind}" if apart else "t_slot")
-                pieces.append((slot or alone, alone, tags))
-            ways.append((sum((slot for slot, _, _ in pieces), ZERO), pieces, counts))
-    slowest, pieces, regions = max(ways, key=lambda way: way[0])
+            for letter in letters or ("",):
+                alone = sum((n * at(one.work.get(letter)) for _, n, one in regions), ZERO)
+                slot = ZERO if letter == none else at(slots.get(letter))
+                pieces.append((letter, slot or alone, alone))
+            ways.append((sum((slot for _, slot, _ in pieces), ZERO), pieces, regions, slots))
+    slowest, pieces, regions, slots = max(ways, key=itemgetter(0))
     busy = microbatches * slowest
-    bubble = at("T_pipeline") - busy if apart else (at("n_slots") - microbatches) * slowest if at("n_slots") else ZERO
-    bubble -= sum(slowest - at(f"t_slot,{end}") for end in "FD") if at("t_slot,F") else ZERO
+    bubble = at(structure.passes) - busy if letters else (at(structure.slots) - microbatches) * slowest
+    if not letters and "F" in slots:  # of the first stage and of the last one, which have one neighbour
+        bubble -= 2 * slowest - at(slots["F"]) - at(slots["D"])
     found = {BUBBLE: bubble, MESSAGES: ZERO}
-    for slot, alone, tags in pieces:
+    for letter, slot, alone in pieces:
         waits = convention == "overlap" and slot > alone
         found[MESSAGES] += microbatches * (slot if waits else slot - alone)
-        for tag, count in () if waits else tags:
-            for what, amount in _layer(worth, convention, tag, once(tag)).items():
+        for _, count, one in () if waits else regions:
+            layer = at(one.work.get(letter))
+            for what, amount in _layer(one.terms.get(letter, Terms()), layer, worth, convention).items():
                 found[what] = found.get(what, ZERO) + microbatches * count * amount
     at_the_end = total - bubble - busy  # what is reduced or gathered after the last microbatch, or beside it
     collectives = {False: found.get(NETWORK, ZERO), True: at_the_end}
     found[NETWORK] = sum(collectives.values(), ZERO)
     shares = [Share(what, amount, amount / total) for what, amount in found.items() if amount > 0]
     calls: list[Share] = []
+    often = {name: count for name, count, _ in regions}
     for end in (False, True):
         seconds: dict[str, Fraction] = {}
-        for label, at_end, tag, form in structure.network:
-            if at_end == end and tag in dict(regions):
-                seconds[label] = seconds.get(label, ZERO) + dict(regions)[tag] * forms.evaluate(form, worth)
+        for label, at_end, name, form in structure.network:
+            if at_end == end and name in often:
+                seconds[label] = seconds.get(label, ZERO) + often[name] * at(form)
         whole = sum(seconds.values(), ZERO)
         for label, amount in seconds.items():
             if amount and collectives[end] > 0:
@@ -85,11 +85,15 @@ def times(
     return _sorted(shares), _sorted(calls)
 
 
-def _layer(worth: Mapping[str, Fraction], convention: str, tag: str, layer: Fraction) -> dict[str, Fraction]:
+def _worth(worth: Mapping[str, Fraction], form: forms.Form | None) -> Fraction:
+    return ZERO if form is None else forms.evaluate(form, worth)
+
+
+def _layer(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], convention: str) -> dict[str, Fraction]:
     """The time of one repetition of a region and one microbatch, by the term that takes it."""
-    compute, memory, network = (worth.get(f"t_{name}{tag}", ZERO) for name in ("compute", "memory", "network"))
+    compute, memory, network = (_worth(worth, form) for form in (terms.compute, terms.memory, terms.network))
     if convention == "overlap":
-        slowest = max(((compute, COMPUTE), (memory, MEMORY), (network, NETWORK)), key=lambda pair: pair[0])[1]
+        slowest = max(((compute, COMPUTE), (memory, MEMORY), (network, NETWORK)), key=itemgetter(0))[1]
         return {slowest: layer}
     if convention == "serial":
         return {COMPUTE: compute, MEMORY: memory, NETWORK: network}
@@ -100,9 +104,8 @@ def _layer(worth: Mapping[str, Fraction], convention: str, tag: str, layer: Frac
 def bytes_of(structure: Structure, worth: Mapping[str, Fraction]) -> tuple[Share, ...]:
     """What the memory of one rank holds, the largest first; of several stages the one that holds most."""
     total = worth["memory"]
-    stage = next(stage.memory for stage in structure.stages if worth[f"{stage.memory}memory"] == total)
-    rows = (("weights", f"{STATES}M_W"), ("gradients", f"{STATES}M_G"), ("optimizer states", f"{STATES}M_O"))
-    found = [(what, worth.get(stage + name, ZERO)) for what, name in (*rows, ("activations", "activations"))]
+    stage = next(stage for stage in structure.stages if _worth(worth, stage.memory) == total)
+    found = [(what, _worth(worth, form)) for what, form in stage.holds]
     return _sorted([Share(what, amount, amount / total) for what, amount in found if amount])
 
 

@@ -6,19 +6,19 @@ the degrees and the microbatches; a search then only puts numbers in.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sympy as sp
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collected import Collected, Shared, Terms, collect
-from symcomm.core.derivation import Derivation, Exhibit, Step
+from symcomm.core.derivation import Derivation, Step
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num, product
@@ -33,9 +33,9 @@ from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
+from symcomm.core.quantities.time.region_time import RegionTime
 from symcomm.core.records import Same, dataclass
-from symcomm.core.setting import Setting, mark, rests_on
-from symcomm.core.units import Unit
+from symcomm.core.setting import Setting, rests_on
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 
 if TYPE_CHECKING:
@@ -115,23 +115,29 @@ class Core:
 
 @dataclass(frozen=True)
 class SearchStage:
-    """What one kind of stage holds: each region, by what ends the names of its steps, and how often it is there.
+    """What one kind of stage holds: each region with how often it is there and its times, and what is in its memory.
 
-    ``memory`` begins the names of the steps to its memory.
+    A region's name is empty for the model's first layer, where that is timed by itself. ``slots`` are the times of the
+    pieces of work of a microbatch, with their messages; ``memory`` is all that it ``holds``.
     """
 
-    regions: tuple[tuple[str, Form], ...]
-    memory: str
+    kind: str
+    regions: tuple[tuple[str, Form, RegionTime], ...]
+    slots: tuple[tuple[str, Form], ...]
+    holds: tuple[tuple[str, Form], ...]
+    memory: Form
 
 
 @dataclass(frozen=True)
 class Structure:
     """A draft with its closed forms.
 
-    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the steps
+    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the amounts
     that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
     which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
-    ``apart`` are axes of the mesh with which the closed forms are others where they have one rank.
+    ``slots`` are how many of a microbatch there are; where pieces of work are timed apart, ``passes`` is the time of
+    all microbatches, and ``letters`` are these pieces. ``apart`` are axes of the mesh with which the closed forms are
+    others where they have one rank.
     """
 
     draft: Draft
@@ -140,44 +146,18 @@ class Structure:
     told: Collected
     network: tuple[tuple[str, bool, str, Form], ...]
     stages: tuple[SearchStage, ...]
+    slots: Form
+    passes: Form | None
+    letters: str
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
-        """The exact numbers of one configuration that are told: times, counts of stages and slots, and memory."""
+        """The exact numbers of one configuration that are told, by the names of their steps."""
         given = {name: Fraction(value) for name, value in values.items()}
         return {**dict(self.known), **given, **self.told.at(given)}
-
-
-class _Unchecked(Derivation):
-    """Steps that nobody reads."""
-
-    def check(self, deep: bool = False) -> None:
-        """Nothing; what a person asks for is checked."""
-
-
-class _Terse(Setting):
-    """A setting whose steps are numbers to be: what they are worth as expressions is not worked out or written."""
-
-    told = False
-
-    def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
-        """Nothing that anybody reads."""
-        return sp.Integer(0)
-
-    def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
-        """No second line."""
-        return None
-
-    def derivation(
-        self, title: str, steps: Iterable[Step], touched: Iterable[str] = (), exhibits: Iterable[Exhibit] = (),
-        notes: Iterable[str] = (),
-    ) -> Derivation:  # fmt: skip
-        """The steps alone."""
-        steps = tuple(steps)
-        return _Unchecked(title, self.accounting, steps, tuple(dict.fromkeys((*touched, *rests_on(steps)))))
 
 
 def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Structure]:
@@ -199,7 +179,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
     shared = None if strategy is None else cut_vocabulary(Same(model.graph), strategy)
     graph = model.graph if shared is None else _whole_words(Same(model.graph), shared, accounting)
-    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
+    setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
     cut_up: dict[str, Any] = {}
@@ -215,7 +195,6 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
-    regions = {region.name: f"_{mark(region)}" if len(made.load.regions) > 1 else "" for region in made.load.regions}
     times = [region.times for region in model.graph.regions if region.times]
     adds = num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
@@ -228,29 +207,32 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         _activations(Same(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
-        mine = [(regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions]
-        for name in made.first:  # the model's first layer is timed by itself
-            tag = regions[name]
-            mine = [(t, Total((n, num(-1))) if t == tag else n) for t, n in mine]
-            mine.append((f"{tag},first" if tag else "_first", num(1)))
-        stages.append(SearchStage(tuple(mine), before))
-        states, fields = _states(
-            Same(graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
-            question.accounting,
-        )  # fmt: skip
+        firsts = [one.first for one in made.regions if one.first is not None]
+        mine: list[tuple[str, Form, RegionTime]] = [("", num(1), first) for first in firsts]
+        for one in (one for one in made.regions if one.region.name in held.regions):
+            count = held.times(one.region)
+            mine.insert(0, (one.region.name, count if one.first is None else Total((count, num(-1))), one))
+        states, holds, fields = _states(
+            Same(graph), kept, question.recipe, question.frozen, number, before, layers, adds, question.accounting
+        )
         touched += fields
-        steps += [*states, *_named(before + KEPT, activations.steps)]
-        total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
-        steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
+        steps += [*states, *_named(f"{before}kept: ", activations.steps)]
+        holds = (*holds, ("activations", Sym(f"{before}kept: {activations.answer.name}")))
+        steps.append((f"{before}memory", Total(tuple(form for _, form in holds))))
+        slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
+        stages.append(SearchStage(kind, tuple(mine), slots, holds, Sym(f"{before}memory")))
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
     varied.append((MICROBATCHES, m.name))
     varied += [(BUCKETS, cut_up["buckets"].name)] if cut_up else []
     steps.append(("time", made.time))
     if len(stages) > 1:
-        steps.append(("memory", Largest(tuple(Sym(f"{stage.memory}memory") for stage in stages))))
+        steps.append(("memory", Largest(tuple(stage.memory for stage in stages))))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
-    told = collect(steps, [name for name, _ in steps if _TOLD.search(name)], numbers, _shared(Same(question)))
+    amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
+               *(form for stage in stages for form in _amounts(stage))]  # fmt: skip
+    wanted = {"time", "memory", *(name for form in amounts for name in forms.names(form))}
+    told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(Same(question)))
     collected = told.only("time", "memory")
     _check_known(steps, collected.names - {*variables})
     rules = tuple(
@@ -259,14 +241,26 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
     return Structure(
-        draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made, regions)),
-        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), _apart(made), made.notes,
+        draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made)), tuple(stages),
+        made.pipe.slots, made.pipe.passes, made.pipe.run.letters, tuple(numbers.items()),
+        tuple(dict.fromkeys(touched)), _apart(made), made.notes,
     )  # fmt: skip
 
 
-STATES, KEPT = "states: ", "kept: "  # before the names of steps of other derivations
-# The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
-_TOLD = re.compile(r"^(t_(?!.*\^).*|T_pipeline|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
+def _amounts(stage: SearchStage) -> Iterator[Form]:
+    """What is told of a stage: how often its regions stand and their terms, its slots, and what it holds."""
+    for _, count, one in stage.regions:
+        yield count
+        yield from one.work.values()
+        for terms in one.terms.values():
+            yield from terms.every
+    for _, form in (*stage.slots, *stage.holds, ("", stage.memory)):
+        yield form
+
+
+_HELD: Mapping[Literal["weights", "gradients", "states"], str] = {
+    "weights": "weights", "gradients": "gradients", "states": "optimizer states",
+}  # fmt: skip
 
 
 def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
@@ -329,17 +323,27 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, mark: str,
+    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, before: str,
     layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
-) -> tuple[list[tuple[str, Form]], tuple[str, ...]]:  # fmt: skip
-    """The steps to the states, the last one of them all, and what conventions touched them."""
+) -> tuple[list[tuple[str, Form]], tuple[tuple[str, Form], ...], tuple[str, ...]]:  # fmt: skip
+    """The steps to the states, the amount of each kind, and what conventions touched them."""
     several: Any = microbatches
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
         several = None
-    setting = _Terse(held.it, accounting, values=dict(layers), frozen=frozen)
-    made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several)
-    return _named(mark, made.steps), made.touched
+    setting = Setting(held.it, accounting, values=dict(layers), frozen=frozen, told=False)
+    steps: list[tuple[str, Form]] = []
+    holds: list[tuple[str, Form]] = []
+    touched: dict[str, None] = {}
+    for of, what in _HELD.items():
+        with suppress(ValuesError):  # not every recipe keeps all of them, nor does every stage have what is trained
+            made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several, of=of)
+            steps += _named(f"{before}{of}: ", made.steps)
+            holds.append((what, Sym(f"{before}{of}: {made.answer.name}")))
+            touched |= dict.fromkeys(made.touched)
+    if not holds:
+        state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several)  # says why
+    return steps, tuple(holds), tuple(touched)
 
 
 @lru_cache(maxsize=64)
@@ -386,7 +390,7 @@ def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[s
     return tuple(found.values())
 
 
-def _network(made: step_time.StepTime, tags: Mapping[str, str]) -> Iterator[tuple[str, bool, str, Form]]:
+def _network(made: step_time.StepTime) -> Iterator[tuple[str, bool, str, Form]]:
     """Each kind of call over each axis of the mesh, with its seconds in one repetition of a region.
 
     It is for telling, not for adding up.
@@ -395,7 +399,7 @@ def _network(made: step_time.StepTime, tags: Mapping[str, str]) -> Iterator[tupl
     for phase, call in made.load.calls:
         if _ranks(made, call) is not None:
             label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
-            found.setdefault((label, phase == "end", tags[call.region.name]), []).append(call)
+            found.setdefault((label, phase == "end", call.region.name), []).append(call)
     for key, calls in found.items():
         yield *key, Total(tuple(_seconds(made, calls)))
 

@@ -65,6 +65,18 @@ class _Checked(tuple[Step, ...]):
     relations: Relations
     worth: dict[str, Expr]
 
+    @classmethod
+    def of(cls, steps: Iterable[Step], relations: Relations, worth: dict[str, Expr]) -> _Checked:
+        """Steps as they were found to hold."""
+        made = cls(steps)
+        made.relations, made.worth = relations, worth
+        return made
+
+
+def unread(steps: Iterable[Step], relations: Relations) -> tuple[Step, ...]:
+    """Steps that nobody reads, and that are not proved: what a search evaluates, in a derivation."""
+    return _Checked.of(steps, relations, {})
+
 
 @dataclass(frozen=True)
 class Derivation:
@@ -341,9 +353,7 @@ class Derivation:
         without a witness of its own has to lead to one that has.
         """
         if not (isinstance(self.steps, _Checked) and self.steps.relations == self.relations):
-            proved = _Checked(self.steps)
-            proved.relations, proved.worth = self.relations, self._hold()
-            object.__setattr__(self, "steps", proved)
+            object.__setattr__(self, "steps", _Checked.of(self.steps, self.relations, self._hold()))
         if deep:
             self._witnessed()
 

@@ -336,8 +336,8 @@ class _Planner:
     def run_step(self, number: int, step: Piece) -> None:
         op = step.op
         modes = {mesh: self.choice.modes[mesh][number] for mesh in self.meshes}
-        needs = zip(*[self.problem.needs(step, mesh, mode) for mesh, mode in modes.items()], strict=True)
-        reads = [self.bring(name, step, need) for name, need in zip(step.inputs, needs, strict=True)]
+        needs = [self.problem.needs(step, mesh, mode) for mesh, mode in modes.items()]
+        reads = [self.bring(name, step, tuple([row[j] for row in needs])) for j, name in enumerate(step.inputs)]
         out = {mesh: self.problem.makes(number, mesh, mode) for mesh, mode in modes.items()}
         out = {mesh: place for mesh, place in out.items() if place != WHOLE}
         once = [

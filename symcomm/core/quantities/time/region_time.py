@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
 from symcomm.core.form import Form, Total
 from symcomm.core.graph.graph import Region
@@ -19,7 +19,8 @@ class RegionTime:
     """The times of one repetition of a region and one microbatch, and of the end of the batch.
 
     ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
-    its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
+    its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``terms`` are what they are
+    made of, ``alone`` are those without
     collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
     gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
     Where gradients are reduced in buckets, ``backward`` is the time of a backward pass and ``reduced`` that of the
@@ -36,6 +37,7 @@ class RegionTime:
     first: RegionTime | None = None
     backward: Form | None = None
     reduced: Form | None = None
+    terms: Mapping[str, Terms] = field(default_factory=dict)
 
 
 WORK = {
@@ -99,16 +101,17 @@ def _passes(
     work: dict[str, Form] = {}
     alone: dict[str, Form] = {}
     network: dict[str, Form] = {}
+    made_of: dict[str, Terms] = {}
     terms, tag = Terms(), ""
     for letter in letters or ("",):
         tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
-        terms = writer.terms(_piece(mine, letter), tag)
+        made_of[letter] = terms = writer.terms(_piece(mine, letter), tag)
         one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
         local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
         for found, form in ((work, one), (alone, local), (network, terms.network)):
             if form is not None:
                 found[letter] = form
-    made = replace(made, work=work, alone=alone, network=network)
+    made = replace(made, work=work, alone=alone, network=network, terms=made_of)
     if beside is None:
         return made
     sync = writer.terms(replace(beside, ops=()), f"_sync,{label}" if label else "_sync")

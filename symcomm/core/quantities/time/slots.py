@@ -53,6 +53,8 @@ class Pipe:
         self.where = list(dict.fromkeys(condition for held in kinds.values() for condition in held.where))
         self.notes: list[str] = []
         self.slots: Form = run.sizes["m"]
+        self.passes: Form | None = None  # all microbatches, where stages are timed apart
+        self.timed: dict[tuple[str, str], Form] = {}  # the slot of a piece of work on a kind of stage, if it sends
         self.ordered = False
         self.buckets = buckets
         self.reducing: Form | None = None  # the calls of all buckets
@@ -167,10 +169,13 @@ class Pipe:
         if self.sent and names(run.sizes["p"]):  # one stage sends nothing
             self.where.append(Condition(run.sizes["p"], ">=", num(2)))
         whole = self.slot("t_slot", slot, self.between)
+        if self.between is not None:
+            self.timed["", "only"] = whole
         if not any(one.last for one in self.found):
             if not self.sent or v != num(1):
                 return [product(self.slots, whole)]
             ends = [self.slot(f"t_slot,{way}", slot, self.sent.get(way)) for way in "FD"]  # on the first, on the last
+            self.timed |= {("F", "only"): ends[0], ("D", "only"): ends[1]}
             return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), *ends]
         stage = self.together("t_stage,last", "only", lambda one: one.last or one.work.get(""),
                               "All layers of a rank, the last microbatch.")  # fmt: skip
@@ -223,6 +228,7 @@ class Pipe:
     def apart(self) -> list[Form]:
         """The longest way through the events of a schedule, its pieces of work timed apart."""
         letter, times = self.run.letters[-1], self.times("t_", "work", True)
+        self.timed = {(piece, kind): form for (piece, kind, alone), form in times.items() if not alone}
         tails: list[Form] = []
         if any(one.last is not None for one in self.found):
             for kind in self.kinds:
@@ -247,8 +253,9 @@ class Pipe:
             self.notes.append("A forward and a backward that overlap are taken to last as long as one after the other.")
         if len(self.kinds) == 3 and "middle" in self.kinds:
             self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
-        return [self.work.define("T_pipeline", found.form, SECOND, self.run.said, text,
-                                 witness=self.followed([*times.values(), *tails], tails=bool(tails)))]  # fmt: skip
+        self.passes = self.work.define("T_pipeline", found.form, SECOND, self.run.said, text,
+                                       witness=self.followed([*times.values(), *tails], tails=bool(tails)))  # fmt: skip
+        return [self.passes]
 
     def followed(
         self, times: Sequence[Form], letters: str | None = None, slots: int = 1, tails: bool = False

@@ -36,7 +36,7 @@ from symcomm.core.quantities.options import (
     StrategyOption,
 )
 from symcomm.core.quantities.time.links import linked
-from symcomm.core.quantities.time.region_time import beside_backward, region_time
+from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
 from symcomm.core.quantities.time.slots import Pipe, Run
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
@@ -53,7 +53,7 @@ ANSWERS = ("step", "exposed", "hidden", "network")
 class StepTime:
     """What the steps of a step's time have settled, for what is derived from it.
 
-    ``first`` are the regions whose first layer is timed by itself.
+    ``regions`` are the times of one repetition of each, ``pipe`` those of the stages.
     """
 
     setting: Setting
@@ -64,9 +64,10 @@ class StepTime:
     alone: Form | None
     network: Form | None
     load: Load
+    regions: tuple[RegionTime, ...]
+    pipe: Pipe
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
-    first: tuple[str, ...] = ()
 
 
 def placed(strategy: Strategy | str | None) -> Strategy:
@@ -134,12 +135,11 @@ def write(
         setting.choice("norm_gradients")
     pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
-    first = tuple(one.region.name for one in found if one.first is not None)
-    if not first and every.first != every:
+    if every.first != every and all(one.first is None for one in found):
         pipe.notes.append("The first layer is timed as all others are.")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
-    notes, where = tuple(pipe.notes), tuple(pipe.where)
-    return StepTime(setting, chosen, work, writer, time, alone, network, every, notes, where, first)
+    return StepTime(setting, chosen, work, writer, time, alone, network, every, tuple(found), pipe, tuple(pipe.notes),
+                    tuple(pipe.where))  # fmt: skip
 
 
 def _made_apart(every: Load) -> set[str]:
