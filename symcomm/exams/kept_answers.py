@@ -20,6 +20,7 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, from_expr, names
 from symcomm.core.model import Model
 from symcomm.core.notation import Notation
+from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import tex
 from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass
@@ -52,6 +53,13 @@ class _Entry:
     names: frozenset[str] = frozenset()
     whole: bool = True
     quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
+
+
+def _of_the_largest_stage(ask: Ask) -> bool:
+    """Whether numbers decide which stage is meant under some convention, so that each paper has its own answers."""
+    options = dict(ask.options)
+    strategy = options.get("strategy")
+    return isinstance(strategy, Strategy) and strategy.pipeline is not None and "stage" not in options
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ class KeptAnswers:
     def _about_key(self, problem: Problem, ask: Ask, read: _Read) -> tuple[Hashable, tuple[_Number, ...]]:
         about: Hashable = read.same
         numbers = read.numbers
-        if self._entries[read.same].symbolic is None:
+        if self._entries[read.same].symbolic is None or _of_the_largest_stage(ask):
             about, numbers = (read.same, _exactly(ask), tuple(item.quantity.value for item in read.known)), ()
         return (about, ask.answer, problem.mistakes), numbers
 

@@ -582,7 +582,7 @@ def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() 
 ```
 """
     page = source(solve(parse_problem(text, "two.md")), "md")
-    assert page.count("$m = 12$ (number of chunks") == 1
+    assert page.count("$m = 12$ (number of microbatches") == 1
     assert page.count("$m = 64$ (rows of the result)") == 1
 
 
