@@ -32,7 +32,7 @@ from symcomm.core.optimum.powers import (
     terms,
     told_more,
 )
-from symcomm.core.optimum.question import OptimumQuestion, Wanted, ask
+from symcomm.core.optimum.question import Question, Wanted, ask
 from symcomm.core.optimum.working import Working
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
@@ -98,7 +98,7 @@ def maximise(
         return answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
-def answer(question: OptimumQuestion) -> Derivation:
+def answer(question: Question) -> Derivation:
     """The optimum; at numbers that break a condition of its closed form it is found anew."""
     made = _closed(question)
     own = tuple(condition for condition in made.where if condition not in question.cost.holds)
@@ -106,7 +106,7 @@ def answer(question: OptimumQuestion) -> Derivation:
 
 
 def _again(
-    question: OptimumQuestion, where: Sequence[Condition], known: Mapping[str, Fraction]
+    question: Question, where: Sequence[Condition], known: Mapping[str, Fraction]
 ) -> Derivation | None:  # fmt: skip
     if all(condition.holds(known) for condition in where if known.keys() >= {*condition.names}):
         return None
@@ -115,7 +115,7 @@ def _again(
     return answer(replace(question, cost=replace(cost, given=given)))
 
 
-def _closed(question: OptimumQuestion) -> Derivation:
+def _closed(question: Question) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
     found = terms(cost.expr, cost.x)
@@ -126,12 +126,12 @@ def _closed(question: OptimumQuestion) -> Derivation:
         return course(tuple((e, question.sense * c) for e, c in slope_of(terms(one.expr, one.x) or ())))
 
     way = runs(cost)
-    if way.kind == "unknown" and question.divides is None:
+    if way.kind == "unknown" and question.domain.divides is None:
         told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
         if told is not None:
             return _closed(replace(question, cost=told))
     _show_slope(working, slope_of(found))
-    if question.divides is not None or way.kind == "unknown":
+    if question.domain.divides is not None or way.kind == "unknown":
         return _compared(working, way)
     return _in_closed_form(working, found, way)
 
@@ -174,7 +174,7 @@ def _in_closed_form(working: Working, found: Terms, runs: Monotonicity) -> Deriv
     if not runs.sure:
         working.where += _turning(working, _times(question.sense, slope))
     _show_value(working, found, worth, degree)
-    if question.integer:
+    if question.domain.whole:
         return _whole_number(working, found, runs)
     return working.finish(_into_the_range(working))
 
@@ -194,7 +194,7 @@ def _turning(working: Working, slope: Terms) -> list[Condition]:
     first = next(c for _, c in slope if c != 0)
     amounts = {name for condition in working.cost.where for name in condition.names}  # that were taken for counts
     for _, c in slope:
-        bounded = c is first and working.question.low
+        bounded = c is first and working.question.domain.low
         if c == 0 or at_least(c) or bounded:
             continue
         above = sp.expand(c if sign(c) == 1 else -c)
@@ -269,11 +269,7 @@ def _into_the_range(working: Working) -> str:
     """The name of the stationary point, brought into the range."""
     cost, question = working.cost, working.question
     unit = cost.x_unit
-    bounded: Form = Sym(working.place, False, unit)
-    if question.low is not None and question.low:
-        bounded = forms.Largest((forms.Num(question.low, unit), bounded))
-    if question.high is not None:
-        bounded = forms.Smallest((forms.Num(question.high, unit), bounded))
+    bounded = question.domain.nearest(Sym(working.place, False, unit), unit)
     if isinstance(bounded, Sym):
         return working.place
     text = "The cost runs one way on each side of its stationary point: the nearest value of the range is best."
@@ -284,7 +280,7 @@ def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
     """The optimum of a cost that runs one way: a bound of the range."""
     cost, question = working.cost, working.question
     at_low = runs.kind in ("rises", "flat")
-    end = question.low if at_low else question.high
+    end = question.domain.low if at_low else question.domain.high
     words = {"rises": "rises", "falls": "falls", "flat": "does not change"}
     moves = runs.kind if question.sense > 0 else {"rises": "falls", "falls": "rises", "flat": "flat"}[runs.kind]
     why = "the slope is zero" if runs.kind == "flat" else "every term of the slope has one sign"
@@ -292,7 +288,7 @@ def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
     plain = says.replace("`", "")
     if end is None and runs.kind == "flat":
         raise ValuesError(f"the cost does not change with {cost.over}: every value is as good as another")
-    if end is None or (not end and not question.integer):
+    if end is None or (not end and not question.domain.whole):
         hint = "give a lower bound above zero" if at_low else "give an upper bound"
         raise ValuesError(f"there is no optimum: {plain}", hint=hint)
     text = f"{says[0].upper()}{says[1:]}: the {question.words[1]} is at the {'lower' if at_low else 'upper'} bound."
@@ -302,7 +298,7 @@ def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
 
 def _at_one_of_two_ends(working: Working, runs: Monotonicity) -> Derivation:
     question = working.question
-    if question.low is None or not question.low or question.high is None:
+    if question.domain.low is None or not question.domain.low or question.domain.high is None:
         raise ValuesError(
             f"there is no {question.words[1]} inside: the stationary point of the cost is its "
             f"{'greatest' if question.sense > 0 else 'least'} value",
@@ -345,17 +341,15 @@ def _whole_number(working: Working, found: Terms, runs: Monotonicity) -> Derivat
     short = cost.write(sp.Add(*(_shift(e, c, x, unit) for e, c in found if e != 0)))
     working.rewrite(change, short, cost.unit, "Cancel the terms that do not change.")
     less, more = ("below", "above") if question.sense > 0 else ("above", "below")
-    form: Form = forms.Ceiling(cost.write(after))
-    assert question.low is not None
-    if question.low > 1 or not (runs.sure and after.is_positive):  # one more may cost more from the first number on
-        form = forms.Largest((forms.Num(question.low, cost.x_unit), form))
-    if question.high is not None:
-        form = forms.Smallest((forms.Num(question.high, cost.x_unit), form))
+    low, high = question.domain.low or Fraction(1), question.domain.high
+    if low == 1 and runs.sure and after.is_positive:  # else one more may cost more from the first number on
+        low = Fraction(0)
+    form = replace(question.domain, low=low).nearest(forms.Ceiling(cost.write(after)), cost.x_unit)
     text = (
         f"`{change}` is {less} zero at first and {more} zero from some number on; the best whole number is the "
         "first where it is not " + less + " zero"
     )
-    text += ", brought into the range." if question.high is not None or question.low > 1 else "."
+    text += ", brought into the range." if high is not None or low > 1 else "."
     best = working.define(f"{cost.over}^whole", form, cost.x_unit, "whole numbers", text)
     if condition is not None:
         _show_condition(working, condition)
@@ -386,7 +380,7 @@ def _show_condition(working: Working, condition: tuple[Expr, Expr, Expr]) -> Non
 
 def _show_neighbours(working: Working) -> None:
     """With all numbers: the best whole number beside its neighbours, as a table."""
-    cost, low, high = working.cost, working.question.low, working.question.high
+    cost, low, high = working.cost, working.question.domain.low, working.question.domain.high
     if cost.missing:
         return
     made = cost.derivation("whole", [s for s in working.steps if s.relation == ":="])
@@ -464,17 +458,17 @@ def _needs_numbers(working: Working, why: str) -> None:
 def _compared(working: Working, runs: Monotonicity) -> Derivation:
     """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
     why = runs.why or "the ends of the range must be compared"
-    if working.question.divides is not None:
+    if working.question.domain.divides is not None:
         why = "whether a divisor above or below the stationary point is better hangs on the numbers"
     _needs_numbers(working, why)
-    return _best_whole(working) if working.question.integer else _best_real(working)
+    return _best_whole(working) if working.question.domain.whole else _best_real(working)
 
 
 def _best_whole(working: Working) -> Derivation:
     cost, question = working.cost, working.question
-    assert question.low is not None
-    low, high = int(question.low), None if question.high is None else int(question.high)
-    found = search.whole(cost.numbers, cost.x, low, high, question.divides, question.sense, cost.allows)
+    assert question.domain.low is not None
+    low, high = int(question.domain.low), None if question.domain.high is None else int(question.domain.high)
+    found = search.whole(cost.numbers, cost.x, low, high, question.domain.divides, question.sense, cost.allows)
     working.notes.append(found.how)
     rows: list[tuple[str | Form | Quantity, ...]] = []
     shown = sorted(found.tried, key=lambda t: question.sense * t[1])[:_MOST_ROWS]
@@ -492,8 +486,8 @@ def _best_whole(working: Working) -> Derivation:
 
 def _best_real(working: Working) -> Derivation:
     cost, question = working.cost, working.question
-    low = question.low or Fraction(0)
-    winners = search.real(question.sense * cost.numbers, cost.x, low, question.high, not low)
+    low = question.domain.low or Fraction(0)
+    winners = search.real(question.sense * cost.numbers, cost.x, low, question.domain.high, not low)
     best = winners[0]
     if not best.closed:
         return _bracketed(working, best)

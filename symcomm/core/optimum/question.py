@@ -8,6 +8,7 @@ from typing import Literal
 from symcomm.core.derivation import exact
 from symcomm.core.errors import ValuesError
 from symcomm.core.optimum.cost import Cost
+from symcomm.core.optimum.roots import Domain
 from symcomm.core.records import dataclass
 
 Wanted = Literal["place", "value"]
@@ -15,19 +16,15 @@ _LARGEST_DIVIDED = 10**15  # factored in milliseconds
 
 
 @dataclass(frozen=True)
-class OptimumQuestion:
-    """A cost and the range over which it is made small (``sense`` 1) or large (-1).
+class Question:
+    """A cost as a function of one name, and the values of it over which it is made small (``sense`` 1) or large (-1).
 
-    ``low`` and ``high`` are the bounds, None where there is none; with ``integer`` they are whole. There is at
-    least one of what is counted, where no lower bound is given. ``divides`` allows only the divisors of a number.
+    There is at least one of what is counted, where no lower bound is given.
     """
 
     cost: Cost
+    domain: Domain
     sense: int
-    integer: bool
-    low: Fraction | None
-    high: Fraction | None
-    divides: int | None
     wanted: Wanted
 
     @property
@@ -38,7 +35,7 @@ class OptimumQuestion:
 
 def ask(
     cost: Cost, sense: int, integer: bool, lower: object, upper: object, divides: object, wanted: Wanted
-) -> OptimumQuestion:
+) -> Question:
     """The question, its range checked. Raises ``ValuesError`` where the range is empty or makes no sense."""
     low, high = _bound(lower, "lower", cost), _bound(upper, "upper", cost)
     if low is not None and high is not None and low > high:
@@ -54,7 +51,7 @@ def ask(
             raise ValuesError(f"there is no {cost.over} from {low} to {high}", hint="there is at least one")
     if wanted not in ("place", "value"):
         raise ValuesError(f"'{str(wanted)[:40]}' cannot be asked of an optimum", hint="wanted is place or value")
-    return OptimumQuestion(cost, sense, integer, low, high, _divided(divides, integer), wanted)
+    return Question(cost, Domain(low, high, integer, _divided(divides, integer)), sense, wanted)
 
 
 def _divided(given: object, integer: bool) -> int | None:

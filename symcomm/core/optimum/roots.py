@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.core.derivation import rational
 from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Largest, Num, Smallest
 from symcomm.core.notation import amount
 from symcomm.core.records import dataclass
+from symcomm.core.units import Unit
 
 if TYPE_CHECKING:
     from sympy import Expr, Poly, Symbol
@@ -28,6 +30,25 @@ _SCAN = 5000  # so many whole numbers are tried one by one; a wider range on a g
 _HIGHEST_DEGREE = 60  # roots of polynomials of higher degrees take too long to be told apart
 _MOST_STEPS = 6  # roundings in one expression
 _FINE = Fraction(1, 2**40)  # relative width of a bracket of a number that need not be whole
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values of a name that are looked at: between bounds, None where there is none; ``whole``, or divisors."""
+
+    low: Fraction | None = None
+    high: Fraction | None = None
+    whole: bool = False
+    divides: int | None = None
+
+    def __contains__(self, value: Fraction) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def nearest(self, form: Form, unit: Unit) -> Form:
+        """The value between the bounds that is nearest to a form's."""
+        if self.low:
+            form = Largest((Num(self.low, unit), form))
+        return form if self.high is None else Smallest((Num(self.high, unit), form))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from symcomm.core.derivation import Numbers, Witness, worked_out
 from symcomm.core.form import Form
 
 if TYPE_CHECKING:
-    from symcomm.core.optimum.question import OptimumQuestion
+    from symcomm.core.optimum.question import Question
 
 _STEP = Fraction(1, 10**8)  # of the variable, for a slope
 _NEAR = Fraction(1, 10**6)  # of what a slope may differ by, whose digits end after 40
@@ -22,7 +22,7 @@ def same_near(a: Fraction, b: Fraction, size: Fraction) -> bool:
     return abs(a - b) <= _NEAR * (abs(a) + abs(b) + size)
 
 
-def of_optimum(question: OptimumQuestion, name: str, said: Sequence[str], rule: str) -> Witness | None:
+def of_optimum(question: Question, name: str, said: Sequence[str], rule: str) -> Witness | None:
     """The witness of a step of an optimum; ``said`` are the steps before it, some of which say where it is."""
     cost, over = question.cost, question.cost.over
 
@@ -40,17 +40,16 @@ def of_optimum(question: OptimumQuestion, name: str, said: Sequence[str], rule: 
         place = numbers[name]
         if place <= 0:
             return True  # no value is there to compare with
-        low, high = question.low, question.high
         in_range = rule in ("bounds", "compare", "whole numbers")
 
         def outside(x: Fraction) -> bool:
-            return in_range and ((low is not None and x < low) or (high is not None and x > high))
+            return in_range and x not in question.domain
 
-        whole = rule == "whole numbers" or (rule == "compare" and question.integer)
+        whole = rule == "whole numbers" or (rule == "compare" and question.domain.whole)
         if (whole and place.denominator != 1) or outside(place):
             return False
         beside = [place - 1, place + 1] if whole else [place * (1 - _STEP), place * (1 + _STEP)]
-        inside = [y for y in beside if y > 0 and not outside(y)] if question.divides is None else []
+        inside = [y for y in beside if y > 0 and not outside(y)] if question.domain.divides is None else []
         here = question.sense * at(numbers, place)
         return all(question.sense * at(numbers, y) >= here - abs(here) / 10**30 for y in inside)
 

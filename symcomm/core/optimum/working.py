@@ -11,7 +11,7 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import IrrationalError
 from symcomm.core.form import Form, Sym
 from symcomm.core.optimum.cost import Cost
-from symcomm.core.optimum.question import OptimumQuestion
+from symcomm.core.optimum.question import Question
 from symcomm.core.optimum.witnesses import of_optimum
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Working:
     """The working of one question, from the cost (the step ``f``) to the optimum."""
 
-    def __init__(self, question: OptimumQuestion) -> None:
+    def __init__(self, question: Question) -> None:
         self.question = question
         self.cost: Cost = question.cost
         self.steps: list[Step] = []
@@ -77,8 +77,8 @@ class Working:
         elif last.name != place:
             step = next(s for s in reversed(self.steps) if s.name == place)
             self.step(place, step.form, step.unit, "answer", f"There the cost is {question.words[0]}.", "=")
-        kind = f"{question.words[0].capitalize()} cost"
-        kind = kind if question.wanted == "value" else f"Best {'whole' if question.integer else 'real'} `{cost.over}`"
+        kind = f"Best {'whole' if question.domain.whole else 'real'} `{cost.over}`"
+        kind = f"{question.words[0].capitalize()} cost" if question.wanted == "value" else kind
         strict = {str(c) for c in self.where if c.relation == ">"}
         where = tuple(c for c in self.where if str(c).replace(">=", ">") not in strict or c.relation == ">")
         if where:
