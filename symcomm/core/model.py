@@ -331,7 +331,7 @@ class Model(DerivedQuantities):
         stage, made = stages[at], found[at]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
         told = f"No stage {'sends' if sends else 'has'} more than {which}."
-        told = told if fits is None else f"What fits on {which} fits on every stage."
+        told = told if fits is None else f"What fits on {which.replace(' one', ' stage')} fits on every stage."
         return replace(made, notes=(*made.notes, told))
 
     def _anew(

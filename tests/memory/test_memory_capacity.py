@@ -185,7 +185,7 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_s
          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 4000}  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "microbatches", "decides"), [(4000, 1, "the last one"), (64, 8, "the first one")])
+@pytest.mark.parametrize(("words", "microbatches", "decides"), [(4000, 1, "last"), (64, 8, "first")])
 def test_the_stage_with_the_most_says_which_batch_fits(words: int, microbatches: int, decides: str) -> None:
     """Each stage asked by itself at every batch: the last one has the logits, the first one all that is in flight."""
     strategy, limit = f"pipeline(4, microbatches={microbatches})", 40 * 10**6
@@ -197,7 +197,7 @@ def test_the_stage_with_the_most_says_which_batch_fits(words: int, microbatches:
         each = model.activation_memory(strategy, stage=stage)
         fits.append(max(b for b in range(0, 2000, microbatches) if states + (each.at(B=b).value if b else 0) <= limit))
     assert made.at().value == min(fits) < max(fits)
-    assert any(f"What fits on {decides} fits on every stage" in note for note in made.notes)
+    assert any(f"What fits on the {decides} stage fits on every stage" in note for note in made.notes)
 
 
 def test_a_stage_can_be_asked_what_fits_on_it() -> None:
