@@ -143,3 +143,16 @@ def test_along_an_axis_of_one_rank_the_formula_and_the_table_of_splits_agree() -
     splits = xxl().derive("mesh_split", devices="64", least="batch", numbers="whole", **asked)
     (row,) = [r for e in splits.exhibits for r in e.rows if [str(c) for c in r[:2]] == ["64", "1"]]
     assert any("81 777.8" in str(cell) for cell in row), row
+
+
+@pytest.mark.parametrize("asked", [{}, {"devices": 64}, {"devices": 64, "least": "batch"}])
+def test_how_times_combine_is_named_where_two_axes_send(asked: dict[str, object]) -> None:
+    quantity = "mesh_split" if asked else "compute_bound"
+    made = block().derive(quantity, strategy="fsdp(X) + tensor(Y)", accounting=BOOK, **asked)
+    assert "time" in made.touched
+    assert not any("`time: serial` was asked for" in note for note in made.notes)
+
+
+def test_how_times_combine_is_not_named_where_one_axis_sends() -> None:
+    made = block().derive("compute_bound", strategy="fsdp(X)", accounting={**BOOK, "time": "overlap"})
+    assert "time" not in made.touched

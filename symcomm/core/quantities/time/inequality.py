@@ -133,6 +133,8 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
             hint="give numbers for these symbols, or solve for another one (over)",
         )
     met = partial(_met, terms, over)
+    if len(groups) > 1:
+        terms.setting.choice("time")  # whether the times of several axes add up
     if not bounds:
         text = f"No part of the communication stays while computing shrinks: it takes less time at every `{over}`."
         return work.define(name, num(0), ONE, "always", text, witness=met), "at_least", found

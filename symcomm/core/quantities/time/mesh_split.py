@@ -157,6 +157,7 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         text = "The longer of the communication times." if asked.overlap else (
             "The communication times one after the other.")  # fmt: skip
         work.steps = time.ending(work, *sent)
+        terms.setting.choice("time")
         work.define("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text,
                     witness=(largest if asked.overlap else together)(sent))  # fmt: skip
         return asked.made(f"Communication time of {PHASES[asked.phase][1]}", terms)
