@@ -32,7 +32,7 @@ from symcomm.core.optimum.powers import (
     terms,
     told_more,
 )
-from symcomm.core.optimum.question import Question, Wanted, ask
+from symcomm.core.optimum.question import CostQuestion, Wanted, ask
 from symcomm.core.optimum.working import Working
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
@@ -98,7 +98,7 @@ def maximise(
         return answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
-def answer(question: Question) -> Derivation:
+def answer(question: CostQuestion) -> Derivation:
     """The optimum; at numbers that break a condition of its closed form it is found anew."""
     made = _closed(question)
     own = tuple(condition for condition in made.where if condition not in question.cost.holds)
@@ -106,7 +106,7 @@ def answer(question: Question) -> Derivation:
 
 
 def _again(
-    question: Question, where: Sequence[Condition], known: Mapping[str, Fraction]
+    question: CostQuestion, where: Sequence[Condition], known: Mapping[str, Fraction]
 ) -> Derivation | None:  # fmt: skip
     if all(condition.holds(known) for condition in where if known.keys() >= {*condition.names}):
         return None
@@ -115,7 +115,7 @@ def _again(
     return answer(replace(question, cost=replace(cost, given=given)))
 
 
-def _closed(question: Question) -> Derivation:
+def _closed(question: CostQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
     found = terms(cost.expr, cost.x)

@@ -16,7 +16,7 @@ _LARGEST_DIVIDED = 10**15  # factored in milliseconds
 
 
 @dataclass(frozen=True)
-class Question:
+class CostQuestion:
     """A cost as a function of one name, and the values of it over which it is made small (``sense`` 1) or large (-1).
 
     There is at least one of what is counted, where no lower bound is given.
@@ -35,7 +35,7 @@ class Question:
 
 def ask(
     cost: Cost, sense: int, integer: bool, lower: object, upper: object, divides: object, wanted: Wanted
-) -> Question:
+) -> CostQuestion:
     """The question, its range checked. Raises ``ValuesError`` where the range is empty or makes no sense."""
     low, high = _bound(lower, "lower", cost), _bound(upper, "upper", cost)
     if low is not None and high is not None and low > high:
@@ -51,7 +51,7 @@ def ask(
             raise ValuesError(f"there is no {cost.over} from {low} to {high}", hint="there is at least one")
     if wanted not in ("place", "value"):
         raise ValuesError(f"'{str(wanted)[:40]}' cannot be asked of an optimum", hint="wanted is place or value")
-    return Question(cost, Domain(low, high, integer, _divided(divides, integer)), sense, wanted)
+    return CostQuestion(cost, Domain(low, high, integer, _divided(divides, integer)), sense, wanted)
 
 
 def _divided(given: object, integer: bool) -> int | None:

@@ -10,7 +10,7 @@ from symcomm.core.derivation import Numbers, Witness, worked_out
 from symcomm.core.form import Form
 
 if TYPE_CHECKING:
-    from symcomm.core.optimum.question import Question
+    from symcomm.core.optimum.question import CostQuestion
 
 _STEP = Fraction(1, 10**8)  # of the variable, for a slope
 _NEAR = Fraction(1, 10**6)  # of what a slope may differ by, whose digits end after 40
@@ -22,7 +22,7 @@ def same_near(a: Fraction, b: Fraction, size: Fraction) -> bool:
     return abs(a - b) <= _NEAR * (abs(a) + abs(b) + size)
 
 
-def of_optimum(question: Question, name: str, said: Sequence[str], rule: str) -> Witness | None:
+def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str) -> Witness | None:
     """The witness of a step of an optimum; ``said`` are the steps before it, some of which say where it is."""
     cost, over = question.cost, question.cost.over
 

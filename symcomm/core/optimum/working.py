@@ -11,7 +11,7 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import IrrationalError
 from symcomm.core.form import Form, Sym
 from symcomm.core.optimum.cost import Cost
-from symcomm.core.optimum.question import Question
+from symcomm.core.optimum.question import CostQuestion
 from symcomm.core.optimum.witnesses import of_optimum
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Working:
     """The working of one question, from the cost (the step ``f``) to the optimum."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: CostQuestion) -> None:
         self.question = question
         self.cost: Cost = question.cost
         self.steps: list[Step] = []
