@@ -32,8 +32,7 @@ from symcomm.core.optimum.powers import (
     terms,
     told_more,
 )
-from symcomm.core.optimum.question import CostQuestion, Wanted, ask
-from symcomm.core.optimum.working import Working
+from symcomm.core.optimum.question import CostQuestion, Wanted, Working, ask
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
 

@@ -1,18 +1,29 @@
-"""What is asked of a cost: the least or the greatest, over which values, the place or the value there."""
+"""What is asked of a cost, over which values of a name; its working, and the witnesses of the steps."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from symcomm.core.derivation import exact
-from symcomm.core.errors import ValuesError
+from symcomm.core import form as forms
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step, Witness, exact, worked_out
+from symcomm.core.errors import IrrationalError, ValuesError
+from symcomm.core.form import Form, Sym
 from symcomm.core.optimum.cost import Cost
 from symcomm.core.optimum.roots import Domain
 from symcomm.core.records import dataclass
+from symcomm.core.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation import Relation
 
 Wanted = Literal["place", "value"]
 _LARGEST_DIVIDED = 10**15  # factored in milliseconds
+_STEP = Fraction(1, 10**8)  # of the variable, for a slope
+_NEAR = Fraction(1, 10**6)  # of what a slope may differ by, whose digits end after 40
+_PLACES = ("slope zero", "bounds", "whole numbers", "compare", "bracket", "equal", "edge")
 
 
 @dataclass(frozen=True)
@@ -74,3 +85,139 @@ def _bound(given: object, name: str, cost: Cost) -> Fraction | None:
     if bound < 0 or (name == "upper" and not bound):
         raise ValuesError(f"{name} = {bound}: the values are positive")
     return bound
+
+
+class Working:
+    """The working of one question, from the cost (the step ``f``) to the optimum."""
+
+    def __init__(self, question: CostQuestion) -> None:
+        self.question = question
+        self.cost: Cost = question.cost
+        self.steps: list[Step] = []
+        self.exhibits: list[Exhibit] = []
+        self.notes: list[str] = []
+        self.where: list[Condition] = [*question.cost.where]
+        self.place = ""  # the names of the steps that say where the optimum is, and what it is worth there
+        self.value = ""
+        cost = self.cost
+        text = f"{cost.title}, a function of `{cost.over}`.{cost.said}"
+        self.f = self.define("f", cost.form, cost.unit, "the cost", text)
+
+    def step(self, name: str, form: Form, unit: Unit, rule: str, text: str, relation: Relation = ":=") -> str:
+        """Adds a step; its name."""
+        said = [s.name for s in self.steps]
+        witness = of_optimum(self.question, name, said, rule) if relation == ":=" else None
+        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness), relation))
+        return name
+
+    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> str:
+        """Adds a step under a free name; the name."""
+        return self.step(self.cost.free(name, *(s.name for s in self.steps)), form, unit, rule, text)
+
+    def rewrite(self, name: str, form: Form, unit: Unit, text: str) -> None:
+        """Adds another way to write a step."""
+        self.steps.append(Step(name, form, unit, Reason("algebra", text), "="))
+
+    def put(self, place: str) -> Form:
+        """The cost at the place that a step names."""
+        at = Sym(place, False, self.cost.x_unit)
+        return forms.substitute(self.cost.form, lambda s: at if s.name == self.cost.over else s)
+
+    def at(self, n: int) -> Quantity | str:
+        """The cost at a whole number, all other numbers known."""
+        cost = self.cost
+        written = forms.from_expr(cost.numbers)
+        try:
+            return Quantity(forms.evaluate(written, {cost.over: Fraction(n)}), cost.unit)
+        except IrrationalError:
+            import sympy as sp
+
+            return f"≈ {sp.N(forms.value(written).subs(cost.x, n), 8)} {cost.unit if cost.unit != ONE else ''}".strip()
+
+    def finish(self, place: str) -> Derivation:
+        """The derivation whose last step is what was wanted: the place of the optimum, or the cost there."""
+        cost, question = self.cost, self.question
+        last = self.steps[-1]
+        if question.wanted == "value":
+            if place != self.place or last.name != self.value:
+                text = f"The cost at `{place}`."
+                self.define("f^best", self.put(place), cost.unit, question.words[1], text)
+        elif last.name != place:
+            step = next(s for s in reversed(self.steps) if s.name == place)
+            self.step(place, step.form, step.unit, "answer", f"There the cost is {question.words[0]}.", "=")
+        kind = f"Best {'whole' if question.domain.whole else 'real'} `{cost.over}`"
+        kind = f"{question.words[0].capitalize()} cost" if question.wanted == "value" else kind
+        strict = {str(c) for c in self.where if c.relation == ">"}
+        where = tuple(c for c in self.where if str(c).replace(">=", ">") not in strict or c.relation == ">")
+        if where:
+            beside = " and ".join(condition.told for condition in where)
+            self.steps[-1] = replace(self.steps[-1], condition=beside)
+        return replace(cost, where=where).derivation(
+            f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
+        )
+
+
+# -- witnesses --------------------------------------------------------------------------------------------------
+
+
+def same_near(a: Fraction, b: Fraction, size: Fraction) -> bool:
+    """Whether two numbers are the same but for small steps."""
+    return abs(a - b) <= _NEAR * (abs(a) + abs(b) + size)
+
+
+def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str) -> Witness | None:
+    """The witness of a step of an optimum; ``said`` are the steps before it, some of which say where it is."""
+    cost, over = question.cost, question.cost.over
+
+    def at(numbers: Numbers, x: Fraction) -> Fraction:
+        return worked_out(cost.form, numbers.moved(over, x))
+
+    def slope(numbers: Numbers) -> bool:
+        x = numbers[over]
+        step = x * _STEP
+        low, here, high = (at(numbers, y) for y in (x - step, x, x + step))
+        found = {"differentiate": (high - low) / (2 * step), "second order": (high - 2 * here + low) / step**2}[rule]
+        return same_near(numbers[name], found, abs(here) * (1 / x if rule == "differentiate" else 1 / x**2))
+
+    def best(numbers: Numbers) -> bool:
+        place = numbers[name]
+        if place <= 0:
+            return True  # no value is there to compare with
+        in_range = rule in ("bounds", "compare", "whole numbers")
+
+        def outside(x: Fraction) -> bool:
+            return in_range and x not in question.domain
+
+        whole = rule == "whole numbers" or (rule == "compare" and question.domain.whole)
+        if (whole and place.denominator != 1) or outside(place):
+            return False
+        beside = [place - 1, place + 1] if whole else [place * (1 - _STEP), place * (1 + _STEP)]
+        inside = [y for y in beside if y > 0 and not outside(y)] if question.domain.divides is None else []
+        here = question.sense * at(numbers, place)
+        return all(question.sense * at(numbers, y) >= here - abs(here) / 10**30 for y in inside)
+
+    def value(numbers: Numbers) -> bool:
+        found = numbers[name]
+        return any(abs(at(numbers, numbers[p]) - found) * 10**30 <= abs(found) for p in said if numbers[p] > 0)
+
+    if rule == "the cost":
+        return lambda numbers: worked_out(cost.form, numbers)
+    if rule == "unit":
+        return lambda numbers: numbers[name] in [numbers[p] for p in said]
+    if rule == "one more":
+        return lambda numbers: at(numbers, numbers[over] + 1) - at(numbers, numbers[over])
+    if rule in ("differentiate", "second order"):
+        return slope
+    return best if rule in _PLACES else value if rule == question.words[1] else None
+
+
+def no_better_beside(cost: Form, over: str, place: str) -> Witness:
+    """A cost is not less a little to either side of a place."""
+
+    def least(numbers: Numbers) -> bool:
+        x = numbers[place]
+        here = worked_out(cost, numbers.moved(over, x))
+        beside = (worked_out(cost, numbers.moved(over, x * y)) for y in (1 - _STEP, 1 + _STEP))
+        return all(one >= here - abs(here) / 10**30 for one in beside)
+
+    return least

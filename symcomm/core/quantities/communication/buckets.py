@@ -20,7 +20,7 @@ from symcomm.core.derivation import Derivation, Exhibit, Numbers, exact, worked_
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Root, Sym, Total, num, product, total
 from symcomm.core.optimum.minimum import minimise
-from symcomm.core.optimum.witnesses import no_better_beside
+from symcomm.core.optimum.question import no_better_beside
 from symcomm.core.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel

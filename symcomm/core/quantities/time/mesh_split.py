@@ -17,7 +17,7 @@ from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.core.optimum.cost import closed, written
 from symcomm.core.optimum.equality import cancelled, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
-from symcomm.core.optimum.witnesses import no_better_beside
+from symcomm.core.optimum.question import no_better_beside
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.quantities.declared import Meaning
