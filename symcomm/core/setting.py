@@ -433,7 +433,9 @@ class Work:
             name += "'" if "_" in name or "^" in name else "_total"
         reason = Reason(rule, text, op.source if op else None, witness)
         self.steps.append(Step(name, form, unit, reason, by=tuple(dict.fromkeys((*self.setting.taken(), *by)))))
-        self.known[name] = forms.value(form, self.known) if self.setting.told else forms.value(num(0))
+        import sympy as sp
+
+        self.known[name] = forms.value(form, self.known) if self.setting.told else sp.S.Zero
         if self.setting.told and not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)
             if neat is not None:

@@ -7,7 +7,6 @@ the axes of the mesh fill a node. In each case the other degrees stay symbols.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.core.errors import ValuesError
@@ -16,6 +15,7 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.quantities.memory.state_memory import sharded_gradients
 from symcomm.core.quantities.time.links import NODE, PIPE, Nesting, node_ranks
+from symcomm.core.records import replace
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
 from symcomm.searching.template import PIPELINE, composed

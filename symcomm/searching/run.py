@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby, islice
 from math import prod
@@ -20,6 +19,7 @@ from symcomm.core.model import Model
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
 from symcomm.core.quantities.time.machine import RATES
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
 from symcomm.searching import evaluate, explain

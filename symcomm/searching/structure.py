@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,7 +34,7 @@ from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.time.region_time import RegionTime
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import Same, dataclass, replace
 from symcomm.core.setting import Setting, rests_on
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 

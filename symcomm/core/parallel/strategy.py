@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -17,7 +16,7 @@ from symcomm.core.errors import StrategyError, nearest
 from symcomm.core.form import Form, Num, Sym, evaluate, names, num, product
 from symcomm.core.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.core.graph.graph import Graph
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 # Which tensors a rule may cut. A gradient of an activation is placed as the activation.
 EVERYTHING = frozenset({"input", "activation", "weight", "gradient", "state"})

@@ -8,7 +8,7 @@ Weights, and tables that never change (rotations, causal masks), are not activat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from symcomm.core.graph.ops import BY_HAND, MAP
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.core.program.instructions import Program
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED, has_scores, recomputed_ops, run_again
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from sympy import Expr

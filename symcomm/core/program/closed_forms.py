@@ -10,7 +10,6 @@ more than there are unknowns. Where they do not, the next condition is tried, a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product as pairs
@@ -25,7 +24,7 @@ from symcomm.core.form import Floor, Form, Num, Ratio, Smallest, Sym, Total, num
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.program.events import Execution, Times, simulate
 from symcomm.core.program.orders import Item, Schedule, conditions, in_flight
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Unit
 
 SECOND = Unit.parse("second")

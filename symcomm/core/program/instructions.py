@@ -6,7 +6,6 @@ A turn names its region and phase; ``loops`` puts the turns of a rank into the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
@@ -15,7 +14,7 @@ from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.placement import Collective, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from sympy import Expr

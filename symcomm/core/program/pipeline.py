@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.core.derivation import Condition
@@ -14,7 +13,7 @@ from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.parallel.placement import check_cuts
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program.orders import LOOP, Schedule
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ activation that is alive when the backward pass begins is saved; any other one i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from symcomm.core.parallel.placement import Collective, Compute, Layout
 from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes, storage
 from symcomm.core.program.instructions import Program, Send, Turn, gathers_weight
 from symcomm.core.program.rewrites.recomputation import gathered_again, recomputed_ops, run_again
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from sympy import Expr

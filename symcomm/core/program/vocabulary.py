@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -13,7 +12,7 @@ from symcomm.core.form import Form, evaluate, from_expr, names, product, value
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import Strategy, resolve
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import Same, dataclass, replace
 
 MULTIPLE = 128  # to a multiple of this and of the ranks Megatron-LM fills a vocabulary up, unless told otherwise
 

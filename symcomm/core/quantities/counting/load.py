@@ -7,7 +7,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property, lru_cache
 
 from symcomm.core import form as forms
@@ -23,7 +23,7 @@ from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import Call, calls
 from symcomm.core.quantities.counting.flops import counted, shared_pairs
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import Same, dataclass, replace
 from symcomm.core.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")

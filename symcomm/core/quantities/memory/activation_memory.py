@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -32,6 +31,7 @@ from symcomm.core.quantities.options import (
     StrategyOption,
 )
 from symcomm.core.quantities.witnesses import number, size, together
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work, mark, slug
 from symcomm.core.units import BYTE, ONE
 

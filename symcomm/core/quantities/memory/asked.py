@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
 LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, count
@@ -38,7 +37,7 @@ from symcomm.core.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.core.records import Same
+from symcomm.core.records import Same, replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import BYTE, ONE, Quantity
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from symcomm.core.form import Form, Num, Sym, Total, product
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.witnesses import elements, often, together
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work, mark, slug, times
 from symcomm.core.units import BYTE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -45,6 +44,7 @@ from symcomm.core.quantities.options import (
     StageNumber,
     StrategyOption,
 )
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work, named
 from symcomm.core.units import BYTE, Quantity
 

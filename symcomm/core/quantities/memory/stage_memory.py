@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from itertools import chain
 
@@ -18,7 +18,7 @@ from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory.passes import StepOptions
 from symcomm.core.quantities.memory.step_program import Snapshot, StepProgram
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"

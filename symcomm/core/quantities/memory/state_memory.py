@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
@@ -29,6 +28,7 @@ from symcomm.core.quantities.recipes import Recipe as Recipe
 from symcomm.core.quantities.recipes import recipe_of as recipe_of
 from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.quantities.witnesses import size as length
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work, mark
 from symcomm.core.units import BYTE, PARAMETER, Unit
 

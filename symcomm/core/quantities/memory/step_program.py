@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 
 from symcomm.core.errors import ValuesError, where_given
@@ -16,7 +16,7 @@ from symcomm.core.program.program import program, unstaged
 from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
 from symcomm.core.quantities.memory.passes import RegionPasses, StepOptions
 from symcomm.core.quantities.memory.saved import held_outside
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Unpack
 
 from symcomm.core.derivation import Derivation
@@ -14,6 +13,7 @@ from symcomm.core.quantities.time import peak_rate
 from symcomm.core.quantities.time.machine import machine
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.quantities.witnesses import over
+from symcomm.core.records import replace
 from symcomm.core.setting import Work
 from symcomm.core.units import Unit
 

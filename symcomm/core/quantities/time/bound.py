@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -18,7 +17,7 @@ from symcomm.core.quantities.time.machine import RATES, machine
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.witnesses import largest, over
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Quantity
 

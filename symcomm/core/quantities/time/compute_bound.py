@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -19,6 +18,7 @@ from symcomm.core.quantities.time.inequality import solve
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import over as quotient
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import ONE, Quantity
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -19,6 +18,7 @@ from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, O
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Unit
 

@@ -7,7 +7,6 @@ every or no value is, follows from the signs of the two differences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from symcomm.core.optimum.powers import sign, terms
 from symcomm.core.printing import plain
 from symcomm.core.quantities.time.mesh_terms import MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Work
 from symcomm.core.units import ONE
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.core.derivation import Condition
@@ -29,7 +28,7 @@ from symcomm.core.quantities.time.machine import (
     host_bandwidth,
     machine,
 )
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity
 

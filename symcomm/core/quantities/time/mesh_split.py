@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
@@ -29,7 +28,7 @@ from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import largest, number, together
 from symcomm.core.quantities.witnesses import over as quotient
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity
 

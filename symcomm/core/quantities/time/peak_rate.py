@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from symcomm.core.accounting import Accounting
@@ -16,6 +15,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Clock, Fma, NoModel, Units
 from symcomm.core.quantities.witnesses import over
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity, Unit
 from symcomm.core.worksheets import built_in

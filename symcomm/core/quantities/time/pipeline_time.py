@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -23,7 +22,7 @@ from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Microbatches, NoModel, ScheduleName, ScheduleTimes
 from symcomm.core.quantities.time import schedule_time
 from symcomm.core.quantities.witnesses import number
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Unit
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from symcomm.core.form import Form, Total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.core.quantities.witnesses import together
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, Work, mark
 
 

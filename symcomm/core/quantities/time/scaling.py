@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
@@ -23,6 +22,7 @@ from symcomm.core.quantities.options import (
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import PIPE, by_axis
 from symcomm.core.quantities.witnesses import over as quotient
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import ONE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 
@@ -19,7 +18,7 @@ from symcomm.core.program.events import Execution, Times
 from symcomm.core.program.orders import Schedule, in_flight
 from symcomm.core.program.schedules import find, run
 from symcomm.core.quantities.witnesses import number, over
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity
 

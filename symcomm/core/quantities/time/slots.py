@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from operator import attrgetter
 
@@ -19,7 +18,7 @@ from symcomm.core.quantities.time.region_time import WORK, RegionTime
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.witnesses import largest, number, over, together
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import ONE
 
 

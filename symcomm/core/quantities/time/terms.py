@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -22,7 +21,7 @@ from symcomm.core.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.core.quantities.time.machine import Machine, MachineLink
 from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, Work, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 

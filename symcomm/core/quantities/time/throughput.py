@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
@@ -41,6 +40,7 @@ from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.quantities.witnesses import number as value
 from symcomm.core.quantities.witnesses import over, passes, together
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import FLOP, ONE, Number, Quantity, Unit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -19,6 +18,7 @@ from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Linked
 from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Unit
 
