@@ -34,6 +34,7 @@ NO_ANSWER = re.compile("|".join((
     "hand on different tensors, so that the boundaries between stages differ", "and no op tells them apart",
     "no value is given for k: the schedule of a pipeline is followed step by step",
     "which op is the peak depends on the sizes: no value is given for k\\b",
+    "is written out in steps, which autocast runs in several formats",
 )))  # fmt: skip
 
 

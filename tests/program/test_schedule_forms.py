@@ -101,6 +101,7 @@ PRINTED = [
 ]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("name", "measure", "text", "where"), PRINTED, ids=[f"{n} {m}" for n, m, _, _ in PRINTED])
 def test_a_printed_bubble_is_derived_and_holds_at_least_where_it_was_printed_for(name, measure, text, where):
     found = time(find(name), measure)

@@ -24,6 +24,7 @@ def names(letters: str) -> list[Sym]:
     return [Sym(f"{letter}_{kind}", False, SECOND) for letter in letters for kind in ("first", "middle", "last")]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_the_largest_sum_is_the_makespan_beyond_the_sizes_it_was_found_on(schedule):
     found = makespan(schedule, WHOLE, 3, SIZES, names(WHOLE), True)

@@ -58,6 +58,7 @@ def load(config: dict[str, Any], **options: Any) -> Model:
     return made
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("config", "parameters"), [(c, n) for _, c, n in PUBLISHED], ids=[n for n, _, _ in PUBLISHED])
 def test_the_parameters_are_the_published_ones(config: dict[str, Any], parameters: int) -> None:
     model = load(config)

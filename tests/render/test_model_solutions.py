@@ -63,6 +63,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("example", "heading", "content"), ANSWERS)
 def test_an_answer_has_what_a_grader_looks_for(example: str, heading: str, content: list[str]) -> None:
     text = part(example, heading)

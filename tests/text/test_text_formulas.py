@@ -573,6 +573,7 @@ def test_fifty_nine_levels_are_read_and_more_are_refused(kind: str) -> None:
         assert "deep" in caught.value.message or "2,000 are read" in caught.value.message
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     "piece", [r"\hat", r"\bf", r"\frac1", r"\sqrt", "-", "N^", "N_", "'", "N'", "[", "$", "x_a", "\\"]
 )

@@ -44,6 +44,7 @@ def test_the_two_products_of_llama_3_8b_take_15_eighths_as_long_on_the_last_rank
     assert round(float(flops) / 989.4e12 * 1e3, 1) == milliseconds
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("order", ["contiguous", "balanced"])
 @pytest.mark.parametrize(("length", "ranks", "window"), [(8, 2, 99), (12, 4, 99), (12, 4, 5), (12, 3, 2), (8, 4, 8)])
 def test_the_operations_are_those_of_the_busiest_rank(length: int, ranks: int, window: int, order: str):

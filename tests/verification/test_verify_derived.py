@@ -57,6 +57,7 @@ def test_every_op_kind_has_an_emitter():
     assert {kind.name for kind in MAPS} | others == {*EMITTERS}
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("path", [HOMEWORK, *LAYERS], ids=lambda p: p.stem)
 def test_an_example_is_written_as_python_with_a_line_a_row(path: Path):
     graph = model(path).graph

@@ -63,6 +63,7 @@ def test_experts_move_each_token_to_its_experts_and_back(record: dict[str, Any])
     assert mine["all_reduce", "backward", ranks] == finished["elements"]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("record", some(HOLDING))
 def test_every_rank_holds_the_weights_that_were_measured(record: dict[str, Any]) -> None:
     stages = record.get("stages")
