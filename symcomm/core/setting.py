@@ -195,15 +195,14 @@ class Setting:
         return replace(self.graph, ops=ops, regions=(Region(found.region),))
 
     def derivation(
-        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Iterable[Exhibit] = (),
-        notes: Sequence[str] = (),
+        self, title: str, steps: Sequence[Step], exhibits: Iterable[Exhibit] = (), notes: Sequence[str] = (),
     ) -> Derivation:  # fmt: skip
         """A derivation with this setting's conventions, relations and names."""
         if self.frozen:
             listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
             notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
         steps = tuple(steps)
-        used = dict.fromkeys((*touched, *rests_on(steps)))
+        used = dict.fromkeys((*rests_on(steps), *self.taken()))
         steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
             title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
@@ -409,10 +408,16 @@ class Work:
 
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""
-        if isinstance(form, Sym):
-            return form
-        worth = partial(worked_out, form)
-        return self.define(name, form, unit, rule, text, witness=worth)
+        return form if isinstance(form, Sym) else self.combine(name, form, unit, rule, text)
+
+    def combine(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
+        """A step that is made of numbers and of other steps: its witness works the form out from what those count."""
+        return self.define(name, form, unit, rule, text, witness=partial(worked_out, form))
+
+    def take(self, name: str, made: Derivation, rule: str, text: str, by: Iterable[str] = ()) -> Form:
+        """A step that is the answer of another derivation, and rests on the conventions of that."""
+        form = forms.from_expr(made.expr)
+        return self.define(name, form, made.unit, rule, text, witness=made.again, by=(*by, *made.touched))
 
     def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting

@@ -42,8 +42,6 @@ CASES += [
 ]  # fmt: skip
 # A field that is named where no choice of it changes the number: its name, where that is (model: case), and why.
 UNUSED: dict[tuple[str, str], str] = {
-    ("input_gradient", r".*: peak_memory( .*)?"): "a language model reads ids, which have no gradient",
-    ("input_gradient", r".*: activation_memory(?! pipeline).*"): "the same",
     ("communication", r"Mixtral.*: communication pipeline.*"): "a boundary of stages has one sender and one receiver",
     ("shards", r".*: state_memory tensor\(2\)"): "parts of a tensor-parallel weight divide",
 }

@@ -9,8 +9,7 @@ from functools import partial
 from math import prod
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.collectives.algorithms import BETWEEN, Algorithm, algorithm, runs_by, told
+from symcomm.core.collectives.algorithms import BETWEEN, Algorithm, algorithm, runs_by
 from symcomm.core.collectives.bounds import BOUNDS, LowerBound
 from symcomm.core.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus, times
 from symcomm.core.collectives.messages import run
@@ -21,7 +20,7 @@ from symcomm.core.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate,
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Setting
+from symcomm.core.setting import Setting, rests_on
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 SECOND = Unit.parse("second")
@@ -141,12 +140,12 @@ def _number(symbol: Amount, value: object) -> Fraction:
 class CallWriter:
     """Writes a call's steps under one algorithm."""
 
-    def __init__(self, call: TimedCall, accounting: Accounting, record: Algorithm) -> None:
-        self.call, self.accounting, self.record = call, accounting, record
+    def __init__(self, setting: Setting, call: TimedCall, record: Algorithm) -> None:
+        self.setting, self.accounting, self.call, self.record = setting, setting.accounting, call, record
         self.steps: list[Step] = []
         self.chunks: dict[tuple[Form, Form], Form] = {}
         self.named: dict[str, Form] = {}
-        self.touched = told(accounting.algorithm, [call.kind])
+        setting.runs_by(call.kind)
 
     def define(
         self, name: str, form: Form, unit: Unit, rule: str, text: str, witness: Witness | None = None
@@ -155,7 +154,7 @@ class CallWriter:
         taken = {*self.named, *(s.name for s in SYMBOLS.values()), self.call.rank_symbol}
         while name in taken:
             name += "'"
-        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness)))
+        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness), by=self.setting.taken()))
         self.named[name] = form
         return Sym(name)
 
@@ -170,10 +169,8 @@ class CallWriter:
         if (of, parts) in self.chunks:
             return self.chunks[of, parts]
         self._enough(of, parts)
-        if "chunks" not in self.touched:
-            self.touched.append("chunks")
         unit = self.call.element
-        if self.accounting.chunks == "divisible":
+        if self.setting.choice("chunks") == "divisible":
             form, text = times(of, Ratio(forms.num(1), parts)), "The payload is cut into equal chunks."
         elif unit is None or unit.number == 1:
             form, text = Ceiling(Ratio(of, parts)), "The payload is cut into equal chunks of whole bytes."
@@ -212,12 +209,10 @@ class CallWriter:
                 f"the algorithm '{record.name}' runs in one direction", hint="two directions: " + ", ".join(_TWO_WAYS)
             )
         ways = call.directions or 1
-        if call.directions is None and self.accounting.rings == "both_ways" and rings:
+        if call.directions is None and rings and self.accounting.rings == "both_ways":
             ways = 2
-            self.touched.append("rings")
-        if not record.one_port:
-            self.touched.append("torus")
-        self.at_once = record.uses_at_once(self.accounting.torus)
+            self.setting.choice("rings")
+        self.at_once = record.uses_at_once(self.accounting.torus if record.one_port else self.setting.choice("torus"))
         self.own_links = ways == 2 or self.at_once
         k = call.symbol("ranks")
         inner = tuple(SYMBOLS[_OPTION[name]].form for name in record.inner)
@@ -287,8 +282,7 @@ class CallWriter:
 
     def timed(self, name: str = "T") -> tuple[Exchange, Form]:
         """Writes latency, bandwidth and reduction as separate steps, and their sum; gives the exchange and the time."""
-        made, cost = self.exchange(), self.accounting.message_cost
-        self.touched.append("message_cost")
+        made, cost, link = self.exchange(), self.setting.choice("message_cost"), self.setting.choice("link")
         groups: dict[bool, list[Phase]] = {}
         for phase in made.phases:
             groups.setdefault(phase.link == BETWEEN, []).append(phase)
@@ -305,7 +299,7 @@ class CallWriter:
                 form = product(count, alpha)
                 parts["lat"].append(self.define(
                     f"T_lat{tag}", form, SECOND, "latency", f"Each round{where} waits for one message."))  # fmt: skip
-            if self.accounting.link == "bidirectional" and not several:
+            if link == "bidirectional" and not several:
                 through, text = made.moved, "The bytes that the busiest rank sends and receives share the link."
                 if self.own_links:
                     through = times(TWO, made.path)
@@ -322,7 +316,6 @@ class CallWriter:
                 more = self.define(f"A{tag}", added, BYTE, "reduction", f"The bytes that are added up{where}.")
                 rate, text = SYMBOLS["reduction"].form, "A rank adds them at its rate."
                 parts["red"].append(self.define(f"T_red{tag}", Ratio(more, rate), SECOND, "reduction", text))
-        self.touched.append("link")
         terms = [t for group in parts.values() for t in group]
         whole = self.define(name, plus(*terms), SECOND, "add", "The terms follow one another.",
                             witness=partial(self.clocked, groups))  # fmt: skip
@@ -352,12 +345,12 @@ def notation(setting: Setting, rank_symbol: str = "k") -> Notation:
     return Notation({**greek, **setting.notation.latex}, {**meanings, **setting.notation.meanings})
 
 
-def used(setting: Setting, kind: str, name: str | None) -> tuple[Accounting, Algorithm]:
-    """The accounting with the algorithm that an option names, and its record; the accounting's own one otherwise."""
+def running(setting: Setting, kind: str, name: str | None) -> tuple[Setting, Algorithm]:
+    """The setting with the algorithm that an option names, and its record; the accounting's own one otherwise."""
     if name is None:
-        return setting.accounting, algorithm(runs_by(setting.accounting.algorithm, kind))
+        return setting, algorithm(runs_by(setting.accounting.algorithm, kind))
     record = algorithm(name).running(kind)
-    return replace(setting.accounting, algorithm=record.name), record
+    return replace(setting, accounting=replace(setting.accounting, algorithm=record.name)), record
 
 
 def bounds(call: TimedCall, made: Exchange, written_out: CallWriter) -> Exhibit:
@@ -382,6 +375,6 @@ def derivation(
     appear = {name for step in writer.steps for name in forms.names(step.form)}
     given = tuple((name, v) for name, v in writer.call.known.items() if name in appear)
     return Derivation(
-        title, writer.accounting, tuple(writer.steps), tuple(dict.fromkeys(writer.touched)), setting.graph.relations,
+        title, writer.accounting, tuple(writer.steps), rests_on(writer.steps), setting.graph.relations,
         exhibits, given, notation(setting, writer.call.rank_symbol), notes,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from symcomm.core.quantities.communication import collective_time
 from symcomm.core.quantities.communication.wire import wire
 from symcomm.core.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 from symcomm.core.quantities.witnesses import number
-from symcomm.core.setting import Setting
+from symcomm.core.setting import Setting, rests_on
 from symcomm.core.units import BYTE, Quantity
 
 _NEEDED = ("payload", "ranks", "latency", "bandwidth")
@@ -97,15 +97,13 @@ def derive(
     )
     steps = _steps(found, order, collective)
     first = found[order[0]]
-    fields = dict.fromkeys(f for d in found.values() for f in d.touched)
-    touched = tuple(f for f in fields if field_of(f) != "algorithm")
     notes += [f"{_called(name).capitalize()}: {ALGORITHMS[name].source}." for name in found]
     notes.append(f"Lower bounds: {bound.source}.")
     return replace(
         first,
         title=f"The fastest {collective}",
         steps=steps,
-        touched=touched,
+        touched=rests_on(steps),
         exhibits=(exhibit, least),
         given=tuple({n: v for d in found.values() for n, v in d.given}.items()),
         notes=tuple(notes),
@@ -119,6 +117,7 @@ def _steps(found: dict[str, Derivation], order: list[str], collective: str) -> t
             found[name].answer.form,
             parts.SECOND,
             Reason(_called(name), wire(collective, name, Sym("k")).how, witness=_alone(found[name])),
+            by=tuple(field for field in found[name].touched if field_of(field) != "algorithm"),
         )
         for name in found
     ]

@@ -38,8 +38,8 @@ def derive(
     '0.00042 s = 420 µs'
     """
     call = parts.read_call(setting, collective, dtype, directions, numbers)
-    accounting, record = parts.used(setting, call.kind, algorithm)
-    writer = parts.CallWriter(call, accounting, record)
+    setting, record = parts.running(setting, call.kind, algorithm)
+    writer = parts.CallWriter(setting, call, record)
     made, _ = writer.timed()
     notes = [f"Algorithm: {record.source}."]
     if collective in record.notes:

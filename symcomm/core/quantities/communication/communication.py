@@ -21,7 +21,6 @@ from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import Same, replace
 from symcomm.core.setting import Setting, Work, rests_on
 from symcomm.core.units import BYTE, ELEMENT
@@ -148,13 +147,13 @@ def derive(
     counted = shares(work, strategy, payloads)
     if sends:
         if sent:
-            counted.append(work.define("V_stage", Total(tuple(sends)) if len(sends) > 1 else sends[0], BYTE, "messages",
-                                       "What this stage sends, and receives where that is counted.",
-                                       witness=together(sends)))  # fmt: skip
+            counted.append(work.combine("V_stage", Total(tuple(sends)) if len(sends) > 1 else sends[0], BYTE,
+                                        "messages",
+                                        "What this stage sends, and receives where that is counted."))  # fmt: skip
         else:
             counted.append(sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
-        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
+        work.combine("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
     notes = (*held.notes, *_cheapest(setting, strategy))
     plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
     shown = [_exhibit(setting, strategy, chosen)]

@@ -18,7 +18,7 @@ from symcomm.core.form import Form, Ratio, Sym, Total, num, product
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
-from symcomm.core.quantities.witnesses import number, over, passes, ran, size, together
+from symcomm.core.quantities.witnesses import number, passes, ran, size
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Work
 from symcomm.core.units import BYTE, ONE
@@ -142,19 +142,12 @@ def sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], ph
     sent = counted[0]
     if choice == "one_direction" and phase is None and len(counted) > 1:
         text = "Stage i sends activations to stage i + 1; as many bytes of gradients come back."
-        sent = work.define("V_direction", sent, BYTE, "one direction", text, witness=together(counted[:1]))
+        sent = work.combine("V_direction", sent, BYTE, "one direction", text)
     elif len(counted) > 1:
-        sent = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.",
-                           witness=together(counted))  # fmt: skip
+        sent = work.combine("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.")
     if choice == "per_microbatch":
-        sent = work.define(
-            "V_microbatch",
-            Ratio(sent, cut.microbatches),
-            BYTE,
-            "one microbatch",
-            "The batch is sent in equal microbatches.",
-            witness=over(sent, cut.microbatches),
-        )
+        sent = work.combine("V_microbatch", Ratio(sent, cut.microbatches), BYTE, "one microbatch",
+                            "The batch is sent in equal microbatches.")  # fmt: skip
     elif choice == "all_boundaries":
         stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
         sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",

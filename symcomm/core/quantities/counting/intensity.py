@@ -10,7 +10,6 @@ from symcomm.core.form import Form, Ratio, Total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting import flops, traffic
 from symcomm.core.quantities.options import Dtype, OpName
-from symcomm.core.quantities.witnesses import over
 from symcomm.core.setting import Setting, Work, times
 from symcomm.core.units import FLOP, Unit
 
@@ -45,13 +44,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text,
                             witness=by_loops)  # fmt: skip
     moved = traffic.write_down(work, op)
-    work.define(
-        "I",
-        Ratio(count, moved),
-        Unit.parse("FLOP/byte"),
-        "definition",
-        "Operations for each byte that is moved.",
-        witness=over(count, moved),
-    )
+    work.combine("I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition",
+                 "Operations for each byte that is moved.")  # fmt: skip
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
     return setting.derivation(title, work.steps)

@@ -43,7 +43,7 @@ def derive(
     members = tuple(_put(plain, index, value) for value in ("1", "2", str(last)))
     shown = tuple(_quoted(one) for one in members)
     table = Exhibit("Members of the list", COLUMNS, (shown,), beside=partial(_beside, members))
-    return setting.derivation("Members of a list", work.steps, (), [table])
+    return setting.derivation("Members of a list", work.steps, [table])
 
 
 def _plain(text: str) -> str:

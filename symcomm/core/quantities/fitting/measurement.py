@@ -12,7 +12,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.quantities.witnesses import number, over
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Work
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -103,8 +103,7 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
         if want == "ratio":
             if not second.number:
                 raise ValuesError("nothing is divided by 0")
-            work.define("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.",
-                        witness=over(first, second))  # fmt: skip
+            work.combine("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.")
             return
         if want == "difference":
             work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.",

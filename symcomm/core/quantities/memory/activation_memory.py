@@ -18,8 +18,8 @@ from symcomm.core.program.closed_forms import chunks_of, held_on
 from symcomm.core.program.events import simulate
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.counting.load import microbatched
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, training
-from symcomm.core.quantities.memory.saved import conventions, saved_regions
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, read_choices, training
+from symcomm.core.quantities.memory.saved import saved_regions
 from symcomm.core.quantities.options import (
     Chunks,
     Dtype,
@@ -79,14 +79,14 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy, asked)
+    read_choices(setting, [part.graph for _, part, _ in mine], strategy, asked)
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
         if len(mine) > 1:
             notes += (LAYERS_AGAIN,)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
-    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
+    return replace(setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), where=(*held.where, *where))
 
 
 def _shared_apart(

@@ -14,6 +14,7 @@ from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, n
 from symcomm.core.program.autograd import storage
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import bytes_of
+from symcomm.core.quantities.memory.asked import read_choices
 from symcomm.core.quantities.memory.saved import held_outside, saved_tensors
 from symcomm.core.quantities.options import Amount, Dtype, Held
 from symcomm.core.quantities.witnesses import size as length
@@ -95,7 +96,8 @@ def derive(
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
                 witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
     notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
-    return setting.derivation("Memory before backward", work.steps, ["saved", "softmax"], notes=notes)
+    read_choices(setting, [graph], None, "")
+    return setting.derivation("Memory before backward", work.steps, notes=notes)
 
 
 def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from symcomm.core.accounting import Accounting
 from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.graph.gradient import trains_inputs
+from symcomm.core.graph.graph import SOFTMAXES, Graph
 from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
@@ -59,3 +62,18 @@ def training(
         if not any(region.times for region in setting.regions):
             raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
     return setting, said
+
+
+def read_choices(setting: Setting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object) -> None:
+    """Reads the conventions that what is kept rests on; the ``recomputation`` that is asked for, or None."""
+    setting.choice("saved")
+    if recomputation is None and setting.accounting.recomputation != Accounting.recomputation:
+        setting.choice("recomputation")
+    if not setting.graph.repeat and trains_inputs(setting.graph):
+        setting.choice("input_gradient")
+    if any(op.kind in SOFTMAXES for graph in graphs for op in graph.ops):
+        setting.choice("softmax")
+    if setting.accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
+        setting.choice("attention")
+    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
+        setting.choice("gathered_activations")

@@ -118,14 +118,11 @@ def derive(
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     parts: list[tuple[str, str, Fraction, Derivation]] = []  # each a share of what is derived
-    touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen, stage=stage)
-        touched += states.touched
         parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation, stage=stage)
-        touched += kept.touched
         share = Fraction(1) if sharded is None else exact(sharded, "sharded")
         if not 0 <= share <= 1 or (share < 1 and (strategy is None or strategy.pipeline is not None)):
             told = "a share of the activations is from 0 to 1, and a strategy without a pipeline divides it"
@@ -139,7 +136,7 @@ def derive(
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.forms if strategy else ()))
     for name, what, part, found in parts:
-        _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found))
+        _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found), found.touched)
     whole = sp.Add(*(part * found.expr for _, _, part, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
@@ -156,7 +153,7 @@ def derive(
         setting = setting.divided(computed(strategy, "activations" in include))
     staged = strategy is not None and strategy.pipeline is not None
     notes = list(dict.fromkeys(note for *_, one in parts for note in one.notes if staged))
-    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched, (), notes), where=where)
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, notes=notes), where=where)
 
 
 def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> None:
@@ -238,12 +235,14 @@ def _dividing(
     )
 
 
-def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
+def _said(
+    work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None, by: tuple[str, ...] = ()
+) -> Form:  # fmt: skip
     """A step for a part of the bytes whose derivation is known; it is written collected at once."""
     form = in_bytes(sp.factor_terms(expr))
     while name in work.taken or name in work.known:
         name += "'"
-    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness)))
+    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness), by=by))
     work.known[name] = forms.value(form)
     return Sym(name)
 

@@ -23,10 +23,9 @@ from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.storage import COPY, PASSING, SAVED
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, training
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, read_choices, training
 from symcomm.core.quantities.memory.capacity import in_bytes
 from symcomm.core.quantities.memory.passes import StepOptions
-from symcomm.core.quantities.memory.saved import conventions
 from symcomm.core.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
 from symcomm.core.quantities.memory.step_program import Snapshot, StepProgram
@@ -175,19 +174,21 @@ def derive(
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
-    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
+    read_choices(setting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
-        touched.append("gathered_weights")
-    touched += ["offloading"] if run.recipe.state and on_host(setting.accounting) else []
+        setting.choice("gathered_weights")
+    if run.recipe.state and on_host(setting.accounting):
+        setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
-        touched.append("gradient_buckets")
+        setting.choice("gradient_buckets")
     if not _in_microbatches(run, microbatches) and copies_of_weights(setting.graph):
-        touched.append("weight_copies")
+        setting.choice("weight_copies")
     apart = strategy is not None and strategy.pipeline is not None and "W" in find(schedule or USUAL_SCHEDULE).kinds
-    touched += ["norm_gradients"] if apart and norm_weights(setting.graph) else []
+    if apart and norm_weights(setting.graph):
+        setting.choice("norm_gradients")
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
-        touched.append("accumulation")
-    made = setting.derivation(title, work.steps, touched, exhibits, notes)
+        setting.choice("accumulation")
+    made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
     return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form
 from symcomm.core.graph.drafts import size_form
-from symcomm.core.graph.gradient import differentiable
-from symcomm.core.graph.graph import SOFTMAXES, Graph
 from symcomm.core.parallel.placement import Plan
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.autograd import Autograd, Saved
@@ -62,22 +57,4 @@ def saved_regions(
         kept = facts.kept(recomputed_ops(part.graph, again), run_again(part.graph, again))
         away = made.away(region.name)
         found.append((part, tuple(item for item in kept if (item.tensor, item.elements) not in away)))
-    return found
-
-
-def conventions(
-    accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object = ""
-) -> list[str]:
-    """The conventions that what is kept depends on, by field; the ``recomputation`` that is asked for, or None."""
-    found = ["saved"]
-    if recomputation is None and accounting.recomputation != Accounting.recomputation:
-        found.append("recomputation")
-    if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
-        found.append("input_gradient")
-    if any(op.kind in SOFTMAXES for graph in graphs for op in graph.ops):
-        found.append("softmax")
-    if accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
-        found.append("attention")
-    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
-        found.append("gathered_activations")
     return found

@@ -137,9 +137,11 @@ def derive(
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
-    touched = [*(["shards"] if rules else []), *(["accumulation"] if adds and several != num(1) else [])]
-    touched += ["offloading"] if elsewhere and (of == "all" or on == "host") and kept.state else []
-    made = setting.derivation(title, work.steps, touched, notes=held.notes)
+    decides = {"shards": bool(rules), "accumulation": bool(adds) and several != num(1),
+               "offloading": bool(elsewhere and (of == "all" or on == "host") and kept.state)}  # fmt: skip
+    for name in (name for name, one in decides.items() if one):
+        setting.choice(name)
+    made = setting.derivation(title, work.steps, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
     return replace(made, where=(*held.where, *more))
 

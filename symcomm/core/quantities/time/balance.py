@@ -12,7 +12,6 @@ from symcomm.core.quantities.options import Clock, Fma, NoModel, Roofs, Units
 from symcomm.core.quantities.time import peak_rate
 from symcomm.core.quantities.time.machine import machine
 from symcomm.core.quantities.time.terms import TimeWriter
-from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import replace
 from symcomm.core.setting import Work
 from symcomm.core.units import Unit
@@ -43,13 +42,7 @@ def derive(
         rate = Sym(from_parts.answer.name)
     else:
         rate = writer.rate()
-    work.define(
-        "I_machine",
-        Ratio(rate, made.memory),
-        Unit.parse("FLOP/byte"),
-        "ops:byte ratio",
-        "Operations that the machine can do while one byte arrives.",
-        witness=over(rate, made.memory),
-    )
+    work.combine("I_machine", Ratio(rate, made.memory), Unit.parse("FLOP/byte"), "ops:byte ratio",
+                 "Operations that the machine can do while one byte arrives.")  # fmt: skip
     answer = setting.derivation("Ops:byte ratio", work.steps)
     return replace(answer, given=tuple({**dict(answer.given), **given}.items()))

@@ -16,7 +16,6 @@ from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.machine import RATES, machine
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
-from symcomm.core.quantities.witnesses import largest, over
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Quantity
@@ -105,34 +104,21 @@ def derive(
         flops: Form | None = None
         moved: Form | None = Sym(size.answer.name)
         if of == "least_time":
-            work.define(
-                "t_least",
-                Ratio(Sym(size.answer.name), made.sustained(made.memory)),
-                SECOND,
-                "memory",
-                f"Bytes of `{tensor}` over the bandwidth of the memory.",
-                witness=over(Sym(size.answer.name), made.sustained(made.memory)),
-            )
+            work.combine("t_least", Ratio(Sym(size.answer.name), made.sustained(made.memory)), SECOND, "memory",
+                         f"Bytes of `{tensor}` over the bandwidth of the memory.")  # fmt: skip
     else:
         setting, work, writer, terms, _ = time.write(setting, None, phase, op, dtype, None, rates)
         flops, moved = terms.flops, terms.moved
         if of == "least_time":
             form = Largest(terms.local) if len(terms.local) > 1 else need(terms.compute or terms.memory, "this model")
-            work.define("t_least", form, SECOND, "bound", "No less than computing and no less than memory takes.",
-                        witness=largest(terms.local))  # fmt: skip
+            work.combine("t_least", form, SECOND, "bound", "No less than computing and no less than memory takes.")
     if of != "least_time":
         amount = need(flops if of == "implied_rate" else moved, of.replace("_", " "))
         assert isinstance(amount, Sym)
         work.steps = time.ending(work, amount)
         unit = RATES["peak" if of == "implied_rate" else "memory"].unit
-        work.define(
-            "v_implied",
-            Ratio(amount, Sym("t_measured", whole=False, unit=SECOND)),
-            unit,
-            "implied",
-            "What is done, over the measured time.",
-            witness=over(amount, Sym("t_measured", whole=False, unit=SECOND)),
-        )
+        work.combine("v_implied", Ratio(amount, Sym("t_measured", whole=False, unit=SECOND)), unit, "implied",
+                     "What is done, over the measured time.")  # fmt: skip
     titles = {"least_time": "Least time", "implied_rate": "Implied rate", "implied_bandwidth": "Implied bandwidth"}
     result = time.with_rates(setting.derivation(titles[of], work.steps), writer)
     result = replace(result, given=tuple({**dict(result.given), **given}.items()))

@@ -296,7 +296,7 @@ def _whole(asked: _Split) -> Derivation:
     work = terms.work
     work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text, witness=lambda numbers: min(able)[1])
     if asked.wants_least:
-        work.steps.append(_least(asked, setting.derivation("", work.steps, ()), f"{x}^whole"))
+        work.steps.append(_least(asked, setting.derivation("", work.steps), f"{x}^whole"))
     shown = sorted(rows, key=lambda row: (row[1] is None, row[1] or 0, row[0]))[:MOST_ROWS]
     cells: list[tuple[str | Form | Quantity, ...]] = []
     for d, worth, why, times in sorted(shown, key=lambda row: row[0]):

@@ -9,7 +9,6 @@ from symcomm.core.form import Form, Total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, Work, mark
 
@@ -126,7 +125,7 @@ def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
     def both(a: Form | None, b: Form | None, name: str) -> Form | None:
         if a is None or b is None:
             return a if b is None else b
-        return work.define(name, Total((a, b)), SECOND, "add", "Both together.", witness=together([a, b]))
+        return work.combine(name, Total((a, b)), SECOND, "add", "Both together.")
 
     return replace(
         terms,

@@ -15,7 +15,7 @@ from symcomm.core.quantities.options import Dtype, Frozen, OpName, Phase, Rates,
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.machine import RATES
 from symcomm.core.quantities.time.terms import TimeWriter
-from symcomm.core.quantities.witnesses import number, over
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting
 from symcomm.core.units import Unit
 
@@ -59,14 +59,8 @@ def derive(
         "Operations for each byte that is moved.",
         witness=partial(_met, writer, writer.load, None),
     )
-    balance = work.define(
-        "I_machine",
-        Ratio(rate, machine.memory),
-        INTENSITY,
-        "ops:byte ratio",
-        "The memory limits below this intensity, the computing units above it.",
-        witness=over(rate, machine.memory),
-    )
+    balance = work.combine("I_machine", Ratio(rate, machine.memory), INTENSITY, "ops:byte ratio",
+                           "The memory limits below this intensity, the computing units above it.")  # fmt: skip
     roofs = (machine.sustained(rate), product(intensity, machine.sustained(machine.memory)))
     work.define(
         "P",

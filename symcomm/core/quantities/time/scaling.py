@@ -82,11 +82,9 @@ def derive(
     other = work.define("T_all", _bare(forms.from_expr(many.expr)), ONE, "all ranks", text, witness=many.again,
                         by=many.touched)  # fmt: skip
     if kind == "weak":
-        work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.",
-                    witness=quotient(first, other))  # fmt: skip
+        work.combine("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.")
     elif kind == "speedup":
-        work.define("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.",
-                    witness=quotient(first, other))  # fmt: skip
+        work.combine("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.")
     else:
         work.define(
             "E",

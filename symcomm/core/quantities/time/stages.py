@@ -7,7 +7,6 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.quantities.options import StrategyOption
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Unit
 
@@ -19,6 +18,5 @@ def derive(setting: Setting, strategy: StrategyOption) -> Derivation:
         raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")
     work = Work(setting, *strategy.forms)
     form = pipeline.stage_count(strategy.pipeline, setting.graph)
-    work.define("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.",
-                witness=together([form]))  # fmt: skip
+    work.combine("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.")
     return setting.derivation("Pipeline stages", work.steps)

@@ -259,23 +259,11 @@ def derive(
     if of in ("exposed", "hidden"):
         assert made.alone is not None
         assert made.network is not None
-        exposed = work.define(
-            "T_exposed",
-            Total((made.time, negative(made.alone))),
-            SECOND,
-            "exposed",
-            "What the step takes longer than it would without the network.",
-            witness=together([made.time, negative(made.alone)]),
-        )
+        exposed = work.combine("T_exposed", Total((made.time, negative(made.alone))), SECOND, "exposed",
+                               "What the step takes longer than it would without the network.")  # fmt: skip
         if of == "hidden":
-            work.define(
-                "T_hidden",
-                Total((made.network, negative(exposed))),
-                SECOND,
-                "hidden",
-                "What is sent while something else takes longer.",
-                witness=together([made.network, made.alone, negative(made.time)]),
-            )
+            work.combine("T_hidden", Total((made.network, negative(exposed))), SECOND, "hidden",
+                         "What is sent while something else takes longer.")  # fmt: skip
     if of != "step":
         title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[
             of

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
@@ -19,6 +20,7 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.quantities.counting import flops, parameters, recomputation
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.derived_amounts import DerivedAmount, DerivedAmounts
 from symcomm.core.quantities.options import (
     Amount,
     Buckets,
@@ -38,8 +40,6 @@ from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.machine import Rate, checked
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
-from symcomm.core.quantities.witnesses import number as value
-from symcomm.core.quantities.witnesses import over, passes, together
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import FLOP, ONE, Number, Quantity, Unit
@@ -47,12 +47,44 @@ from symcomm.core.units import FLOP, ONE, Number, Quantity, Unit
 if TYPE_CHECKING:
     from sympy import Expr
 
-TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
+TOKEN, DEVICE, HOUR = Unit.parse("token"), Unit.parse("device"), Unit.parse("hour")
 MEASURED = {
     "step": Rate("step", "T_measured", Unit.parse("second"), "the time of a step", "12 s"),
     "achieved": Rate("achieved", "R_achieved", Unit.parse("FLOP/second"), "the rate of a device", "150 TFLOP/s"),
 }
-ANSWERS = ("tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices")
+# What is asked: the amount that answers it, and the title.
+ANSWERS = {
+    "tokens_per_second": ("v", "Throughput"),
+    "flops_per_token": ("f_token", "Operations of a token"),
+    "mfu": ("MFU", "Model FLOP utilisation"),
+    "hfu": ("HFU", "Hardware FLOP utilisation"),
+    "days": ("T_days", "Days of training"),
+    "device_hours": ("C", "Device-hours of training"),
+    "devices": ("n_devices", "Devices"),
+}
+_POSSIBLE = "over those that the devices could do in the same time."
+_BUDGET = Sym("n_budget", whole=False, unit=TOKEN)
+_DAY, _HOUR = Num(Fraction(86400), SECOND / Unit.parse("day")), Num(Fraction(3600), SECOND / HOUR)
+AMOUNTS = tuple(starmap(DerivedAmount, (
+    ("R_all", product(Sym("n_devices"), Sym("R")), FLOP / SECOND, "peak of all", "All devices at their peak rate."),
+    ("MFU", Ratio(Sym("F_model"), product(Sym("R_all"), Sym("T_step"))), ONE, "definition",
+     f"Operations that the model needs, {_POSSIBLE}"),
+    ("HFU", Ratio(Sym("F_hardware"), product(Sym("R_all"), Sym("T_step"))), ONE, "definition",
+     f"Operations that are done, {_POSSIBLE}"),
+    ("f_token", Ratio(Sym("F_model"), Sym("n_tokens")), FLOP / TOKEN, "a token",
+     "Operations of a batch for each token."),
+    ("v", Ratio(Sym("n_tokens"), Sym("T_step")), TOKEN / SECOND, "throughput",
+     "Tokens of a batch over the time of a step."),
+    ("T_training", Ratio(_BUDGET, Sym("v")), SECOND, "training", "All tokens of the budget at this throughput."),
+    ("T_days", Ratio(Sym("T_training"), _DAY), Unit.parse("day"), "days", "A day has 86400 seconds."),
+    ("C", product(Sym("n_devices"), Ratio(Sym("T_training"), _HOUR)), DEVICE * HOUR, "device-hours",
+     "Every device is used for all hours."),
+    ("n_devices", Sym("devices"), ONE, "devices", "All devices."),
+)))  # fmt: skip
+OF_UTILISATION = DerivedAmount(
+    "v", Ratio(product(Sym("u_model", whole=False), Sym("R_all")), Ratio(Sym("F_model"), Sym("n_tokens"))),
+    TOKEN / SECOND, "throughput", "Operations a second that serve the model, over operations a token.",
+)  # fmt: skip
 
 
 def tokens(setting: Setting) -> Form:
@@ -81,29 +113,12 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
         if isinstance(tokens(setting), forms.Total):
             raise ValuesError("six operations a parameter and token count one stream of tokens; this model has more",
                               hint="say model_flops: training_flops, which counts what each token passes")  # fmt: skip
-        counted = parameters.derive(setting, "active")
-        n = work.define(
-            "P",
-            forms.from_expr(counted.expr),
-            Unit.parse("parameter"),
-            "parameters",
-            "The parameters of the model; of experts, those that a token passes.",
-            witness=counted.again,
-            by=("model_flops", *counted.touched),
-        )
+        text = "The parameters of the model; of experts, those that a token passes."
+        n = work.take("P", parameters.derive(setting, "active"), "parameters", text, ["model_flops"])
         per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
-        return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.",
-                           witness=lambda numbers: 6 * passes([value(n, numbers), value(count, numbers)]))  # fmt: skip
-    trained = flops.derive(setting, "training")
-    return work.define(
-        "F_model",
-        forms.from_expr(trained.expr),
-        FLOP,
-        "model FLOPs",
-        "The operations of the forward and backward pass of the whole model.",
-        witness=trained.again,
-        by=("model_flops", *trained.touched),
-    )
+        return work.combine("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.")
+    text = "The operations of the forward and backward pass of the whole model."
+    return work.take("F_model", flops.derive(setting, "training"), "model FLOPs", text, ["model_flops"])
 
 
 _AGAIN = {
@@ -121,19 +136,10 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
         again: Form = Ratio(model, num(3))
         text = "The forward pass, a third of them, is computed again."
     else:
-        recomputed = recomputation.derive(setting, how)
-        again = work.define(
-            "F_again",
-            forms.from_expr(recomputed.expr),
-            FLOP,
-            "recomputed",
-            _AGAIN.get(how, "The core of attention is computed again."),
-            witness=recomputed.again,
-            by=recomputed.touched,
-        )
+        again = work.take("F_again", recomputation.derive(setting, how), "recomputed",
+                          _AGAIN.get(how, "The core of attention is computed again."))  # fmt: skip
         text = "What is recomputed comes on top."
-    return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text,
-                       witness=together([model, again]))  # fmt: skip
+    return work.combine("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text)
 
 
 def derive(
@@ -204,29 +210,31 @@ def derive(
         known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
         work = Work(setting, *placed.forms, *mach.symbols, number, *known)
         writer = TimeWriter(work, mach, placed)
-    count = None
+    name, title = ANSWERS[of]
     if of == "devices":
-        work.define("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.",
-                    witness=together([number]))  # fmt: skip
+        work.combine("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.")
     else:
-        count = work.define("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.",
-                            witness=together([tokens(setting)]))  # fmt: skip
+        count = work.combine("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.")
         time = made.time if needs_time else None
         if measured and of != "flops_per_token":
             time = _measured_time(setting, work, number, count, step, achieved, given)
-        answer(setting, work, writer, time, number, count, of, mfu, budget, given)
-    titles = {
-        "tokens_per_second": "Throughput",
-        "flops_per_token": "Operations of a token",
-        "mfu": "Model FLOP utilisation",
-        "hfu": "Hardware FLOP utilisation",
-        "days": "Days of training",
-        "device_hours": "Device-hours of training",
-        "devices": "Devices",
-    }
+        by_share = time is None and of != "flops_per_token"
+        if by_share:
+            given["u_model"] = checked("utilisation", mfu)
+        made_of = DerivedAmounts(work, (*AMOUNTS, *([OF_UTILISATION] if by_share else [])), {
+            "n_tokens": count,
+            "F_model": lambda: work.reused("F_model") or model_flops(setting, work, count),
+            "T_step": time or num(1),
+            "devices": number,
+            "R": writer.rate,
+            "F_hardware": lambda: work.reused("F_hardware") or hardware_flops(setting, work, made_of("F_model")),
+        })  # fmt: skip
+        made_of(name)
+        if budget is not None and of in ("days", "device_hours"):
+            given["n_budget"] = _tokens(budget)
     under = f" under {placed.name.lower()}" if strategy is not None else ""
     notes, where = (made.notes, made.where) if needs_time else ((), ())
-    result = replace(setting.derivation(titles[of] + under, work.steps, notes=notes), where=where)
+    result = replace(setting.derivation(title + under, work.steps, notes=notes), where=where)
     result = with_rates(result, writer)
     if measured and of in ("mfu", "hfu"):
         check = partial(_possible, of.upper(), measured[0], result.expr)
@@ -255,7 +263,7 @@ def _measured_time(
     done = hardware_flops(setting, work, model_flops(setting, work, count))
     rate = product(number, _known(MEASURED["achieved"], achieved, given))
     text = "All operations that are done, over those of all devices in a second."
-    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text, witness=over(done, rate))
+    return work.combine("T_step", Ratio(done, rate), SECOND, "measured rate", text)
 
 
 def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
@@ -266,99 +274,6 @@ def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
     if not found:
         raise ValuesError(f"{rate.option} = {value}: {rate.meaning} must be positive", hint=f"such as {rate.sample}")
     return Sym(rate.symbol, whole=False, unit=rate.unit)
-
-
-def answer(
-    setting: Setting,
-    work: Work,
-    writer: TimeWriter,
-    time: Form | None,
-    number: Form,
-    count: Form,
-    of: str,
-    mfu: object,
-    budget: object,
-    given: dict[str, object],
-) -> None:
-    """The steps from the time of a step to what is asked."""
-    rate_unit = TOKEN / Unit.parse("second")
-    if of in ("mfu", "hfu", "flops_per_token") or time is None:
-        total = work.reused("F_model") or model_flops(setting, work, count)
-        if of == "flops_per_token":
-            work.define(
-                "f_token",
-                Ratio(total, count),
-                FLOP / TOKEN,
-                "a token",
-                "Operations of a batch for each token.",
-                witness=over(total, count),
-            )
-            return
-        many = work.define("n_devices", number, ONE, "devices", "All devices.", witness=together([number]))
-        peak = work.define(
-            "R_all",
-            product(many, writer.rate()),
-            Unit.parse("FLOP/second"),
-            "peak of all",
-            "All devices at their peak rate.",
-            witness=lambda numbers: passes([value(number, numbers), value(writer.rate(), numbers)]),
-        )
-        if time is not None:
-            done = (work.reused("F_hardware") or hardware_flops(setting, work, total)) if of == "hfu" else total
-            name, what = ("HFU", "that are done") if of == "hfu" else ("MFU", "that the model needs")
-            work.define(
-                name,
-                Ratio(done, product(peak, time)),
-                ONE,
-                "definition",
-                f"Operations {what}, over those that the devices could do in the same time.",
-                # Alone, the devices would need so many seconds.
-                witness=lambda numbers: value(done, numbers) / value(peak, numbers) / value(time, numbers),
-            )
-            return
-        share = checked("utilisation", mfu)
-        given["u_model"] = share
-        useful = product(Sym("u_model", whole=False), peak)
-        text = "Operations a second that serve the model, over operations a token."
-        speed = work.define(
-            "v",
-            Ratio(useful, Ratio(total, count)),
-            rate_unit,
-            "throughput",
-            text,
-            witness=lambda numbers: value(useful, numbers) * value(count, numbers) / value(total, numbers),
-        )
-    else:
-        text = "Tokens of a batch over the time of a step."
-        speed = work.define("v", Ratio(count, time), rate_unit, "throughput", text, witness=over(count, time))
-    if of == "tokens_per_second":
-        return
-    wanted = Sym("n_budget", whole=False, unit=TOKEN)
-    if budget is not None:
-        given["n_budget"] = _tokens(budget)
-    seconds = work.define(
-        "T_training",
-        Ratio(wanted, speed),
-        Unit.parse("second"),
-        "training",
-        "All tokens of the budget at this throughput.",
-        witness=over(wanted, speed),
-    )
-    if of == "days":
-        day = Num(Fraction(86400), Unit.parse("second/day"))
-        work.define("T_days", Ratio(seconds, day), Unit.parse("day"), "days", "A day has 86400 seconds.",
-                    witness=lambda numbers: value(seconds, numbers) / (24 * 60 * 60))  # fmt: skip
-        return
-    many = work.define("n_devices", number, ONE, "devices", "All devices.", witness=together([number]))
-    hour = Num(Fraction(3600), Unit.parse("second/hour"))
-    work.define(
-        "C",
-        product(many, Ratio(seconds, hour)),
-        DEVICE * Unit.parse("hour"),
-        "device-hours",
-        "Every device is used for all hours.",
-        witness=lambda numbers: value(number, numbers) * value(seconds, numbers) / (60 * 60),
-    )
 
 
 def _tokens(budget: object) -> object:

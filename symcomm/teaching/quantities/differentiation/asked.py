@@ -57,7 +57,7 @@ def one_of(name: str | None, known: Sequence[str], what: str) -> str | None:
 def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterable[Exhibit],
            notes: Sequence[str] = ()) -> Derivation:  # fmt: skip
     """A derivation of a trace: what is known of a model does not enter it."""
-    made = setting.derivation(title, tuple(steps), (), exhibits, notes)
+    made = setting.derivation(title, tuple(steps), exhibits, notes)
     return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
 
 
