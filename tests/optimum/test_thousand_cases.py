@@ -87,7 +87,7 @@ def square_and_line(rng: random.Random, case: int) -> Case:
 CLOSED = {
     "the number of buckets": (lambda **o: minimise(buckets.overhead(setting()), "n_b", **o), bucket_number),
     "the chunks of a pipeline": (
-        lambda **o: minimise(pipeline_time.time(setting()), "m", **o),
+        lambda **o: minimise(pipeline_time.derive(setting()), "m", **o),
         pipeline_chunks,
     ),
     "the chunks of a broadcast": (
