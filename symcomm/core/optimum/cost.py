@@ -164,15 +164,15 @@ def _title(form: Form) -> str:
 def closed(cost: Derivation) -> Form:
     """The answer with the steps put in; a number has the unit that its step says of what it counts."""
     made: dict[str, Form] = {}
-    # A symbol that one step tells without its unit has that of the others.
-    units = {name: unit for step in cost.steps for name, unit in units_of(step.form).items()}
+    units: dict[str, Unit] = {}
+    told = {name: unit for step in cost.steps for name, unit in units_of(step.form).items()}
 
     def in_symbols(step: Step) -> Form:
-        missing = step.unit / forms.unit_of(step.form, units)
-        return times(forms.substitute(step.form, lambda s: made.get(s.name) or named(s)), missing)
-
-    def named(symbol: Sym) -> Sym:
-        return replace(symbol, unit=units.get(symbol.name, symbol.unit))
+        form = step.form
+        if forms.unit_of(form, units) != step.unit:  # what collects terms may leave out what the terms said
+            form = forms.substitute(form, lambda s: replace(s, unit=told.get(s.name, s.unit)))
+        missing = step.unit / forms.unit_of(form, units)
+        return times(forms.substitute(form, lambda s: made.get(s.name, s)), missing)
 
     for step in cost.steps:
         if step.relation == ":=":
