@@ -189,6 +189,15 @@ def test_no_name_of_a_class_is_used_twice():
     assert twice == {}, "rename one of them"
 
 
+def test_only_the_program_asks_the_placement_and_the_gradients():
+    """Quantities and pictures read the turns of a program. Verification runs the plan itself."""
+    asked = re.compile(r"(?<![\w.])plan\.steps\b|\.plan\.steps\b|(?<![\w.])(?:training|place)\(")
+    said = {str(path) for path in MODULES for line in text_of(path).splitlines()
+            if asked.search(line) and not line.lstrip().startswith("def ")}  # fmt: skip
+    homes = ("symcomm/core/program/", "symcomm/core/parallel/", "symcomm/core/graph/", "symcomm/verify/")
+    assert {path for path in said if not path.startswith(homes)} == set()
+
+
 def test_only_the_notation_makes_symbols():
     """Two symbols of one name with different assumptions are different, so they are made in one place.
 

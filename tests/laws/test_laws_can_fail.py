@@ -45,7 +45,7 @@ CHANGES = {
     ),
     # What runs again is no work of the hardware.
     "work_is_counted_once": Change(
-        "quantities/counting/recomputation.py", '("bwd", "backward"))} | phases', '("bwd", "backward"))}'
+        "quantities/counting/recomputation.py", '"again": "recompute"}', '"again": "no phase"}'
     ),
     "work_is_shared": Change(
         "quantities/counting/recomputation.py",
@@ -115,7 +115,7 @@ CHANGES = {
     ),
     # The peak has the weights once more in place of the optimizer's states.
     "states_are_in_the_peak": Change(
-        "quantities/memory/step_program.py",
+        "program/step.py",
         'self.all("optimizer states", "state")',
         'self.all("optimizer states", "weight")',
         strategy="data(2)",

@@ -10,8 +10,7 @@ import pytest
 import symcomm as sc
 from symcomm.core.form import num
 from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.memory.passes import StepOptions
-from symcomm.core.quantities.memory.stage_memory import accumulated
+from symcomm.core.quantities.memory.snapshots import StepRun, snapshots
 from symcomm.core.quantities.memory.state_memory import recipe_of
 from symcomm.core.setting import Setting
 from symcomm.documents.plots.timeline import timeline
@@ -90,5 +89,14 @@ def test_gradients_of_a_tied_table_are_sharded_behind_the_backward_pass(strategy
     assert timeline(model, strategy)[-1].parts["gradients"] == shards
     often = Setting(model.graph, sc.Accounting(accumulation="reduced_every_microbatch"), values=model.values)
     for microbatches in (1, 2):
-        run = StepOptions(parse_strategy(strategy), recipe_of("mixed_adam"))
-        assert accumulated(often, run, num(microbatches))[-1].bytes["gradients"] == shards
+        run = StepRun(parse_strategy(strategy), recipe_of("mixed_adam"), microbatches=num(microbatches))
+        assert snapshots(often, run)[-1].bytes["gradients"] == shards
+
+
+@pytest.mark.parametrize("again", ["full_recomputation", "needed_recomputation"])
+def test_what_experts_made_comes_back_again_where_the_routers_gradient_reads_it(again):
+    """Tokens go to the experts and come back, forward and once more."""
+    model, ask = example("mixture-of-experts"), {"strategy": "data(2) + expert", "accounting": again}
+    forward = 24 * 2 * (2 * 64 * 1024 * 2048) * 2  # two ways in each layer, of each token two copies of two bytes
+    assert model.communication(**ask, phase="forward").at().value == forward
+    assert model.communication(**ask, phase="recompute").at().value == forward

@@ -16,11 +16,12 @@ from symcomm.core.form import Form, Sym, evaluate, from_expr, num
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.program.alive import Fold, Free, Instruction, Keep, OpRun
 from symcomm.core.program.loops import Loop
+from symcomm.core.program.orders import Action
 from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.step import RankStep, StepOptions
 from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
-from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.snapshots import StepRun, step_of
 from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.quantities.memory.step_program import StepProgram
 from symcomm.core.setting import Setting
 
 VALUES = {"n": Fraction(5), "k": Fraction(3), "D": Fraction(7)}
@@ -56,16 +57,17 @@ LAYER = tables.table(
 )
 STRATEGIES = ["", "data(2)", "fsdp(2)", "zero-2(2)", "tensor(2)"]
 WAYS = [{}, {"recomputation": "full"}, {"every": 1}, {"every": 2}, {"every": 4}]
+TASKS = [(Action("F", 0, 0),), (Action("D", 0, 0),)]
 CONVENTIONS = [Accounting(gathered_weights=how) for how in ("reshard", "at_once", "whole_units", "keep")]
 
 
-def steps() -> list[tuple[StepProgram, dict[str, Fraction]]]:
+def steps() -> list[tuple[RankStep, dict[str, Fraction]]]:
     values = {"T": 24, "D": 4, "F": 6, "N_layer": 4}
     made = [models.whole(models.TOY_ENDS, LAYER, values),
             tables.load(LAYER, repeat="N_layer", values=values)]  # fmt: skip
     return [
-        (StepProgram(Setting(model.graph, how, dtype="fp32"),
-                     StepOptions(parse_strategy(said) if said else ONE_RANK, recipe_of("fp32_adam"), **ways)),
+        (step_of(Setting(model.graph, how, dtype="fp32"),
+                 StepRun(parse_strategy(said) if said else ONE_RANK, recipe_of("fp32_adam"), StepOptions(**ways))),
          model.graph.relations.complete(model.values))
         for model in made for said in STRATEGIES for ways in WAYS
         for how in (CONVENTIONS if said.startswith("fsdp") else CONVENTIONS[:1])
@@ -75,18 +77,19 @@ def steps() -> list[tuple[StepProgram, dict[str, Fraction]]]:
 def test_the_peak_of_a_step_is_found_at_the_ends_of_its_loops() -> None:
     for step, values in steps():
         ends, every = (
-            max(sum(s.bytes.values()) for s, _ in step.snapshots(values, unrolled)) for unrolled in (False, True)
+            max(sum(one.bytes.values()) for one, _, _ in step.walk(TASKS, values, unrolled))
+            for unrolled in (False, True)
         )
-        assert ends == every, step.run
+        assert ends == every, step.options
 
 
 def test_all_that_a_step_keeps_for_backward_is_freed_again() -> None:
     """And the gradients that its passes make are those that its update reads."""
     for step, values in steps():
-        mine, fold = range(len(step.parts)), Fold(values)
-        for one in [*step.forward(mine), *step.backward(mine)]:
+        fold = Fold(values)
+        for one in [one for (task,) in TASKS for one in step.body(task)]:
             fold.skip(one)
-        assert not any(fold.bytes.get(kind) for kind in (SAVED, PASSING)), step.run
+        assert not any(fold.bytes.get(kind) for kind in (SAVED, PASSING)), step.options
         if not step.made.early:
             assert fold.bytes[GRADIENT] == sum(
                 fold.worth(k.size) * fold.worth(k.times) for k in step.all("", "gradient")

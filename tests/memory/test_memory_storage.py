@@ -12,10 +12,10 @@ import symcomm as sc
 from symcomm.core.accounting import Accounting
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.step import StepOptions
 from symcomm.core.program.storage import SAVED, Line
-from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.quantities.memory.snapshots import StepRun, step_of
 from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.quantities.memory.step_program import StepProgram
 from symcomm.core.setting import Setting
 
 FEW = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
@@ -49,9 +49,9 @@ def lines(name: str, strategy: str) -> Iterator[tuple[str, Line]]:
     placed = parse_strategy(strategy) if strategy else ONE_RANK
     for said in CONVENTIONS:
         for again in ("none", "selective", "full"):
-            run = StepOptions(placed, recipe_of("mixed_adam"), again)
-            for part in StepProgram(Setting(graph, Accounting(**said)), run).parts:
-                if again != "selective" or part.setting.graph.attention_pairs:
+            run = StepRun(placed, recipe_of("mixed_adam"), StepOptions(again))
+            for part in step_of(Setting(graph, Accounting(**said)), run).parts:
+                if again != "selective" or part.graph.attention_pairs:
                     yield f"{part.region.name} {said} {again}", part.line
                 if again == "none":
                     yield f"{part.region.name} {said} in halves", part.timeline("none", split=True)

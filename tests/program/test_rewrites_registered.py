@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import symcomm as sc
+from symcomm.core.graph.graph import Op
+from symcomm.core.parallel.lowering import Piece
+from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.autograd import saved
 from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
 from symcomm.core.program.program import _program
@@ -40,48 +43,84 @@ def activations_on_host(program: Program) -> Program:
     return Program(**{**program.__dict__, "turns": tuple(turns)})
 
 
+def masks_drawn_again(program: Program) -> Program:
+    """The random masks of dropout are dropped, and drawn again from their seed before the gradient that reads them."""
+    graph, turns = program.graph, list[Turn]()
+    masks = {name for name, tensor in graph.tensors.items() if tensor.role == "constant" and tensor.dtype == "bool"}
+    for turn in program.turns:
+        work = turn.work
+        for n, name in enumerate(work.reads if turn.phase == "backward" and isinstance(work, Compute) else ()):
+            if name in masks:
+                draw = Op("draw", "draw", (), name, (), work.op.indices[n], region=work.op.region)
+                made = Compute(Piece(draw, "whole", (), (), name, work.op.indices[n]), work.cuts, (), (),
+                               work.layouts[n])  # fmt: skip
+                turns.append(Turn(made, turn.region, "recompute"))
+        turns.append(turn)
+    both = {"dropped": program.dropped | masks, "needed": program.needed | masks, "turns": tuple(turns)}
+    return Program(**{**program.__dict__, **both})
+
+
 @pytest.fixture
-def on_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Rewrite | None], None]]:
+    """Registers a rewrite beside those that there are, or takes it away again."""
     known = rewrites()
-    added = Rewrite("activations on the host", 8, activations_on_host)
-    monkeypatch.setattr("symcomm.core.program.program.rewrites", lambda: (*known, added))
-    _program.cache_clear()
-    yield
+
+    def registered(added: Rewrite | None) -> None:
+        every = known if added is None else tuple(sorted((*known, added), key=lambda rewrite: rewrite.rank))
+        monkeypatch.setattr("symcomm.core.program.program.rewrites", lambda: every)
+        _program.cache_clear()
+
+    yield registered
     _program.cache_clear()
 
 
-def layers() -> sc.Model:
-    return sc.load(ROWS, repeat="N", dtype="fp32", values={"T": T, "D": D, "F": 4 * D, "N": N})
+def layers(rows: str = ROWS) -> sc.Model:
+    return sc.load(rows, repeat="N", dtype="fp32", values={"T": T, "D": D, "F": 4 * D, "N": N})
 
 
 RATES = {"peak": "1 PFLOP/s", "network": "1 TB/s", "memory": "1 PB/s", "latency": "0 s", "links": {"host": "1 GB/s"}}
 
 
-def answers() -> dict[str, int | float]:
-    model = layers()
-    found = search(model, devices=2, strategies="data", capacity="1 MB", capacity_is="usable", recipe="fp32_sgd",
+def answers(model: sc.Model, capacity: str = "1 MB") -> dict[str, int | float]:
+    found = search(model, devices=2, strategies="data", capacity=capacity, capacity_is="usable", recipe="fp32_sgd",
                    recomputation="none", microbatches="1", jobs=1, **RATES)  # fmt: skip
     return {
         "sent between ranks": int(model.communication("data(2)").at().value),
         "saved": int(model.activation_memory().at().value),
         "peak": int(model.peak_memory(recipe="fp32_sgd").at().value),
         "time": float(model.step_time("data(2)", **RATES).at().value),
-        "fits in 1 MB": len(found.top),
+        "fits": len(found.top),
     }
 
 
-def test_saved_activations_on_the_host_are_one_function(on_host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_activations_on_the_host_are_one_function(register: Callable[[Rewrite | None], None]) -> None:
     """Nothing is saved between the passes; while a layer runs, its own are there. Each goes out and comes back once.
 
     The peak is in the first layer then, when the gradients of all others are there: two matrices of 4 D^2 each.
     """
-    moved = answers()
-    monkeypatch.undo()
-    _program.cache_clear()
-    stays = answers()
+    register(Rewrite("activations on the host", 8, activations_on_host))
+    moved = answers(layers())
+    register(None)
+    stays = answers(layers())
     assert moved["sent between ranks"] == stays["sent between ranks"]
     assert (stays["saved"], moved["saved"]) == (N * LAYER, 0)
     assert stays["peak"] - moved["peak"] == (N - 1) * (LAYER - 4 * 2 * 4 * D**2)
     sums = N * 4 * 2 * 4 * D**2 / 1e12  # of the gradients, between two ranks
     assert moved["time"] == pytest.approx(2 * N * LAYER / 2 / 1e9 + sums)
-    assert (stays["fits in 1 MB"], moved["fits in 1 MB"]) == (0, 1)
+    assert (stays["fits"], moved["fits"]) == (0, 1)
+
+
+def test_masks_that_are_drawn_again_are_one_function(register: Callable[[Rewrite | None], None]) -> None:
+    """Of each layer a mask of T F bytes is kept no more. At the peak the last layer has v and has made its gradient;
+    its mask is not drawn yet. To draw it takes no counted operation and no message.
+    """
+    rows = ROWS.replace("y = u U\tU [F, D]", "v = dropout(u)\tu [T, F]\tv [T, F]\ny = v U\tU [F, D]")
+    stays = answers(layers(rows), "7.5 MB")
+    register(Rewrite("masks drawn again", 6, masks_drawn_again))
+    drawn = answers(layers(rows), "7.5 MB")
+    masks = T * 4 * D
+    assert stays["saved"] - drawn["saved"] == N * masks
+    assert stays["peak"] - drawn["peak"] == N * masks
+    assert stays["sent between ranks"] == drawn["sent between ranks"]
+    assert stays["time"] == drawn["time"]
+    assert (stays["fits"], drawn["fits"]) == (0, 1)

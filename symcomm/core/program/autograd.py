@@ -21,8 +21,7 @@ from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import SOFTMAXES, Graph, Op, Tensor
 from symcomm.core.graph.ops import BY_HAND, MAP
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
-from symcomm.core.program.instructions import Program
-from symcomm.core.program.rewrites.recomputation import RECOMPUTED, has_scores, recomputed_ops, run_again
+from symcomm.core.program.instructions import HOST, Program, Send
 from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -68,14 +67,31 @@ class Saved:
         return self.what in TENSORS
 
 
-def saved(made: Program, region: str) -> tuple[Saved, ...]:
-    """What one rank keeps of a repetition of a region from its forward to its backward pass, in a program."""
+def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
+    """What one rank keeps of a repetition of a region from its forward to its backward pass, in a program.
+
+    What it sends to the host in between is not kept.
+    """
+    sends = (t.work for t in made.turns if t.region.name == region and t.phase == "forward")
+    away = {(w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST}
+    kept = autograd(made, region, dtype).kept(made.dropped, made.runs)
+    return tuple(item for item in kept if (item.tensor, item.elements) not in away)
+
+
+def autograd(made: Program, region: str, dtype: str = "fp16") -> Autograd:
+    """What the gradients of a region read of its forward pass, in a program."""
     part = made.region(region)
     forward = replace(part.graph, ops=tuple(op for op in part.graph.ops if op.phase == "forward"))
-    layers = any(one.times for one in made.graph.regions if one.name == region) or len(made.graph.regions) < 2
-    how = RECOMPUTED[made.accounting.recomputation] if layers else "none"
-    facts = Autograd(part.plan, made.accounting, "fp16", forward)
-    return facts.kept(recomputed_ops(forward, how), run_again(forward, how, made.frozen))
+    return Autograd(part.plan, made.accounting, dtype, forward)
+
+
+def has_scores(graph: Graph, name: str) -> bool:
+    """Whether a tensor has the positions of both queries and keys."""
+    axes = graph.tensors[name].axes
+    for queries, keys in graph.attention_pairs:
+        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
+            return True
+    return False
 
 
 def cut_meshes(layout: Layout) -> tuple[str, ...]:
@@ -127,6 +143,10 @@ class Autograd:
     def eager(self) -> bool:
         return self.accounting.saved == "pytorch"
 
+    def root(self, name: str) -> str:
+        """The tensor whose storage a tensor uses."""
+        return storage(self.plan.graph, name, self.accounting)
+
     @cached_property
     def kernels(self) -> list[Op]:
         """The softmax of each attention that is one kernel."""
@@ -156,7 +176,7 @@ class Autograd:
         """What is kept so that a storage is there: itself, or what it is computed again from, or gathered."""
         if item.makers:
             gone = dropped if item.what == LOG_SUM_EXP or item.is_tensor else dropped | self.inner
-            yield from () if item.makers <= gone else (item,)
+            yield from () if item.makers <= gone or item.tensor in dropped else (item,)
             return
         graph, copies = self.plan.graph, self.copies
         found: dict[tuple[str, Layout], None] = {}

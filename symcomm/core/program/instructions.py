@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
-from symcomm.core.graph.graph import Graph, Region, Tensor
+from symcomm.core.graph.graph import Graph, Op, Region, Tensor
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.placement import Collective, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
@@ -84,7 +84,8 @@ class Program:
 
     Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
     as long as the pass of their region runs. What has a role in ``host`` rests on the host. What is ``inside`` of a
-    kernel is never stored.
+    kernel is never stored. ``recomputation`` says what is computed again: results that are ``dropped`` after the
+    forward pass, by ops that ``runs`` names; some make no more than is ``needed`` for what gradients read.
     """
 
     plan: Plan
@@ -95,6 +96,10 @@ class Program:
     units: frozenset[str] = frozenset()
     host: frozenset[str] = frozenset()
     inside: frozenset[str] = frozenset()
+    recomputation: str = "none"
+    dropped: frozenset[str] = frozenset()
+    runs: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
 
     @property
     def graph(self) -> Graph:
@@ -105,6 +110,11 @@ class Program:
     def strategy(self) -> Strategy:
         """The strategy that the program carries out."""
         return self.plan.strategy
+
+    def ops(self, region: str, phase: str) -> list[Op]:
+        """The ops that one rank computes of a phase of a region, each once with all its parts."""
+        works = [t.work for t in self.turns if t.region.name == region and t.phase == phase]
+        return [w.op for w in works if isinstance(w, Compute) and w.part != "statistics"]
 
     def tensor(self, work: Collective | Send) -> Tensor:
         """What is moved: a tensor of the graph, or one that is gathered of it."""
@@ -127,16 +137,14 @@ class Program:
 
         What it reads of other regions comes from outside.
         """
-        alone = len(self.graph.regions) < 2
-        works = (t.work for t in self.turns if t.stays)
-        steps = tuple(w for w in works if not isinstance(w, Send) and (alone or home(self.graph, w) == name))
-        graph = self.graph if alone else self.graph.region(name)
-        return replace(self, plan=replace(self.plan, graph=graph, steps=steps))
+        graph = self.graph.region(name) if self.graph.regions else self.graph
+        return replace(self, plan=replace(self.plan, graph=graph, steps=tuple(self.works(name))))
 
-    def away(self, region: str) -> frozenset[tuple[str, Expr]]:
-        """The tensors of a region, with their sizes, that are on the host between its forward and backward pass."""
-        sends = (t.work for t in self.turns if t.region.name == region and t.phase == "forward")
-        return frozenset((w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST)
+    def works(self, region: str = "") -> list[Compute | Collective]:
+        """What one rank computes and exchanges for one microbatch, of a region or of all, without what runs again."""
+        every = not region or len(self.graph.regions) < 2
+        works = [turn.work for turn in self.turns if turn.stays]
+        return [w for w in works if not isinstance(w, Send) and (every or home(self.graph, w) == region)]
 
     @property
     def early(self) -> tuple[tuple[Turn, Collective], ...]:
@@ -152,6 +160,11 @@ class Program:
 def home(graph: Graph, step: Collective | Compute) -> str:
     """The region that a step of a plan belongs to."""
     return graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
+
+
+def made_by(turn: Turn) -> str:
+    """The op that an instruction belongs to, by the tensor that it makes."""
+    return turn.work.op.output if isinstance(turn.work, Compute) else getattr(turn.work, "op", "")
 
 
 def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:

@@ -18,6 +18,7 @@ from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Program, Turn, gathers_weight, home
 from symcomm.core.program.rewrites import rewrites
+from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import Same, replace
 
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
@@ -29,15 +30,22 @@ def program(
     accounting: Accounting | None = None,
     frozen: Collection[str] = (),
     input_gradient: bool | None = None,
+    recomputation: str | None = None,
 ) -> Program:
     """The program of a training step; ``frozen`` weights get no gradient.
 
-    ``input_gradient`` is that of the accounting where it is not said. Raises ``StrategyError`` where the strategy
-    names an axis that the graph does not have.
+    ``input_gradient`` and ``recomputation`` are those of the accounting where they are not said. Raises
+    ``StrategyError`` where the strategy names an axis that the graph does not have.
     """
     accounting = accounting or Accounting()
     needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
-    return _program(Same(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed)
+    again = RECOMPUTED[accounting.recomputation] if recomputation is None else recomputation
+    return _program(Same(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed, again)
+
+
+def trained(graph: Graph, accounting: Accounting, frozen: Collection[str] = ()) -> Graph:
+    """The forward and backward ops of a training step; ``frozen`` weights get no gradient."""
+    return training(graph, accounting.input_gradient == "needed", frozenset(frozen))
 
 
 def unstaged(strategy: Strategy) -> Strategy:
@@ -54,13 +62,13 @@ def batch_of(held: Same[Graph]) -> str:
 
 @lru_cache(maxsize=64)
 def _program(
-    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool, again: str
 ) -> Program:
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
     shared = Accounting(gathered_activations=accounting.gathered_activations)
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
     plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
-    made = replace(same, plan=plan, accounting=accounting)
+    made = replace(same, plan=plan, accounting=accounting, recomputation=again)
     for rewrite in rewrites():
         made = rewrite(made)
     return made

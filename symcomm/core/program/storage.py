@@ -20,21 +20,15 @@ from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Op
 from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.core.parallel.placement import Collective, Compute, Layout
-from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes, storage
-from symcomm.core.program.instructions import Program, Send, Turn, gathers_weight
-from symcomm.core.program.rewrites.recomputation import gathered_again, recomputed_ops, run_again
-from symcomm.core.records import dataclass, replace
+from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
+from symcomm.core.program.instructions import Program, Send, Turn, made_by
+from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr
 
 SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
-Measure = Callable[["Expr", str], Form]  # the bytes of some numbers in a format; of a gradient that is kept in GRADIENT
-
-
-def made_by(turn: Turn) -> str:
-    """The op that an instruction belongs to, by the tensor that it makes."""
-    return turn.work.op.output if isinstance(turn.work, Compute) else getattr(turn.work, "op", "")
+Measure = Callable[["Expr", str], Form]  # the bytes of some numbers in a format, or of a weight, gradient or state
 
 
 @dataclass
@@ -57,8 +51,8 @@ class Life:
 class Line:
     """The storages of one region's plan, with the steps between which they are alive.
 
-    ``recomputation`` may be ``nothing`` besides what ``recomputed_ops`` knows: then not even the layer's input is kept,
-    as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
+    Where the program's recomputation is ``nothing``, not even the layer's input is kept, as inside of a group of layers
+    that is computed again as a whole. ``tables`` says that each layer makes its masks
     and rotations for itself. ``added`` names weights that have a gradient already, to which a new one is added as soon
     as it is made. Of a tied weight the last region makes a part of the gradient that it ``hands`` to an earlier one on
     its rank, in which it is ``tied``. ``split`` runs the half W of the backward pass after the half B. ``unreduced``
@@ -70,7 +64,6 @@ class Line:
     made: Program
     measure: Measure
     rests: Callable[[str], tuple[str, ...]]
-    recomputation: str
     tables: bool = False
     added: frozenset[str] = frozenset()
     split: bool = False
@@ -85,14 +78,9 @@ class Line:
     def __post_init__(self) -> None:
         self.plan, self.graph = self.made.plan, self.made.plan.graph
         self.eager = self.autograd.eager
-        self.nothing = self.recomputation == "nothing"
-        how = "none" if self.nothing else self.recomputation
-        dropped, runs = recomputed_ops(self.autograd.forward, how), run_again(self.autograd.forward, how)
-        self.kept = () if self.nothing else self.autograd.kept(dropped, runs)
-        home = {region.name for region in self.graph.regions}
-        mine = [t for t in self.made.turns if t.stays and t.phase != "update" and (not home or t.region.name in home)]
-        mine = [t for t in mine if not (self.unreduced and getattr(t.work, "tensor", "") in self.finished)]
-        self.steps, self.again = self.turns(mine, dropped, runs)
+        self.nothing = self.made.recomputation == "nothing"
+        self.kept = () if self.nothing else self.autograd.kept(self.made.dropped, self.made.runs)
+        self.steps = [turn for turn in self.made.turns if self.passes(turn)]
         self.start = next((n for n, t in enumerate(self.steps) if t.phase != "forward"), len(self.steps))
         if self.split:
             self.steps.sort(key=lambda t: t.half == "W")
@@ -110,78 +98,29 @@ class Line:
         self.drop_units()
         if self.autograd.accounting.weight_copies == "kept_in_context":
             self.cache()
-        if self.eager and not self.split and (how == "full" or not self.again):
+        again = any(turn.phase == "recompute" for turn in self.steps)
+        if self.eager and not self.split and (self.made.recomputation == "full" or not again):
             self.end_with_nodes()
         if self.tables:
             self.keep_tables()
 
-    # -- what runs again ------------------------------------------------------------------------------------------
+    def passes(self, turn: Turn) -> bool:
+        """Whether an instruction is of this region's passes, and makes something that is stored.
 
-    def turns(
-        self, turns: list[Turn], dropped: frozenset[str], runs: frozenset[str]
-    ) -> tuple[list[Turn], frozenset[str]]:
-        """The instructions of both passes, with those that run again before the first gradient that reads what they
-        make; and the ops that run again.
-
-        What is computed again hangs together by the results that one op hands to another: each such region runs at
-        once, like a function under PyTorch's checkpoint.
+        The backward pass of a kernel stores nothing that it computes again, and what no gradient reads is not there.
         """
-        forward, backward = ([t for t in turns if t.phase == phase] for phase in ("forward", "backward"))
-        copies = self.autograd.copies
-        there = {item.key for item in self.kept}
-        wanted = [] if self.nothing else [item for item in self.autograd.kept() if item.key not in there]
-        again = self.computed_again(wanted, {item.known for item in wanted} & copies.keys())
-        moved = {name: copies[name] for name in copies if name in {item.known for item in wanted}}
-        whole = self.recomputation == "full"
-        for region in self.regions(again | {*moved.values()}, whole):
-            made = again & region | {name for name, op in moved.items() if op in region}
-            mine = [replace(t, phase="recompute") for t in forward if not gathers_weight(self.graph, t.work)
-                    and (made_by(t) in again & region or getattr(t.work, "stored", "") in made)]  # fmt: skip
-            first = next((n for n, t in enumerate(backward) if whole or self.needs(t, made)), len(backward))
-            before, behind = backward[:first], backward[first:]
-            works = [t.work for t in (*forward, *backward)]
-            gathers = gathered_again(self.graph, works, [t.work for t in mine], self.made.kept)
-            known, early = {id(call) for call in gathers}, {id(t.work) for t in before}
-            more = [Turn(call, forward[0].region, "backward") for call in gathers if id(call) not in early]
-            backward = [*before, *more, *mine, *(t for t in behind if id(t.work) not in known)]
-        return [*forward, *backward], again
-
-    def computed_again(self, wanted: list[Saved], copies: set[str]) -> frozenset[str]:
-        """The ops that run again so that some storages are there: down to what is kept."""
-        roots = {item.tensor for item in self.kept if item.is_tensor}
-        queue = [item.tensor for item in wanted if item.known not in copies and not item.makers]
-        queue += [name for item in wanted for name in item.makers]
-        queue += [n for n in (c.partition(" @ ")[0] for c in copies) if self.root(n) not in roots]
-        found = set[str]()
-        while queue:
-            made = self.graph.producers.get(queue.pop())
-            if made is not None and made.output not in found and made.phase == "forward":
-                found.add(made.output)
-                queue += [n for n in made.inputs if self.root(n) not in roots]
-        return frozenset(found)
-
-    def regions(self, names: frozenset[str], whole: bool) -> list[frozenset[str]]:
-        """The results that hang together, in the order of the table."""
-        import networkx as nx
-
-        if whole or not names:
-            return [names] if names else []
-        order = {op.output: n for n, op in enumerate(self.graph.ops)}
-        found = nx.weakly_connected_components(self.graph.nx.subgraph(names))
-        return sorted(map(frozenset, found), key=lambda region: max(order[name] for name in region))
-
-    def needs(self, turn: Turn, made: frozenset[str]) -> bool:
-        """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""
-        if not isinstance(turn.work, Compute):
-            return turn.work.tensor in made
-        bases = [stored.partition(" @ ")[0] for stored in turn.work.reads]
-        drawn = {name for item in self.autograd.read_by(turn.work) for name in item.makers}
-        return bool(made & {*turn.work.reads, *bases, *drawn, *map(self.root, bases)})
+        home = {region.name for region in self.graph.regions}
+        if turn.early or turn.between_stages or turn.phase == "update" or (home and turn.region.name not in home):
+            return False
+        if self.unreduced and getattr(turn.work, "tensor", "") in self.finished:
+            return False
+        makes = {made_by(turn), getattr(turn.work, "stored", "")}
+        return turn.phase != "recompute" or bool(makes & self.made.needed and not turn.kernel.endswith(" backward"))
 
     # -- the walk -------------------------------------------------------------------------------------------------
 
     def root(self, name: str) -> str:
-        return storage(self.graph, name, self.autograd.accounting)
+        return self.autograd.root(name)
 
     def key(self, stored: str, layout: Layout) -> Key:
         return self.root(stored.partition(" @ ")[0]), "", cut_meshes(layout)
@@ -330,7 +269,7 @@ class Line:
             self.put(key, PASSING, at, at)
 
     def gradient(self, weight: str, part: tuple[str, ...]) -> Form:
-        return self.measure(self.autograd.cut(self.graph.elements(weight), part), GRADIENT)
+        return self.measure(self.autograd.cut(self.graph.elements(weight), part), "gradient")
 
     @cached_property
     def finished(self) -> frozenset[str]:
@@ -433,7 +372,7 @@ class Line:
             work = turn.work
             if turn.phase == "backward" or not isinstance(work, Compute) or work.op.kind not in ("mask", "rope"):
                 continue
-            kept = not self.nothing and work.op.output not in self.again
+            kept = not self.nothing and work.op.output not in self.made.needed
             mask = work.op.kind == "mask"
             for name, indices in zip(work.op.inputs[1:], work.op.indices[1:], strict=True):
                 part = tuple(sorted(mesh for mesh, index in work.cuts if index in indices))

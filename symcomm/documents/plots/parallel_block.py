@@ -40,7 +40,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Sketch, str]:
 
     Raises ``ValuesError`` for a layer with too many ops to be drawn.
     """
-    steps = [*(made.region(region) if region else made).plan.steps]
+    steps = made.works(region)
     stations = _stations(made, steps)
     if len(stations) > _MOST:
         raise ValuesError(f"the layer has {len(stations)} stations, too many to be drawn", hint="draw a smaller table")

@@ -19,7 +19,7 @@ def sharded_timeline(made: Program) -> tuple[Sketch, str]:
     Raises ``ValuesError`` where no weight is gathered and no gradient reduced.
     """
     kinds: dict[str, set[str]] = {"forward": set(), "backward": set()}
-    for step in made.plan.steps:
+    for step in (turn.work for turn in made.turns if not turn.between_stages):
         if isinstance(step, Collective) and step.phase in kinds:
             tensor = made.graph.tensors[step.tensor.split(" @ ")[0]]
             of = made.graph.tensors.get(tensor.of, tensor)

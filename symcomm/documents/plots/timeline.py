@@ -15,10 +15,10 @@ from symcomm.core.model import Model
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
-from symcomm.core.quantities.memory.passes import StepOptions
+from symcomm.core.program.step import StepOptions
 from symcomm.core.quantities.memory.peak_memory import KINDS
+from symcomm.core.quantities.memory.snapshots import StepRun, snapshots, step_of
 from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.quantities.memory.step_program import StepProgram
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.documents.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
@@ -66,23 +66,17 @@ def timeline(
     chosen = Accounting.given(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
-    run = StepOptions(
-        placed or ONE_RANK,
-        recipe_of(recipe),
-        recomputation or RECOMPUTED[chosen.recomputation],
-        step,
-        tables=tables == "per_layer",
-        every=int(every or 0),
-    )
-    made, points = StepProgram(setting, run), list[Point]()
-    for part in made.parts:
+    again, points = recomputation or RECOMPUTED[chosen.recomputation], list[Point]()
+    chosen_options = StepOptions(again, int(every or 0), step, tables=tables == "per_layer")
+    run = StepRun(placed or ONE_RANK, recipe_of(recipe), chosen_options)
+    for part in step_of(setting, run).parts:
         layers = int(evaluate(part.count, known))
         if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
             raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
-    for shot, place in made.snapshots(known, unrolled=True):
-        layer = sum(int(number) * (run.every if over == "group" else 1) for over, number in place)
-        points.append(Point(shot.phase, layer + 1 if place else 0, shot.op, shot.bytes))
-    update = (Point(shot.phase, 0, shot.op, shot.bytes) for shot, _ in made.snapshots(known))
+    for shot in snapshots(setting, run, unrolled=True):
+        layer = sum(int(number) * (int(every or 1) if over == "group" else 1) for over, number in shot.loops)
+        points.append(Point(shot.phase, layer + 1 if shot.loops else 0, shot.op, shot.bytes))
+    update = (Point(shot.phase, 0, shot.op, shot.bytes) for shot in snapshots(setting, run))
     return (*(p for p in points if p.phase != "optimizer"), *(p for p in update if p.phase == "optimizer"))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
+from functools import cached_property
 
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.instructions import Program, Rewrite, Send, Turn, gathers_weight
-from symcomm.core.records import replace
-
-Step = Collective | Compute | Send
+from symcomm.core.program.autograd import autograd, has_scores
+from symcomm.core.program.instructions import Program, Rewrite, Turn, gathers_weight, made_by, weights_gathered
+from symcomm.core.records import dataclass, replace
 
 # What a convention of recomputation computes again, as ``recomputed_ops`` calls it.
 RECOMPUTED = {
@@ -53,89 +52,131 @@ def recomputed_ops(graph: Graph, recomputation: str) -> frozenset[str]:
     return frozenset(op.output for op in forward if op.row in rows)
 
 
-def has_scores(graph: Graph, name: str) -> bool:
-    """Whether a tensor has the positions of both queries and keys."""
-    axes = graph.tensors[name].axes
-    for queries, keys in graph.attention_pairs:
-        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
-            return True
-    return False
-
-
-def run_again(graph: Graph, recomputation: str, frozen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The forward ops that run a second time.
-
-    Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
-    """
-    found = recomputed_ops(graph, recomputation)
-    if recomputation == "selective":
-        core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
-        return found | core
-    return _read_again(graph, found, frozen) if recomputation == "needed" else found
-
-
-def _read_again(graph: Graph, names: frozenset[str], frozen: frozenset[str]) -> frozenset[str]:
-    """Of results that could run again those that the backward pass of their own layer needs."""
-    both = training(graph, frozen=frozen)
-    wanted = {n for op in both.ops if op.phase == "backward" for n in op.inputs}
-    for op in reversed(graph.ops):
-        if op.output in wanted & names and op.output not in {out for out, _ in graph.carried}:
-            wanted |= {*op.inputs}
-    return frozenset(names & wanted) - {out for out, _ in graph.carried}
-
-
-def gathered_again(
-    graph: Graph, steps: Iterable[Step], again: Iterable[Step], kept: Collection[str]
-) -> list[Collective]:
-    """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
-
-    Of those among the ``steps`` that are of the backward pass it is that one, else one like that of the forward pass.
-    """
-    read = {stored for step in again if isinstance(step, Compute) for stored in step.reads} - {*kept}
-    found: dict[str, list[Collective]] = {"forward": [], "backward": []}
-    for step in steps:
-        if isinstance(step, Collective) and step.stored in read and gathers_weight(graph, step):
-            found[step.phase].append(step)
-    known = {step.stored for step in found["backward"]}
-    more = (step for step in found["forward"] if step.stored not in known)
-    why = "what is computed again reads it"
-    return [*found["backward"], *(replace(step, phase="backward", why=why) for step in more)]
-
-
 def _rewritten(program: Program) -> Program:
-    """What runs again stands before the backward pass of its region, with its collectives."""
-    how = RECOMPUTED[program.accounting.recomputation]
+    """What runs again stands before the first gradient that reads what it makes, with its collectives.
+
+    What is computed again hangs together by the results that one op hands to another: each such region runs at once,
+    like a function under PyTorch's checkpoint. A layer that runs again as a whole does so before its backward pass.
+    """
+    how = program.recomputation
     if how == "none":
         return program
     graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))
-    names = run_again(graph, how, program.frozen)
-    again: dict[str, list[Turn]] = {}
+    if how == "nothing":
+        return replace(program, dropped=recomputed_ops(graph, "full"))
+    dropped = recomputed_ops(graph, how)
+    # Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
+    core = {op.output for op in graph.ops if how == "selective" and any(has_scores(graph, n) for n in op.inputs)}
+    program = replace(program, dropped=dropped, runs=dropped | core)
+    before: dict[int, list[Turn]] = {}
+    moved, needed = set[int](), set[str]()
+    for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
+        mine = Again(program, region)
+        needed |= {*mine.needed, *mine.moved}
+        for at, gathers, turns in mine.pieces():
+            moved |= {id(turn.work) for turn in gathers}
+            before.setdefault(at, []).extend([*gathers, *turns])
+    found = list[Turn]()
     for turn in program.turns:
-        made = _again(program, turn, names) if turn.phase == "forward" else None
-        if made is not None:
-            again.setdefault(turn.region.name, []).append(made)
-    turns, moved = list[Turn](), set[int]()
-    for turn in program.turns:
-        if turn.phase == "backward" and turn.region.name in again:
-            mine = again.pop(turn.region.name)
-            there = {id(t.work): t for t in program.turns if t.region == turn.region}
-            works = [t.work for t in there.values()]
-            gathers = gathered_again(graph, works, [t.work for t in mine], program.kept)
-            moved |= {id(call) for call in gathers}
-            turns += [*(there.get(id(call)) or Turn(call, turn.region, "backward") for call in gathers), *mine]
-        turns += [turn] if id(turn.work) not in moved else []
-    return replace(program, turns=tuple(turns))
+        found += [*before.get(id(turn), ()), *([turn] if id(turn.work) not in moved else [])]
+    return replace(program, turns=tuple(found), needed=frozenset(needed))
 
 
-def _again(program: Program, turn: Turn, names: frozenset[str]) -> Turn | None:
-    """An instruction of the forward pass as it runs a second time; None where it does not."""
-    work = turn.work
-    if isinstance(work, Compute) and work.op.output in names:
-        return replace(turn, phase="recompute")
-    if isinstance(work, Collective) and work.op in names and program.tensor(work).role != "weight":
-        why = "the forward pass of the layer is computed again, with its collectives"
-        return replace(turn, work=replace(work, why=why), phase="recompute")
-    return None
+@dataclass
+class Again:
+    """What runs again of one repetition of a region of a program, where its turns do not say so yet."""
+
+    program: Program
+    region: str
+
+    def __post_init__(self) -> None:
+        turns = [t for t in self.program.turns if t.region.name == self.region and t.stays]
+        self.forward, self.backward = ([t for t in turns if t.phase == phase] for phase in ("forward", "backward"))
+        self.facts = autograd(self.program, self.region)
+        self.graph = self.facts.plan.graph
+        kept = {item.key: item for item in self.facts.kept(self.program.dropped, self.program.runs)}
+        self.wanted = [item for item in self.facts.kept() if item.key not in kept]
+        self.roots = {item.tensor for item in kept.values() if item.is_tensor}
+        known = {item.known for item in self.wanted}
+        self.moved = {name: op for name, op in self.facts.copies.items() if name in known}
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The results that have to be made again so that what gradients read is there: down to what is kept."""
+        queue = [item.tensor for item in self.wanted if item.known not in self.moved and not item.makers]
+        queue += [name for item in self.wanted for name in item.makers]
+        queue += [n for n in (c.partition(" @ ")[0] for c in self.moved) if self.facts.root(n) not in self.roots]
+        found = set[str]()
+        while queue:
+            made = self.graph.producers.get(queue.pop())
+            if made is not None and made.output not in found and made.phase == "forward":
+                found.add(made.output)
+                queue += [n for n in made.inputs if self.facts.root(n) not in self.roots]
+        return frozenset(found)
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """The ops that run again: all that are asked for, or those that are needed."""
+        every = self.program.runs & self.graph.producers.keys()
+        return every & self.needed if self.program.recomputation == "needed" else every
+
+    def pieces(self) -> Iterator[tuple[int, list[Turn], list[Turn]]]:
+        """Of each piece: the turn before which it stands (by its identity), the gathers of weights, and its turns."""
+        for names in self.connected() if self.backward else ():
+            made = names & self.needed | {name for name, op in self.moved.items() if op in names}
+            first = next((n for n, t in enumerate(self.backward) if self.reads(t, made)), 0)
+            first = 0 if self.program.recomputation == "full" else first
+            turns = [again for t in self.forward if (again := self.again(t, names, made)) is not None]
+            yield id(self.backward[first]), [*self.gathers(first, turns)], turns
+
+    def connected(self) -> list[frozenset[str]]:
+        """The results that hang together, in the order of the table; those that no gradient needs are in the last."""
+        import networkx as nx
+
+        runs, needed = self.runs, {*self.needed, *self.moved.values()}
+        if self.program.recomputation == "full" or not needed:
+            return [runs]
+        order = {op.output: n for n, op in enumerate(self.graph.ops)}
+        found = map(frozenset, nx.weakly_connected_components(self.graph.nx.subgraph(needed)))
+        *pieces, last = sorted(found, key=lambda piece: max(order[name] for name in piece))
+        return [*pieces, last | runs - needed]
+
+    def reads(self, turn: Turn, made: frozenset[str]) -> bool:
+        """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""
+        if not isinstance(turn.work, Compute):
+            return getattr(turn.work, "tensor", "") in made
+        bases = [stored.partition(" @ ")[0] for stored in turn.work.reads]
+        drawn = {name for item in self.facts.read_by(turn.work) for name in item.makers}
+        return bool(made & {*turn.work.reads, *bases, *drawn, *map(self.facts.root, bases)})
+
+    def again(self, turn: Turn, names: frozenset[str], made: frozenset[str]) -> Turn | None:
+        """An instruction of the forward pass as it runs a second time; None where it does not."""
+        work = turn.work
+        runs = made_by(turn) in names & (self.runs | self.needed)
+        if isinstance(work, Compute) and runs:
+            return replace(turn, phase="recompute")
+        if isinstance(work, Collective) and (runs or work.stored in made) and not gathers_weight(self.graph, work):
+            why = "the forward pass of the layer is computed again, with its collectives"
+            return replace(turn, work=replace(work, why=why), phase="recompute")
+        return None
+
+    def gathers(self, first: int, turns: list[Turn]) -> Iterator[Turn]:
+        """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
+
+        Of those of the backward pass it is that one, else one like that of the forward pass.
+        """
+        reads = [(made_by(t), t.work.reads) for t in turns if isinstance(t.work, Compute)]
+        read = {stored for _, some in reads for stored in some} - self.program.kept
+        needed = {stored for made, some in reads for stored in some if made in self.needed} & read
+        behind, there = {id(turn) for turn in self.backward[first:]}, set[str]()
+        for turn, call in weights_gathered(self.backward, self.graph):
+            there.add(call.stored)
+            if call.stored in needed and id(turn) in behind:
+                yield turn
+        for turn, call in weights_gathered(self.forward, self.graph):
+            if call.stored in read - there:
+                again = replace(call, phase="backward", why="what is computed again reads it")
+                yield replace(turn, work=again, phase="backward")
 
 
 REWRITE = Rewrite("recomputation", 2, _rewritten, "recomputation")

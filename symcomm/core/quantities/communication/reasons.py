@@ -63,9 +63,9 @@ class _Cut:
         self.maps: dict[str, None] = {}
         self.stored: dict[str, None] = {}
         self.whole: dict[str, None] = {}
-        for step in made.plan.steps:
-            if isinstance(step, Compute) and step.op.phase == "forward":
-                self.take(step)
+        for turn in made.turns:
+            if isinstance(turn.work, Compute) and turn.phase == "forward":
+                self.take(turn.work)
 
     def take(self, step: Compute) -> None:
         op, cut = step.op, dict(step.cuts).get(self.mesh)

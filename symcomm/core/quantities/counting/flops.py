@@ -12,9 +12,11 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import AccountingError, StrategyError
 from symcomm.core.form import Form, Ratio, Total, negative, num, product
-from symcomm.core.graph.gradient import inputs_to_train, training, trains_inputs
+from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.graph.ops import MAP, operations
+from symcomm.core.parallel.placement import Compute
+from symcomm.core.program.program import program, trained
 from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
@@ -321,7 +323,7 @@ def derive(
     chosen = setting.rows(op)
     decides = scope != "forward" and trains_inputs(graph)
     needs = (setting.choice("input_gradient") if decides else setting.accounting.input_gradient) == "needed"
-    both = training(graph, needs, setting.frozen)
+    both = trained(graph, setting.accounting, setting.frozen)
     wanted = {o.row for o in chosen.ops}
     regions = chosen.regions or (Region(graph.name),)
     phases = ["forward", "backward"] if scope == "training" else [scope]
@@ -371,24 +373,15 @@ def derive(
 
 def _without_first_input(work: Work, setting: Setting) -> None:
     """Takes off what the first of repeated layers saves when its input needs no gradient."""
-    graph, every = setting.graph, forms.Sym(work.steps[-1].name)
-    totals, runs = [], []
-    for inputs in (inputs_to_train(graph, needed=False), frozenset[str]()):
-        both = training(graph, frozen=setting.frozen, inputs=inputs)
-        found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
-        once = [(Region(graph.name), op) for op, _ in found]
-        runs.append(partial(looped, setting.accounting, both, once))
-        totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
-    saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
+    made, every = program(setting.graph, None, setting.accounting, setting.frozen), forms.Sym(work.steps[-1].name)
+    spares = [turn.work.op for turn in made.turns if isinstance(turn.work, Compute) and not turn.every]
+    found = counted(setting, made.graph, spares)
+    once = partial(looped, setting.accounting, made.graph, [(Region(setting.graph.name), op) for op, _ in found])
+    total = forms.value(Total(tuple(form for _, form in found) or (num(0),)))
+    saved = setting.graph.relations.gather(total.expand())
     if saved == 0:
         return
-    spared = work.define(
-        "F_first",
-        forms.from_expr(saved),
-        FLOP,
-        "first layer",
-        "The gradient of the model's input is not computed.",
-        witness=lambda numbers: runs[0](numbers) - runs[1](numbers),
-    )
+    text = "The gradient of the model's input is not computed."
+    spared = work.define("F_first", forms.from_expr(saved), FLOP, "first layer", text, witness=once)
     work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.",
-                witness=lambda numbers: number(every, numbers) - runs[0](numbers) + runs[1](numbers))  # fmt: skip
+                witness=lambda numbers: number(every, numbers) - once(numbers))  # fmt: skip

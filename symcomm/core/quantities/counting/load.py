@@ -6,7 +6,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 
@@ -104,27 +104,23 @@ class Load:
     ops: tuple[OpLoad, ...]
     calls: tuple[tuple[str, Call], ...]
 
+    def part(self, op: Callable[[OpLoad], bool], call: Callable[[str, Call], bool]) -> Load:
+        """The ops, and the calls with their phases, that are chosen."""
+        calls = tuple((phase, one) for phase, one in self.calls if call(phase, one))
+        return replace(self, ops=tuple(one for one in self.ops if op(one)), calls=calls)
+
     def of(self, *phases: str) -> Load:
         """The part of some phases."""
-        return replace(
-            self,
-            ops=tuple(o for o in self.ops if o.phase in phases),
-            calls=tuple((p, c) for p, c in self.calls if p in phases),
-        )
+        return self.part(lambda one: one.phase in phases, lambda phase, _: phase in phases)
 
     def region(self, name: str) -> Load:
         """The part of one region."""
-        return replace(
-            self,
-            ops=tuple(o for o in self.ops if o.op.region == name),
-            calls=tuple((p, c) for p, c in self.calls if c.region.name == name),
-        )
+        return self.part(lambda one: one.op.region == name, lambda _, call: call.region.name == name)
 
     @cached_property
     def first(self) -> Load:
         """The part that the model's first layer has, too."""
-        calls = tuple((p, c) for p, c in self.calls if c.every)
-        return replace(self, ops=tuple(o for o in self.ops if o.every), calls=calls)
+        return self.part(lambda one: one.every, lambda _, call: call.every)
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
@@ -137,7 +133,7 @@ class Load:
         if op is None:
             return self
         wanted = {o.row for o in setting.rows(op).ops}
-        return replace(self, ops=tuple(o for o in self.ops if o.op.row in wanted), calls=())
+        return self.part(lambda one: one.op.row in wanted, lambda *_: False)
 
 
 def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
@@ -218,11 +214,11 @@ def _computed(
 ) -> tuple[Graph, tuple[OpLoad, ...]]:
     """The training graph, and what a rank computes for one microbatch."""
     setting = Setting(held.it, accounting, dtype, frozen=frozen)
-    made = program(held.it, strategy, accounting, frozen).plan
-    graph = made.graph
+    whole = program(held.it, strategy, accounting, frozen)
+    made, graph = whole.plan, whole.graph
     backward = ("input_gradient",) if not held.it.repeat and trains_inputs(held.it) else ()
     ops: list[OpLoad] = []
-    for step in made.steps:
+    for step in whole.works():
         if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
             continue
         cut = made.cuts[step.op.output]

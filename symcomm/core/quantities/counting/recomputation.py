@@ -12,13 +12,12 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Form, Total, num, product
-from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import Collective
-from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import program
-from symcomm.core.program.rewrites.recomputation import run_again
-from symcomm.core.quantities.counting.flops import counted, looped, made_again, row_totals
+from symcomm.core.quantities.counting.flops import counted, looped, row_totals
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, Recomputation, StrategyOption
 from symcomm.core.quantities.witnesses import often
@@ -48,15 +47,13 @@ def derive(
     if count not in COUNTS:
         raise ValuesError(f"'{count[:40]}' is not counted", hint=nearest(count, [*COUNTS]))
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    setting = setting.freeze(frozen)
-    names = run_again(setting.graph, again, setting.frozen)
-    title = f"{_called(again)}: {count.replace('_', ' ')}"
-    if count in ("flops", "hardware_flops"):
-        return _flops(setting, names, count, title)
-    if strategy is None:
+    placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    setting, of_flops = setting.freeze(frozen), count in ("flops", "hardware_flops")
+    if placed is None and not of_flops:
         raise StrategyError("no strategy is named", hint="for instance tensor(8)")
-    return _collectives(setting, names, count, strategy, title)
+    made = program(setting.graph, None if of_flops else placed, setting.accounting, setting.frozen, True, again)
+    write, title = _flops if of_flops else _collectives, f"{_called(again)}: {count.replace('_', ' ')}"
+    return write(setting, made, count, title)
 
 
 def _called(again: str) -> str:
@@ -67,20 +64,21 @@ def _called(again: str) -> str:
     return "Recomputation of " + ", ".join(f"`{name.strip()}`" for name in again.split(","))
 
 
-def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:
-    """What runs again, and the scores inside of a kernel, which its backward pass makes for itself."""
-    graph, work, inside = setting.graph, Work(setting), made_again(setting)
-    both = training(graph, frozen=setting.frozen)
+def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivation:
+    """What runs again, the scores inside of a kernel included, which its backward pass makes for itself."""
+    both, work = made.graph, Work(setting)
+    if setting.graph.scores:
+        setting.choice("softmax")
     terms: list[Form] = []
     ran: list[tuple[Region, Op]] = []
     alone = len(setting.regions) == 1
+    shown = {"fwd": "forward", "bwd": "backward", "again": "recompute"}
     for region in setting.regions:
-        mine = [o for o in both.ops if o.region == region.name]
-        again = [o for o in mine if o.phase == "forward" for some in (names, inside) if o.output in some]
-        phases = {"again": again} if again or alone else {}
-        if count == "hardware_flops":
-            phases = {short: [o for o in mine if o.phase == phase]
-                      for short, phase in (("fwd", "forward"), ("bwd", "backward"))} | phases  # fmt: skip
+        phases = {short: made.ops(region.name, phase) for short, phase in shown.items()}
+        if count == "flops":
+            phases = {"again": phases["again"]}
+        if not (phases["again"] or alone):
+            del phases["again"]
         totals: list[Form] = []
         for short, ops in phases.items():
             found = counted(setting, both, ops)
@@ -98,25 +96,22 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
             terms.append(times(region, Total(tuple(totals)) if len(totals) > 1 else totals[0]))
     whole = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), FLOP)
     text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
-    work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text,
+    work.define("F", whole, FLOP, "repeat" if setting.graph.repeat else "add", text,
                 witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
     return setting.derivation(title, work.steps)
 
 
-def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:
-    work = Work(setting, *strategy.forms)
+def _collectives(setting: Setting, made: Program, count: str, title: str) -> Derivation:
+    work = Work(setting, *made.strategy.forms)
     setting.choice("communication")
-    made = program(setting.graph, strategy, setting.accounting, setting.frozen, input_gradient=True).plan
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
-    moved = [
-        c for c in made.collectives
-        if _of_activations(made.graph, c) and made.graph.producers[c.op].region in stacked
-    ]  # fmt: skip
-    again = [c for c in moved if c.phase == "forward" and c.op in names]
+    moved = [(t, t.work) for t in made.turns if isinstance(t.work, Collective) and not t.between_stages
+             and _of_activations(made.graph, t.work) and made.graph.producers[t.work.op].region in stacked]  # fmt: skip
+    again = [call for turn, call in moved if turn.phase == "recompute"]
     if count == "all-reduces":
         groups = {
-            "fwd": ("The forward pass", [c for c in moved if c.phase == "forward"]),
-            "bwd": ("The backward pass", [c for c in moved if c.phase == "backward"]),
+            "fwd": ("The forward pass", [c for turn, c in moved if turn.phase == "forward"]),
+            "bwd": ("The backward pass", [c for turn, c in moved if turn.phase == "backward"]),
             "again": ("The forward pass that runs again", again),
         }
         counts: list[Form] = []
@@ -124,7 +119,7 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
             number = len([c for c in calls if c.kind == "all-reduce"])
             listed = ", ".join(f"`{c.tensor}`" for c in calls if c.kind == "all-reduce") or "none"
             counts.append(work.define(f"c_{short}", num(number), ONE, "all-reduces", f"{what} of one layer: {listed}."))
-        every = (*moved, *again)
+        every = [call for _, call in moved]
         work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.",
                     witness=lambda numbers: sum(c.kind == "all-reduce" for c in every))  # fmt: skip
         return setting.derivation(title, work.steps)

@@ -13,13 +13,13 @@ from symcomm.core.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.core.program import pipeline
-from symcomm.core.program.autograd import Saved
+from symcomm.core.program.autograd import Saved, saved
 from symcomm.core.program.closed_forms import chunks_of, held_on
 from symcomm.core.program.events import simulate
+from symcomm.core.program.program import program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.counting.load import microbatched
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, read_choices, training
-from symcomm.core.quantities.memory.saved import saved_regions
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, of_step, placed, read_choices
 from symcomm.core.quantities.options import (
     Chunks,
     Dtype,
@@ -59,7 +59,7 @@ def derive(
     """
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
     asked = recomputation
-    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
+    setting, again = of_step(setting, strategy, dtype, frozen, recomputation, every)
     again = "full" if every is not None else again
     cut = strategy.pipeline if strategy is not None else None
     order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
@@ -69,10 +69,10 @@ def derive(
             setting = setting.in_parts(held.times(region), degree(every), "groups of {} layers are computed again")
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
-    regions = saved_regions(setting, strategy, again)
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
     work = Work(setting, *(strategy.forms if strategy else ()))
-    mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
-            if region.name in held.regions]  # fmt: skip
+    mine = [(region, part, saved(made, region.name, setting.dtype)) for region, part in zip(
+        setting.regions, setting.parts, strict=True) if region.name in held.regions]  # fmt: skip
     mine = [one for region, part, kept in mine for one in _shared_apart(setting.graph, region, part, kept)]
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
     where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
@@ -87,6 +87,12 @@ def derive(
             notes += (LAYERS_AGAIN,)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return replace(setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), where=(*held.where, *where))
+
+
+def saved_tensors(setting: Setting) -> tuple[Saved, ...]:
+    """What one rank keeps of a model of one region between its forward and its backward pass."""
+    made = program(setting.graph, None, setting.accounting, setting.frozen, recomputation="none")
+    return saved(made, setting.regions[0].name, setting.dtype)
 
 
 def _shared_apart(

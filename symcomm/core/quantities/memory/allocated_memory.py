@@ -11,14 +11,15 @@ from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.core.graph.drafts import size_form
 from symcomm.core.program.autograd import storage
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.memory.activation_memory import bytes_of
+from symcomm.core.quantities.memory.activation_memory import bytes_of, saved_tensors
 from symcomm.core.quantities.memory.asked import read_choices
-from symcomm.core.quantities.memory.saved import held_outside, saved_tensors
 from symcomm.core.quantities.options import Amount, Dtype, Held
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.setting import Setting, Work, named, slug
+from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import BYTE
 
 if TYPE_CHECKING:
@@ -131,3 +132,20 @@ def _given_out(
             want = Fraction(-(-want // REQUEST) * REQUEST)
         out += block(want) if rounding == "blocks" else want
     return out
+
+
+def held_outside(setting: Setting, said: str) -> Form | None:
+    """The bytes of a tensor that is not the model's, from its shape and format: ``labels [B, L] int64``.
+
+    None where no shape is said. Raises ``ValuesError`` for sizes that the model does not have.
+    """
+    name, bracket, rest = said.partition("[")
+    if not bracket:
+        return None
+    shape, _, dtype = rest.partition("]")
+    sizes = [size_form(parse_answer(size.strip(), None)) for size in shape.split(",")]
+    unknown = [n for size in sizes for n in names(size) if n not in setting.symbols]
+    if unknown:
+        raise ValuesError(f"{name.strip()} has the size {unknown[0]}, which the model has not",
+                          hint=nearest(unknown[0], sorted(setting.symbols)))  # fmt: skip
+    return product(*sizes, element_bytes(dtype.strip() or setting.dtype))

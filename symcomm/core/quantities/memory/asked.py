@@ -38,7 +38,7 @@ def computed(strategy: Strategy, activations: bool) -> Strategy:
     return replace(strategy, rules=rules)
 
 
-def training(
+def of_step(
     setting: Setting, strategy: Strategy | None, dtype: str | None, frozen: str | Iterable[str] | None,
     again: str | Iterable[str] | None, every: object,
 ) -> tuple[Setting, str]:  # fmt: skip

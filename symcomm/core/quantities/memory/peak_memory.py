@@ -13,22 +13,20 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Num, Sym, Total, evaluate, num
 from symcomm.core.graph.autocast import copies_of_weights
-from symcomm.core.parallel.strategy import PipelineCut, Size, degree
+from symcomm.core.parallel.strategy import Size, degree
 from symcomm.core.program.closed_forms import chunks_of
-from symcomm.core.program.pipeline import stage_count
 from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.step import StepOptions
 from symcomm.core.program.storage import COPY, PASSING, SAVED
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, placed, read_choices, training
+from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, of_step, placed, read_choices
 from symcomm.core.quantities.memory.capacity import in_bytes
-from symcomm.core.quantities.memory.passes import StepOptions
-from symcomm.core.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
+from symcomm.core.quantities.memory.snapshots import Snapshot, StepRun, snapshots
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
-from symcomm.core.quantities.memory.step_program import Snapshot, StepProgram
 from symcomm.core.quantities.options import (
     Amount,
     Chunks,
@@ -111,30 +109,28 @@ def derive(
     """
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
     asked = recomputation
-    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
-    run = StepOptions(
-        strategy or ONE_RANK,
-        recipe_of(recipe),
+    setting, again = of_step(setting, strategy, dtype, frozen, recomputation, every)
+    options = StepOptions(
         again,
-        "later" if step == "backward" else step,
-        named(held),
-        _number(update_copies, "update_copies", 0, 100),
-        _bytes(workspace),
-        tables == "per_layer",
         0 if every is None else _number(every, "every", 1),
+        "later" if step == "backward" else step,
+        _number(update_copies, "update_copies", 0, 100),
+        tables == "per_layer",
     )
+    run = StepRun(strategy or ONE_RANK, recipe_of(recipe), options, named(held), _bytes(workspace))
+    cut = run.strategy.pipeline
     values = setting.graph.relations.complete(setting.values)
 
     def followed(layers: int | None = None) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
         known = values if layers is None else {**values, name: Fraction(layers)}
-        found = follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
+        found = _follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
         if step == "backward":
             found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
         worth = [_worth(snapshot, known, rounding) for snapshot in found]
         return found, worth, [sum(w.values(), Fraction(0)) for w in worth]
 
     counts = {region.times for region in setting.regions if region.times} - values.keys()
-    linear = len(counts) == 1 and rounding == "none" and not (run.every or _in_microbatches(run, microbatches))
+    linear = len(counts) == 1 and rounding == "none" and not (options.every or cut or microbatches is not None)
     name = next(iter(counts), "")
     found, worth, totals = followed(2 if linear else None)
     tops = [max(range(len(found)), key=lambda n: totals[n])]
@@ -168,9 +164,9 @@ def derive(
     exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
-    if (again != "none" or run.every) and len(setting.parts) > 1:
+    if (again != "none" or options.every) and len(setting.parts) > 1:
         notes.append(LAYERS_AGAIN)
-    if strategy is not None and strategy.pipeline is not None:
+    if cut is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
@@ -181,12 +177,12 @@ def derive(
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
         setting.choice("gradient_buckets")
-    if not _in_microbatches(run, microbatches) and copies_of_weights(setting.graph):
+    if cut is None and microbatches is None and copies_of_weights(setting.graph):
         setting.choice("weight_copies")
-    apart = strategy is not None and strategy.pipeline is not None and "W" in find(schedule or USUAL_SCHEDULE).kinds
+    apart = cut is not None and "W" in find(schedule or USUAL_SCHEDULE).kinds
     if apart and norm_weights(setting.graph):
         setting.choice("norm_gradients")
-    if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
+    if sharded_gradients(strategy) and (microbatches is not None or cut is not None):
         setting.choice("accumulation")
     made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
     return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
@@ -210,59 +206,35 @@ def _in_bytes(setting: Setting, alive: Expr) -> Form:
     return in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(alive))))
 
 
-def _during(peak: Snapshot, run: StepOptions) -> str:
+def _during(peak: Snapshot, run: StepRun) -> str:
     """The op during which a snapshot is taken, for a reader."""
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
     where += f" ({peak.when})" if peak.when else ""
-    return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.copies else "")
+    return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.options.copies else "")
 
 
-def follow(
-    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
+def _follow(
+    setting: Setting, run: StepRun, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
 ) -> list[Snapshot]:
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
-    check_groups(setting, run, cut, chunks)
-    if not _in_microbatches(run, microbatches):
-        values = setting.graph.relations.complete(setting.values)
-        return [snapshot for snapshot, _ in StepProgram(setting, run).snapshots(values)]
+    if cut is not None:
+        name = schedule or USUAL_SCHEDULE
+        pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
+        run = replace(run, schedule=name, stage=_number(stage or 0, "stage", 0), chunks=int(pieces))
+        batches(run.strategy, microbatches)
+    elif microbatches is not None:
+        run = replace(run, microbatches=degree(str(microbatches)))
     cached = setting.accounting.weight_copies == "kept_in_context" and bool(copies_of_weights(setting.graph))
     for option, wrong in (
-        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("weight_copies: kept_in_context", cached),
+        ("step: forward", run.options.step == "forward"), ("held", bool(run.held)),
+        ("weight_copies: kept_in_context", cached),
     ):  # fmt: skip
-        if wrong and cut is None:
-            raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
-        if wrong:
+        if wrong and cut is not None:
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
-    if cut is None:
-        return accumulated(setting, run, degree(str(microbatches)))
-    batches(run.strategy, microbatches)
-    name = schedule or USUAL_SCHEDULE
-    pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
-    at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))
-    return snapshots(setting, run, cut, at)
-
-
-def _in_microbatches(run: StepOptions, microbatches: Size | None) -> bool:
-    return run.strategy.pipeline is not None or microbatches is not None
-
-
-def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, chunks: object) -> None:
-    """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
-    if not run.every:
-        return
-    repeat = next(region.times for region in setting.regions if region.times)
-    values = setting.graph.relations.complete(setting.values)
-    layers = whole(Sym(repeat), values, repeat)
-    if cut is not None:
-        layers //= whole(stage_count(cut, setting.graph), values, "stages") * _number(chunks or 1, "chunks", 1)
-    where = " that run one after the other on a stage" if cut is not None else ""
-    if run.every > layers:
-        raise ValuesError(f"groups of {run.every} layers, but there are {layers}{where}", hint=f"at most {layers}")
-    if layers % run.every:
-        raise ValuesError(
-            f"{layers} layers{where} are no whole number of groups of {run.every}", hint=f"choose a divisor of {layers}"
-        )
+        if wrong and microbatches is not None:
+            raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
+    return snapshots(setting, run)
 
 
 _SAID = {

@@ -13,11 +13,11 @@ from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, names, num, product
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.parallel.layouts import Layout
-from symcomm.core.parallel.placement import place
 from symcomm.core.parallel.strategy import Placed, Size, Strategy, degree, resolve
 from symcomm.core.program import pipeline
 from symcomm.core.program.program import program, unstaged
-from symcomm.core.program.rewrites.accumulation import summed, unreduced
+from symcomm.core.program.resting import resting, summed
+from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import find
 from symcomm.core.quantities.declared import Meaning
@@ -60,7 +60,7 @@ def derive(
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
     strategy = placed(strategy, stage=stage, schedule=schedule)
     setting = setting.divided(computed(strategy, activations=False)) if strategy is not None else setting
-    rules = resolve(strategy, graph) if strategy else ()
+    rules, rests = resolve(strategy, graph) if strategy else (), resting(graph, strategy)
     cut = strategy.pipeline if strategy else None
     several = batches(strategy, microbatches)
     known = graph.relations.complete(setting.values)
@@ -71,7 +71,7 @@ def derive(
     def layout(weight: Tensor, role: str) -> Layout:
         if plan is not None and role == "gradient":
             return summed(plan, weight.name)
-        return place(weight, graph, rules, role)
+        return rests(weight, role)
 
     order = find(schedule) if schedule is not None else None
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)

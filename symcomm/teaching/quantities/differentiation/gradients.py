@@ -11,13 +11,13 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Called, Form, Related, Sym
-from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph, Op, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.printing import plain
+from symcomm.core.program.program import trained
 from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.memory.saved import saved_tensors
+from symcomm.core.quantities.memory.activation_memory import saved_tensors
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.setting import Setting, Work
 from symcomm.core.units import Unit
@@ -45,7 +45,7 @@ def derive(
     gradient has the shape of the tensor it is of, since the loss is one number.
     """
     setting = setting.freeze(frozen)
-    both = training(setting.graph, setting.accounting.input_gradient == "needed", setting.frozen)
+    both = trained(setting.graph, setting.accounting, setting.frozen)
     rows = {one.row for one in setting.rows(op).ops}
     ops = [one for one in both.ops if one.phase == "backward" and (one.row in rows or (op is None and not one.row))]
     names = Names(both, setting.notation)

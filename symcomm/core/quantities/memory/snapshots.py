@@ -1,0 +1,249 @@
+"""What is alive on a rank at the ops of a training step that may be its peak, as a reader knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+from symcomm.core.dtypes import element_bytes
+from symcomm.core.errors import StrategyError, ValuesError, where_given
+from symcomm.core.form import Form, Num, Ratio, Sym, evaluate, names, num, product
+from symcomm.core.parallel.strategy import PipelineCut, Strategy
+from symcomm.core.program import pipeline
+from symcomm.core.program.alive import Amounts, Instant, Place
+from symcomm.core.program.autograd import cut_meshes, storage
+from symcomm.core.program.orders import Action, Item
+from symcomm.core.program.program import program, unstaged
+from symcomm.core.program.rewrites.accumulation import unreduced
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.step import RankStep, StepOptions, TaskStart
+from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
+from symcomm.core.quantities.counting.load import microbatched
+from symcomm.core.quantities.memory.allocated_memory import held_outside
+from symcomm.core.quantities.recipes import Recipe
+from symcomm.core.records import dataclass, replace
+from symcomm.core.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_PIECES = 40_000  # of work that are followed one by one
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """What runs on a rank: under a strategy, so many ``microbatches`` where they are more than one, and of a pipeline
+    a ``stage`` (0 is the first one) under a schedule, with so many chunks. ``held`` are tensors that the program still
+    refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
+    """
+
+    strategy: Strategy
+    recipe: Recipe
+    options: StepOptions = StepOptions()
+    held: tuple[str, ...] = ()
+    workspace: Fraction = Fraction(0)
+    microbatches: Form | None = None
+    schedule: str = USUAL_SCHEDULE
+    stage: int = 0
+    chunks: int = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is alive while one op runs: bytes by kind, the pieces they are made of, and held tensors besides.
+
+    ``when`` is where in a schedule it is, ``loops`` the loops around it.
+    """
+
+    phase: str
+    place: str
+    op: str
+    row: str
+    bytes: Mapping[str, Fraction]
+    alive: Amounts
+    held: tuple[Form, ...] = ()
+    when: str = ""
+    loops: Place = ()
+
+
+def step_of(
+    setting: Setting, run: StepRun, held: pipeline.Held | None = None, chunks: int = 1,
+    ends: tuple[int | None, ...] = (0, 0),
+) -> RankStep:  # fmt: skip
+    """The step of a rank that holds all of a model, or its stage of a pipeline."""
+    byte, recipe = element_bytes("fp8").unit, run.recipe
+    roles = {role: Num(Fraction(getattr(recipe, role)), byte) for role in ("weight", "gradient", "state")}
+
+    def measure(elements: Expr, what: str) -> Form:
+        return product(setting.written(elements), roles[what] if what in roles else element_bytes(what))
+
+    made = partial(program, setting.graph, unstaged(run.strategy), setting.accounting, setting.frozen, None)
+    held = pipeline.held(setting.graph, None) if held is None else held
+    return RankStep(setting.graph, made, measure, held, run.options, setting.dtype, chunks, ends)
+
+
+def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Snapshot]:
+    """What is alive at every op that may be the peak (or at every one, where the loops are ``unrolled``).
+
+    Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
+    stage that there is not, and what the schedule refuses.
+    """
+    values, cut = setting.graph.relations.complete(setting.values), run.strategy.pipeline
+    if cut is None:
+        count = 1 if run.microbatches is None else whole(run.microbatches, values, "microbatches")
+        kinds = "F" if run.options.step == "forward" else "FD"
+        tasks: list[Item] = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
+        _check_groups(setting, run, values)
+        told = SnapshotMaker(setting, run, step_of(*_several(setting, run, run.microbatches or num(1), count)))
+        return told.all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
+    step, tasks = _stage(setting, run, cut, values)
+    return SnapshotMaker(setting, run, step).all(tasks, values, "microbatch" if run.chunks == 1 else "chunk", unrolled)
+
+
+def _several(setting: Setting, run: StepRun, microbatches: Form, count: int) -> tuple[Setting, StepRun]:
+    """One of several microbatches, whose gradients are added."""
+    options = replace(run.options, unreduced=unreduced(setting.accounting, num(count)))
+    return microbatched(setting, microbatches), replace(run, options=options)
+
+
+def _stage(
+    setting: Setting, run: StepRun, cut: PipelineCut, values: Mapping[str, Fraction]
+) -> tuple[RankStep, list[Item]]:
+    """The step of a stage of a pipeline, and its tasks."""
+    graph, record = setting.graph, find(run.schedule)
+    counted = pipeline.layer_count(graph)
+    stages = whole(pipeline.stage_count(cut, graph), values, "stages")
+    count = whole(cut.microbatches, values, "microbatches")
+    layers = whole(counted, values, " + ".join(names(counted)))
+    record.fitting(stages, count, run.chunks)
+    if stages * count * run.chunks > _PIECES:
+        raise ValuesError(
+            f"{stages} stages and {count} microbatches are too many to be followed one by one",
+            hint=f"at most {_PIECES:,} pieces of work",
+        )
+    program(graph, run.strategy, setting.accounting, setting.frozen)  # refuses boundaries between stages that differ
+    held = pipeline.held(graph, cut, run.stage, values, record)
+    order = record.rank(run.stage, stages, count, run.chunks)
+    if any(action.kind == "W" for item in order for action in item) and (
+        run.options.recomputation != "none" or run.options.every
+    ):
+        raise StrategyError(
+            f"{record.name} runs the gradients of the weights apart, and what is computed again is there once",
+            hint="leave the recomputation out, or take a schedule that runs a backward as one piece",
+        )
+    mine = sorted({action.stage for item in order for action in item})
+    tasks = [tuple(action._replace(stage=mine.index(action.stage)) for action in item) for item in order]
+    share = run.chunks / record.placement.copies(stages, run.chunks)  # the parts of a rank's share of the layers
+    if cut.layers and share > 1:
+        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
+    if not cut.layers and layers % (stages * share):
+        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
+        raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
+    _check_groups(setting, run, values, int(stages * share))
+    if share > 1 and len(pipeline.stacked(graph)) > 1:
+        raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
+    counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
+    each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
+    ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
+    part, one = _several(setting, run, cut.microbatches, count)
+    return step_of(part, one, replace(held, counts=each), run.chunks, ends), tasks
+
+
+def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], pieces: int = 0) -> None:
+    """Raises ``ValuesError`` where the layers, in so many pieces of a pipeline, cannot be put into groups."""
+    every = run.options.every
+    repeat = next((region.times for region in setting.regions if region.times and every), "")
+    if not repeat:
+        return
+    layers = whole(Sym(repeat), values, repeat) // (pieces or 1)
+    where = " that run one after the other on a stage" if pieces else ""
+    if every > layers:
+        raise ValuesError(f"groups of {every} layers, but there are {layers}{where}", hint=f"at most {layers}")
+    if layers % every:
+        raise ValuesError(
+            f"{layers} layers{where} are no whole number of groups of {every}", hint=f"choose a divisor of {layers}"
+        )
+
+
+def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
+    """A number of stages, layers or microbatches; raises ``ValuesError`` where it is not known, or no whole number."""
+    missing = [n for n in names(form) if n not in values]
+    if missing:
+        raise ValuesError(f"no value is given for {missing[0]}: the schedule of a pipeline is followed step by step",
+                          hint=where_given(missing[0], "model."))  # fmt: skip
+    found = evaluate(form, values)
+    if found.denominator != 1 or found < 1:
+        raise ValuesError(f"{what} = {found}: a whole number is needed")
+    return int(found)
+
+
+@dataclass
+class SnapshotMaker:
+    """A step as a reader knows it: where an op is, and what the program and its libraries hold besides."""
+
+    setting: Setting
+    run: StepRun
+    step: RankStep
+    held: list[tuple[int, str, Form]] = field(default_factory=list)
+    outside: list[Form] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in self.run.held:
+            size = held_outside(self.setting, name)
+            if size is None:
+                self.held.append(self.find(name))
+            else:
+                self.outside.append(size)
+
+    def all(self, tasks: list[Item], values: Mapping[str, Fraction], pieces: str, unrolled: bool) -> list[Snapshot]:
+        """The snapshots of some tasks, which work on ``pieces``, a microbatch or a chunk."""
+        found = self.step.walk(tasks, values, unrolled)
+        return [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
+
+    def snapshot(self, instant: Instant, start: TaskStart | None, pieces: str, beside: str) -> Snapshot:
+        """An instruction as it runs, with what the program and its libraries hold besides."""
+        run, held, when = instant.run, tuple(self.beside(instant.run.phase, instant.run.part, instant.run.at)), ""
+        if start is not None and pieces:
+            several = pieces + ("es" if pieces.endswith("ch") else "s")
+            flying = f"one {pieces}" if start.count == 1 else f"{start.count} {several}"
+            when = f"{start.when}, {flying} in flight"
+        threads = 1 if self.run.options.step != "later" and run.phase == "forward" else 2
+        found = {**instant.bytes, "workspaces": threads * self.run.workspace}
+        passing = dict.fromkeys((SAVED, PASSING, GRADIENT) if run.phase != "optimizer" else (), Fraction(0))
+        found, place = passing | {kind: n for kind, n in found.items() if n}, self.where(run.part, instant.place)
+        op = run.op + (f", while the forward pass makes {beside}" if beside else "")
+        return Snapshot(run.phase, place, op, run.row, found, instant.alive, held, when, instant.place)
+
+    def where(self, number: int, place: Place) -> str:
+        """The region of an instruction, for a reader: an ordinal, with the group where there are groups."""
+        part, alone = self.step.parts[number], len(self.step.parts) == 1
+        name = "layer" if alone else part.region.name
+        if not (alone or part.repeated):
+            return name
+        ends = [str(end) for _, end in place]
+        if len(ends) == 2 and ends[0] != ends[1]:
+            return f"{ends[1]} {name} of the {ends[0]} group"
+        return f"{ends[0] if ends else 'last'} {name}"
+
+    def find(self, name: str) -> tuple[int, str, Form]:
+        """The part that makes a tensor, its storage and its size."""
+        found = self.setting.graph.find(name).name
+        homes = [n for n, part in enumerate(self.step.parts) if found in part.graph.tensors]
+        n = next((n for n in homes if found in self.step.parts[n].graph.producers), homes[-1])
+        part = self.step.parts[n]
+        size = part.line.size((found, "", cut_meshes(part.line.plan.placements.get(found, ()))))
+        return n, storage(part.graph, found, self.setting.accounting), size
+
+    def beside(self, phase: str, number: int, at: int) -> Iterator[Form]:
+        """The held tensors that are there and neither kept nor passing."""
+        yield from self.outside
+        for home, root, size in self.held:
+            line = self.step.parts[home].line
+            told = root in {item.tensor for item in line.given.values()}
+            counted = (home == number and line.alive(root, at)) or (home < number and root in line.roots) or told
+            made = home < number or (home == number and line.born(root) <= at) or root not in line.graph.producers
+            if phase == "optimizer" or (not counted and (made or phase == "backward")):
+                yield size
