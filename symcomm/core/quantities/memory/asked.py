@@ -52,9 +52,6 @@ def of_step(
     setting = setting.in_format(dtype).freeze(frozen)
     if again is None:  # the accounting may say so for every question
         again = RECOMPUTED[setting.accounting.recomputation]
-    elif every is None and again in RECOMPUTED.values():  # the program gathers weights for what runs again
-        [named] = [name for name, said in RECOMPUTED.items() if said == again]
-        setting = replace(setting, accounting=replace(setting.accounting, recomputation=named))
     said = again if isinstance(again, str) else ", ".join(again)
     if every is not None:
         if said not in ("none", "full"):
