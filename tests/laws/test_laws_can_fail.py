@@ -49,8 +49,8 @@ CHANGES = {
     ),
     "work_is_shared": Change(
         "quantities/counting/recomputation.py",
-        '("bwd", "backward"))} | phases',
-        '("bwd", "backward"))}',
+        '"again": "recompute"}',
+        '"again": "no phase"}',
         strategy="data(2)",
     ),
     # A number of 32 bits has three bytes.
