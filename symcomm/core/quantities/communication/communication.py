@@ -12,7 +12,7 @@ from symcomm.core.derivation import Derivation, Exhibit, put
 from symcomm.core.derivation.chosen import LINES
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError
-from symcomm.core.form import Form, Num, Total, num, product
+from symcomm.core.form import Form, Num, Total, num, product, total
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.program import batch_of, program, unstaged
@@ -136,9 +136,8 @@ def derive(
         while f"n_{name}" in work.known:
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
-        n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members, many), witness=partial(sizes_of, members),
-                        by=rests_on(members))  # fmt: skip
+        n = work.define(f"n_{name}", total(*elements), ELEMENT, _rule(kind), _text(members, many),
+                        witness=partial(sizes_of, members), by=rests_on(members))  # fmt: skip
         made = volume(work, name, n, members)
         if kind == "send":
             sends.append(product(num(sent.get(p, 1)), made.volume))
@@ -147,9 +146,8 @@ def derive(
     counted = shares(work, strategy, payloads)
     if sends:
         if sent:
-            counted.append(work.combine("V_stage", Total(tuple(sends)) if len(sends) > 1 else sends[0], BYTE,
-                                        "messages",
-                                        "What this stage sends, and receives where that is counted."))  # fmt: skip
+            text = "What this stage sends, and receives where that is counted."
+            counted.append(work.combine("V_stage", total(*sends), BYTE, "messages", text))
         else:
             counted.append(sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:

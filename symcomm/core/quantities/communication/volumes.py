@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -22,9 +21,6 @@ from symcomm.core.quantities.witnesses import number, passes, ran, size
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Work
 from symcomm.core.units import BYTE, ONE
-
-if TYPE_CHECKING:
-    pass
 
 
 def volume(work: Work, name: str, n: Form, members: Sequence[Call]) -> Payload:

@@ -6,7 +6,7 @@ from functools import partial
 
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Ratio, Total
+from symcomm.core.form import Form, Ratio, Total, total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting import flops, traffic
 from symcomm.core.quantities.options import Dtype, OpName
@@ -33,7 +33,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         mine = [o for o in chosen.ops if o.region == region.name]
         names = flops.row_totals(work, setting.graph, flops.counted(setting, setting.graph, mine), "")
         if names:
-            count = Total(tuple(names)) if len(names) > 1 else names[0]
+            count = total(*names)
             terms.append(times(region, count) if len(chosen.regions) > 1 else count)
     if not terms:
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Total, num
+from symcomm.core.form import Form, Total, total
 from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.quantities.declared import Meaning
@@ -55,7 +55,7 @@ def derive(
             continue
         sizes = [elements(w.name, w.axes) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
-        one = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else num(0)
+        one = total(*sizes)
         text = f"The weights are {names}; each has the product of its sizes." if names else "The table has no weights."
         few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
         text += f" Of {few} a token passes those of its experts." if few else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Num, Total, product
+from symcomm.core.form import Form, Num, Total, product, total
 from symcomm.core.graph.experts import Routing
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.quantities.counting.flops import counts
@@ -121,7 +121,7 @@ def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple
     for region in graph.regions:
         mine = tuple(count for op, count in zip(ops, counts, strict=True) if op.region == region.name)
         if mine:
-            found.append(times(region, Total(mine) if len(mine) > 1 else mine[0]))
+            found.append(times(region, total(*mine)))
     return tuple(found)
 
 

@@ -156,9 +156,11 @@ class TimeWriter:
             )
             bytes_of.setdefault(dtype, []).append(self.often(region, name))
         calls = [*calls]
-        if calls and TRAFFIC[self.setting.choice("traffic")].collectives:
+        if TRAFFIC[self.setting.accounting.traffic].collectives:
             for words, dtype in calls:
                 bytes_of.setdefault(dtype, []).append(words)
+        if calls and bytes_of:
+            self.setting.choice("traffic")
         parts = [
             self.bytes(f"M{tag}", words, dtype, len(bytes_of) > 1, "Everything that goes through the memory.")
             for dtype, words in bytes_of.items()
