@@ -120,7 +120,7 @@ def _key(
                 raise DocumentError(f"no mistake is called '{name[:40]}'", spec.span, nearest(name, [*known]))
         mistakes = tuple(known[name] for name in spec.mistakes)
     right = question.form if scale == 1 else forms.product(forms.num(scale), question.form)
-    open_prefixes = spec.open_prefixes or (chosen is not None and (("unit", "GiB"),) in chosen)
+    open_prefixes = spec.prefixes == "open" or (chosen is not None and (("unit", "GiB"),) in chosen)
     others = tuple(_others(question, chosen, scale, unit))
     made = Candidates(question, right, scale, unit, (), mistakes, others)
     made.conventions = made._new([*(w for _, w in others), *(_prefixes(question, unit) if open_prefixes else ())])

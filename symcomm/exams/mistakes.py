@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from symcomm.core import blocks
+from symcomm.core.blocks import Listing, Scalar, Section
 from symcomm.core.errors import DocumentError, SymcommError, nearest
 from symcomm.core.records import dataclass
 from symcomm.exams import changes as c
 from symcomm.exams.changes import Attempt, Change
-from symcomm.exams.problems import blocks
 from symcomm.exams.problems.answer_keys import SaidMistake
-from symcomm.exams.problems.blocks import Listing, Scalar, Section
 from symcomm.exams.problems.keys import convention
 from symcomm.teaching.differentiation.mistakes import TRACE_MISTAKES
 

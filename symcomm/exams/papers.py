@@ -14,13 +14,13 @@ from fractions import Fraction
 from functools import cached_property
 from math import comb
 
+from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Heading, Prose
 from symcomm.exams.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exams.kept_answers import KeptAnswers
-from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.exams.problems.drawing_values import Drawn
 from symcomm.exams.problems.exam_keys import Bounds
 from symcomm.exams.problems.figures import Figure

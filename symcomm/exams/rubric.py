@@ -8,10 +8,10 @@ from functools import lru_cache
 from math import prod
 
 from symcomm.core.accounting import CONVENTIONS
+from symcomm.core.blocks import Section
 from symcomm.core.errors import DocumentError, nearest
 from symcomm.core.records import dataclass
 from symcomm.exams.mistakes import BY_NAME
-from symcomm.exams.problems.blocks import Section
 from symcomm.exams.problems.exam_keys import CREDIT
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.verdict import Verdict

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from symcomm.core.keys import Key, keys_of
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity, Option
+from symcomm.exams.problems.answer_keys import AnswerKeys
+from symcomm.exams.problems.exam_keys import ExamKeys
+from symcomm.exams.problems.figures import Figure
+from symcomm.exams.problems.problem import FRONT, TABLE_KEYS, Ask, ModelBlock
 from symcomm.exams.problems.schema import problem_schema
 
 ROOT = Path(__file__).parents[2]
@@ -59,13 +66,24 @@ def reference() -> str:
     return "\n".join(parts).rstrip()
 
 
-TABLES = {"overview": overview, "reference": reference}
+def keys(told: Mapping[str, Key]) -> str:
+    """The table of the keys of a block."""
+    rows = [f"| `{name}` | {one.meaning} |" for name, one in told.items()]
+    return "\n".join(["| key | meaning |", "|---|---|", *rows])
+
+
+BLOCKS = {
+    "front": FRONT, "model": {name: keys_of(ModelBlock)[name] for name in TABLE_KEYS}, "ask": keys_of(Ask),
+    "figure": keys_of(Figure), "exam": keys_of(ExamKeys), "answer": keys_of(AnswerKeys),
+}  # fmt: skip
+TABLES = {"quantities: overview": overview, "quantities: reference": reference}
+TABLES |= {f"keys: {name}": partial(keys, told) for name, told in BLOCKS.items()}
 
 
 def written(page: str) -> str:
-    """A page with each of its marked places written anew: from ``<!-- quantities: NAME -->`` to ``<!-- end -->``."""
+    """A page with each of its marked places written anew: from ``<!-- NAME -->`` to ``<!-- end -->``."""
     for name, table in TABLES.items():
-        mark, text = f"<!-- quantities: {name} -->\n", table().replace("\\", r"\\")
+        mark, text = f"<!-- {name} -->\n", table().replace("\\", r"\\")
         page = re.sub(f"{mark}.*?(?=<!-- end -->)", f"{mark}\n{text}\n\n", page, flags=re.DOTALL)
     return page
 
@@ -74,7 +92,7 @@ def expected() -> dict[Path, str]:
     """The text of each file as it should be."""
     files = {SCHEMA: json.dumps(problem_schema(), indent=1, ensure_ascii=False) + "\n"}
     pages = {page: page.read_text(encoding="utf-8") for page in sorted(PAGES.glob("*.md"))}
-    return files | {page: written(text) for page, text in pages.items() if "<!-- quantities: " in text}
+    return files | {page: written(text) for page, text in pages.items() if "<!-- end -->" in text}
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
+from symcomm.core import blocks
 from symcomm.core.errors import DocumentError
-from symcomm.exams.problems import blocks
 from symcomm.exams.problems.drawing_values import read_draws
 from symcomm.exams.problems.problem import parse_template
 from symcomm.exams.problems.randomness import Stream

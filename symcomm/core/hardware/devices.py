@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from symcomm.core.accounting import Accounting
-from symcomm.core.errors import AccountingError, ValuesError, nearest
+from symcomm.core.blocks import Scalar, Section, Source, read
+from symcomm.core.errors import AccountingError, DocumentError, ValuesError, nearest
 from symcomm.core.files import read_text
-from symcomm.core.hardware.reader import SIZE_LIMIT, Entry, read
-from symcomm.core.records import dataclass
+from symcomm.core.keys import POSITIVE, RAW, TEXT_SCHEMA, TEXTS, Kind, keyed, mapping_of, one_of, read_keys, schema_of
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, Unit, exact_text
 
 Direction = Literal["one", "both"]
+Made = TypeVar("Made")
+SIZE_LIMIT = 1_000_000  # characters of one file
 DEVICE_LIMIT = 1_000
+_TEXT_LIMIT = 2_000
 CAPACITIES = ("nominal_GB", "nominal_GiB", "usable")
-_UNITS = ("SM", "CU", "MXU", "core")  # what a processor is made of
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,64 @@ class PublishedNumber:
     source: str
 
 
+# -- how values are read ------------------------------------------------------------------------------------
+
+
+def _line(section: Section, name: str) -> str:
+    said = " ".join(section.text(name).split())
+    if not said:
+        raise section.error(name, f"'{name}' has no value")
+    if len(said) > _TEXT_LIMIT:
+        raise section.error(name, f"'{name}' has {len(said):,} characters; at most {_TEXT_LIMIT:,} are read")
+    return said
+
+
+def _measured(section: Section, name: str, unit: str) -> Quantity:
+    found = section.quantity(name)
+    assert found is not None
+    if found.unit != Unit.parse(unit):
+        given = f"in {found.unit}" if found.unit.powers else "without a unit"
+        raise section.error(name, f"'{name}' is given {given}, but must be in {Unit.parse(unit)}")
+    return found
+
+
+def _figure(unit: str, source: str = "source") -> Kind[Any]:
+    """A published number in a unit; ``source`` is the key that says where it is from."""
+
+    def made(section: Section, name: str) -> PublishedNumber | None:
+        if name not in section:
+            return None
+        said = section.text(source) or section.text("source")
+        return PublishedNumber(_line(section, name), _measured(section, name, unit), said)
+
+    return Kind(made, TEXT_SCHEMA)
+
+
+def _nominal(section: Section, name: str) -> str:
+    _measured(section, name, "byte")
+    said = _line(section, name)
+    if not re.fullmatch(r"\d+(?:\.\d+)? (?:GB|GiB)", said):
+        raise section.error(name, f"'{name}' is what the seller prints, in GB or GiB, but is '{said[:40]}'")
+    return said
+
+
+def _sourced(section: Section, source: str) -> Section:
+    """A section that has the source of what it is a part of, unless it says its own."""
+    if "source" in section:
+        return section
+    said = Scalar("source", section.span), Scalar(source, section.span, '"')
+    return replace(section, entries=(*section.entries, said))
+
+
+_LINE = Kind(_line, TEXT_SCHEMA, "")
+_CLOCK = Kind(lambda section, name: _measured(section, name, "Hz"), TEXT_SCHEMA)
+_SOLD = Kind(_nominal, TEXT_SCHEMA)
+_SPEED = _figure("byte/second")
+
+
+# -- what is known of a device ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Memory:
     """The memory of a device: what it is sold as, what the driver reports, and its bandwidth.
@@ -42,11 +103,12 @@ class Memory:
     ``sold_as`` is what the seller prints; only its bare number (80 of "80 GB") is certain.
     """
 
-    kind: str
-    sold_as: str
-    bandwidth: PublishedNumber
-    source: str
-    usable: PublishedNumber | None = None
+    kind: str = keyed("what it is made of, such as HBM3", _LINE, needed=True)
+    sold_as: str = keyed("what the seller prints, in GB or GiB", _SOLD, name="nominal", needed=True)
+    bandwidth: PublishedNumber = keyed("its bandwidth", _SPEED, needed=True)
+    source: str = keyed("where the numbers are from", _LINE)
+    usable: PublishedNumber | None = keyed("the bytes that the driver reports", _figure("byte", "usable_source"))
+    usable_source: str = keyed("where that is from", _LINE)
 
     @property
     def nominal(self) -> Fraction:
@@ -84,12 +146,13 @@ class Link:
     ``joins`` is how many devices these links join, which make up a node; 0 where it is not known.
     """
 
-    name: str
-    count: int
-    rate: PublishedNumber
-    published: PublishedNumber | None = None
-    published_direction: Direction = "both"
-    joins: int = 0
+    name: str = keyed("what it is called", _LINE, needed=True)
+    count: int = keyed("how many links there are", POSITIVE, needed=True)
+    rate: PublishedNumber = keyed("that of one link in one direction", _SPEED, needed=True)
+    published: PublishedNumber | None = keyed("what the seller prints for all of them", _SPEED)
+    published_direction: Direction = keyed("what that counts", one_of(("both", "one")), name="direction")
+    joins: int = keyed("the devices that they join, which make up a node", POSITIVE)
+    source: str = keyed("where the numbers are from", _LINE)
 
     def bandwidth(self, direction: Direction) -> Quantity:
         """The bandwidth of all its links together, in ``one`` direction or in ``both`` added up.
@@ -107,27 +170,34 @@ class Link:
 class RateParts:
     """What a peak rate is made of: a clock, units, and the multiply-adds each unit does in a cycle."""
 
-    clock: Quantity
-    units: int
-    unit: str
-    fma: int
-    source: str
+    clock: Quantity = keyed("the clock", _CLOCK, needed=True)
+    units: int = keyed("how many units there are", POSITIVE, needed=True)
+    unit: str = keyed("what a unit is", one_of(("SM", "CU", "MXU", "core")), needed=True)
+    source: str = keyed("where the numbers are from", _LINE)
+    fma: int = 0
 
 
 @dataclass(frozen=True)
 class PeakRate:
     """The peak rate in one number format, as derived from its parts and as published; at least one of them is known.
 
-    ``published`` is what the source prints; ``sparse`` says that it counts 2:4 sparsity, which doubles it.
-    ``rounded_to`` is its last place.
+    ``published`` is what the source prints, and ``rounded_to`` its last place.
     """
 
     dtype: str
     unit: Unit
     parts: RateParts | None = None
-    published: PublishedNumber | None = None
-    rounded_to: Fraction = Fraction(0)
-    sparse: bool = False
+    fma: int = keyed("the multiply-adds of a unit in a cycle", POSITIVE)
+    clock: Quantity | None = keyed("the clock, where this format has another one", _CLOCK)
+    published: PublishedNumber | None = keyed("what the source prints", RAW.like(**TEXT_SCHEMA))
+    rounded_to: Fraction = keyed("its last place", RAW.like(**TEXT_SCHEMA), default=Fraction(0))
+    published_for: str = keyed("whether 2:4 sparsity counts, which doubles it", one_of(("dense", "sparse")))
+    source: str = keyed("where the numbers are from", _LINE)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the published rate counts sparsity."""
+        return self.published_for == "sparse"
 
     @property
     def derived(self) -> Quantity | None:
@@ -159,6 +229,66 @@ class PeakRate:
         return abs(derived.value - dense.value) <= self.rounded_to / (4 if self.sparse else 2)
 
 
+def _part(record: type[Made]) -> Kind[Made]:
+    """A mapping below a device that is a record of its own."""
+
+    def made(section: Section, name: str) -> Made:
+        found = section.section(name, f"'{name}'")
+        assert found is not None
+        return read_keys(record, _sourced(found, section.text("source")))
+
+    return Kind(made, schema_of(record))
+
+
+def _link(section: Section) -> Link:
+    if ("published" in section) != ("direction" in section):
+        hint = "say whether it counts one direction or both"
+        raise section.error("", "'published' and 'direction' belong together", hint)
+    made = read_keys(Link, section)
+    counts, said = made.published_direction, made.published
+    if said is not None and made.bandwidth(counts) != said.quantity:
+        where = "both directions" if counts == "both" else "one direction"
+        told = f"{made.count} x {made.rate.text} are {made.bandwidth(counts)} in {where}, not {said.text}"
+        raise section.error("published", told)
+    return made
+
+
+def _links(section: Section, name: str) -> Mapping[str, Link]:
+    found = section.section(name, f"'{name}'")
+    source = section.text("source")
+    return {key.text: _link(_sourced(one, source)) for key, one in found.sections()} if found else {}
+
+
+def _rates(section: Section, name: str) -> Mapping[str, PeakRate]:
+    found = section.section(name, f"'{name}'")
+    assert found is not None
+    parts = _part(RateParts).read(section, "parts") if "parts" in section else None
+    made: dict[str, PeakRate] = {}
+    for key, item in found.sections():
+        if not re.fullmatch(r"[a-z]+[0-9]+(_[a-z]+)?", key.text):
+            raise item.error("", f"'{key.text[:40]}' is no number format", "such as fp16, int8 or fp64_vector")
+        of = "operation/second" if key.text.startswith("int") else "FLOP/second"
+        said = _sourced(item, section.text("source"))
+        rate = read_keys(
+            PeakRate, said, dtype=key.text, unit=Unit.parse(of),
+            published=_figure(of).read(said, "published"),
+            rounded_to=_measured(said, "rounded_to", of).value if "rounded_to" in said else Fraction(0),
+        )  # fmt: skip
+        if rate.fma and parts is None:
+            hint = "write parts: {clock, units, unit}"
+            raise item.error("fma", "'fma' needs the clock and the units of the device", hint)
+        if not rate.fma and rate.published is None:
+            raise item.error("", f"'{key.text}' needs fma, or a published rate")
+        own = replace(parts, fma=rate.fma, clock=rate.clock or parts.clock) if rate.fma and parts else None
+        made[key.text] = replace(rate, parts=own)
+    if not made:
+        raise found.error("", f"'{name}' names no number format")
+    return made
+
+
+_LINKS = Kind(_links, mapping_of(schema_of(Link)), MappingProxyType({}))
+
+
 @dataclass(frozen=True)
 class Device:
     """A processor with its memory and links; every number knows its source.
@@ -168,13 +298,13 @@ class Device:
     """
 
     name: str
-    maker: str
-    source: str
-    rates: Mapping[str, PeakRate]
-    memory: Memory
-    links: Mapping[str, Link]
-    aliases: tuple[str, ...] = ()
-    notes: str = ""
+    maker: str = keyed("who makes it", _LINE)
+    source: str = keyed("where the numbers are from", _LINE, needed=True)
+    rates: Mapping[str, PeakRate] = keyed("peak rates by number format", Kind(_rates, {"type": "object"}), needed=True)
+    memory: Memory = keyed("its memory", _part(Memory), needed=True)
+    links: Mapping[str, Link] = keyed("what joins it to others, by name; first to its peers", _LINKS)
+    aliases: tuple[str, ...] = keyed("other names", TEXTS)
+    notes: str = keyed("what else is known", _LINE)
 
     def rate(self, dtype: str) -> PeakRate:
         """The peak rate in a number format. Raises ``ValuesError`` for one that the device is not known to compute."""
@@ -206,6 +336,13 @@ class Device:
         raise ValuesError(f"{self.name} has no link '{name[:40]}'", hint=nearest(name, [*self.links]))
 
 
+def _known(section: Section, name: str) -> Device:
+    said = section.text(name)
+    if said not in known_devices():
+        raise section.error(name, f"'{said}' is no device above this machine", nearest(said, [*known_devices()]))
+    return known_devices()[said]
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A machine of several nodes: so many devices each, joined by their own links, and by the network cards of a node.
@@ -215,11 +352,11 @@ class Cluster:
     """
 
     name: str
-    device: Device
-    node: int
-    nodes: int
-    cards: Link
-    source: str
+    device: Device = keyed("a device above this machine", Kind(_known, TEXT_SCHEMA), needed=True)
+    node: int = keyed("the devices of a node", POSITIVE, needed=True)
+    nodes: int = keyed("how many nodes there are", POSITIVE, needed=True)
+    cards: Link = keyed("the network cards of a node", _part(Link), needed=True)
+    source: str = keyed("where the numbers are from", _LINE, needed=True)
 
     def bandwidth(self, direction: Direction) -> Quantity:
         """What the network cards carry for one device."""
@@ -253,16 +390,20 @@ def _folded(name: str) -> str:
 @cache
 def known_devices() -> Mapping[str, Device]:
     """The devices that symcomm knows, by name."""
+    return _devices(_ours(), {})
+
+
+@cache
+def _ours() -> Section:
     path = Path(__file__).with_name("devices.yaml")
-    return _read(path.read_text(encoding="utf-8"), path.name, {})
+    return _root(path.read_text(encoding="utf-8"), path.name, ours=True)
 
 
 @cache
 def known_clusters() -> Mapping[str, Cluster]:
     """The machines of several nodes that symcomm knows, by name."""
-    path = Path(__file__).with_name("devices.yaml")
-    root = read(path.read_text(encoding="utf-8"), path.name, ours=True)
-    return {name: _cluster(name, entry) for name, entry in root["machines"].items}
+    machines = _ours().section("machines", "'machines'")
+    return {n.text: read_keys(Cluster, one, name=n.text) for n, one in machines.sections()} if machines else {}
 
 
 def cluster(name: object) -> Cluster | None:
@@ -308,158 +449,49 @@ def devices(path: str | Path) -> Mapping[str, Device]:
     Raises ``DocumentError`` naming file, line and key for a file that is not as ``devices.yaml`` is.
     """
     text = read_text(path, "the path of a YAML file of devices", 4 * SIZE_LIMIT)
-    return _read(text, str(path), known_devices())
+    return _devices(_root(text, str(path)), known_devices())
 
 
 # -- reading ----------------------------------------------------------------------------------------
 
-_KEYS = ("like", "aliases", "maker", "source", "parts", "rates", "memory", "links", "notes")
-_RATES = ("FLOP/second", "operation/second")
+
+def _root(text: str, file: str, ours: bool = False) -> Section:
+    root = read(text, Source(file, 1, tuple(text.split("\n"))), "this file", SIZE_LIMIT, ours)
+    if not isinstance(root, Section):
+        raise DocumentError("a file of devices is a mapping that starts with devices:", root.span)
+    root.only(["devices", "machines"] if ours else ["devices"])
+    root.need("devices")
+    return root
 
 
-def _read(text: str, file: str, known: Mapping[str, Device]) -> Mapping[str, Device]:
-    root = read(text, file, ours=not known)
-    root.only(["devices"] if known else ["devices", "machines"], ["devices"])
+def _devices(root: Section, known: Mapping[str, Device]) -> Mapping[str, Device]:
     made: dict[str, Device] = {}
     taken = {_folded(n): d.name for d in known.values() for n in (d.name, *d.aliases)}
-    items = root["devices"].items
-    if len(items) > DEVICE_LIMIT:
-        raise root["devices"].error(f"{len(items):,} devices; at most {DEVICE_LIMIT:,} are read")
-    for name, entry in items:
+    found = root.section("devices", "'devices'")
+    assert found is not None
+    if len(found.entries) > DEVICE_LIMIT:
+        raise found.error("", f"{len(found.entries):,} devices; at most {DEVICE_LIMIT:,} are read")
+    for key, entry in found.sections():
+        name = key.text
         if len(name) > 60 or not re.fullmatch(r"[A-Za-z][\w.\-]*", name):
-            raise entry.error(f"'{name[:60]}' is no name of a device", "a letter, then letters, digits, - or _")
+            raise entry.error("", f"'{name[:60]}' is no name of a device", "a letter, then letters, digits, - or _")
         made[name] = _device(name, entry, {**known, **made})
         for alias in (name, *made[name].aliases):
             if _folded(alias) in taken and taken[_folded(alias)] != name:
-                raise entry.error(f"'{alias}' is already a name of {taken[_folded(alias)]}")
+                raise entry.error("", f"'{alias}' is already a name of {taken[_folded(alias)]}")
             taken[_folded(alias)] = name
     return made
 
 
-def _device(name: str, entry: Entry, known: Mapping[str, Device]) -> Device:
-    entry = replace(entry, key=name)
-    entry.only(_KEYS)
+def _device(name: str, entry: Section, known: Mapping[str, Device]) -> Device:
     base: Device | None = None
-    like = entry.get("like")
-    if like is not None:
-        if like.text not in known:
-            raise like.error(f"'{like.text[:60]}' is no device before this one", nearest(like.text, [*known]))
-        base = known[like.text]
-    else:
-        entry.only(_KEYS, ["source", "rates", "memory"])
-
-    def text(key: str, default: str) -> str:
-        found = entry.get(key)
-        return found.text if found else default
-
-    source = text("source", base.source if base else "")
-    rates, memory, links = entry.get("rates"), entry.get("memory"), entry.get("links")
-    if rates is None and "parts" in dict(entry.items):
-        raise entry["parts"].error("'parts' stands without 'rates'", "write both, or neither")
-    aliases = entry.get("aliases")
-    assert base is not None or (rates is not None and memory is not None)
-    return Device(
-        name,
-        text("maker", base.maker if base else ""),
-        source,
-        _rates(rates, entry.get("parts"), source) if rates else base.rates if base else {},
-        _memory(memory, source) if memory else base.memory,  # type: ignore[union-attr]  # asserted above
-        {key: _link(item, source) for key, item in links.items} if links else base.links if base else {},
-        aliases.texts if aliases else (),
-        text("notes", ""),
-    )
-
-
-def _cluster(name: str, entry: Entry) -> Cluster:
-    entry = replace(entry, key=name)
-    entry.only(keys := ["device", "node", "nodes", "cards", "source"], keys)
-    source = entry["source"].text
-    found = known_devices().get(entry["device"].text)
-    if found is None:
-        near = nearest(entry["device"].text, [*known_devices()])
-        raise entry["device"].error(f"'{entry['device'].text}' is no device above this machine", near)
-    return Cluster(name, found, entry["node"].count, entry["nodes"].count, _link(entry["cards"], source), source)
-
-
-def _figure(entry: Entry, source: str, *units: str) -> PublishedNumber:
-    return PublishedNumber(entry.text, entry.quantity(*units), source)
-
-
-def _source(entry: Entry, default: str, key: str = "source") -> str:
-    found = entry.get(key)
-    return found.text if found else default
-
-
-def _rates(entry: Entry, parts: Entry | None, source: str) -> Mapping[str, PeakRate]:
-    if parts is not None:
-        parts.only(["clock", "units", "unit", "source"], ["clock", "units", "unit"])
-    made: dict[str, PeakRate] = {}
-    for dtype, item in entry.items:
-        if not re.fullmatch(r"[a-z]+[0-9]+(_[a-z]+)?", dtype):
-            raise item.error(f"'{dtype[:40]}' is no number format", "such as fp16, int8 or fp64_vector")
-        item.only(["fma", "clock", "published", "rounded_to", "published_for", "source"])
-        here = _source(item, source)
-        made_of = None
-        fma = item.get("fma")
-        if fma is not None:
-            if parts is None:
-                raise fma.error(
-                    "'fma' needs the clock and the units of the device", "write parts: {clock, units, unit}"
-                )
-            clock = (item.get("clock") or parts["clock"]).quantity("Hz")
-            unit = parts["unit"].choice(_UNITS)
-            made_of = RateParts(clock, parts["units"].count, unit, fma.count, _source(parts, here))
-        published = item.get("published")
-        if published is None and made_of is None:
-            raise item.error(f"'{dtype}' needs fma, or a published rate")
-        counted = Unit.parse(_RATES[dtype.startswith("int")])
-        figure = _figure(published, here, str(counted)) if published else None
-        rounded, kind = item.get("rounded_to"), item.get("published_for")
-        made[dtype] = PeakRate(
-            dtype,
-            counted,
-            made_of,
-            figure,
-            rounded.quantity(str(counted)).value if rounded else Fraction(0),
-            kind is not None and kind.choice(["dense", "sparse"]) == "sparse",
-        )
-    if not made:
-        raise entry.error("'rates' names no number format")
-    return made
-
-
-def _memory(entry: Entry, source: str) -> Memory:
-    entry.only(["kind", "nominal", "bandwidth", "usable", "usable_source", "source"], ["kind", "nominal", "bandwidth"])
-    nominal = entry["nominal"]
-    nominal.quantity("byte")
-    match = re.fullmatch(r"\d+(?:\.\d+)? (?:GB|GiB)", nominal.text)
-    if match is None:
-        raise nominal.error(f"'nominal' is what the seller prints, in GB or GiB, but is '{nominal.text[:40]}'")
-    usable = entry.get("usable")
-    here = _source(entry, source)
-    return Memory(
-        entry["kind"].text,
-        nominal.text,
-        _figure(entry["bandwidth"], here, "byte/second"),
-        here,
-        _figure(usable, _source(entry, here, "usable_source"), "byte") if usable else None,
-    )
-
-
-def _link(entry: Entry, source: str) -> Link:
-    entry.only(["name", "count", "rate", "published", "direction", "joins", "source"], ["name", "count", "rate"])
-    here = _source(entry, source)
-    published, direction = entry.get("published"), entry.get("direction")
-    if (published is None) != (direction is None):
-        raise entry.error("'published' and 'direction' belong together", "say whether it counts one direction or both")
-    counts: Direction = "one" if direction is not None and direction.choice(["one", "both"]) == "one" else "both"
-    figure = _figure(published, here, "byte/second") if published else None
-    joins = entry.get("joins")
-    made = Link(entry["name"].text, entry["count"].count, _figure(entry["rate"], here, "byte/second"), figure, counts,
-                joins.count if joins else 0)  # fmt: skip
-    if published is not None and figure is not None and made.bandwidth(counts) != figure.quantity:
-        raise published.error(
-            f"{made.count} x {made.rate.text} are {made.bandwidth(counts)} in {counts} direction"
-            f"{'s' if counts == 'both' else ''}, not {figure.text}"
-        )
+    if "like" in entry:
+        said = entry.text("like")
+        if said not in known:
+            raise entry.error("like", f"'{said[:60]}' is no device before this one", nearest(said, [*known]))
+        base = replace(known[said], aliases=(), notes="")
+        entry = _sourced(entry, base.source)
+    made = read_keys(Device, entry, ("like", "parts"), base, name=name)
+    if "parts" in entry and "rates" not in entry:
+        raise entry.error("parts", "'parts' stands without 'rates'", "write both, or neither")
     return made

@@ -20,12 +20,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from symcomm.core.blocks import Listing, Scalar, Section, Value, plain, wrong_type
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, names
+from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Kind, Schema, keyed, mapping_of, or_list, read_keys, schema_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, decimal_text, exact_text
-from symcomm.exams.problems import blocks
-from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.exams.problems.randomness import Stream
 from symcomm.exams.problems.references import Told
 
@@ -50,6 +50,57 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne, "≠": operator.ne,
 }  # fmt: skip
 
+_ANY: Schema = {"anyOf": [TEXT_SCHEMA, mapping_of(TEXT_SCHEMA)]}
+_CHOICES: Schema = {"type": "array", "minItems": 2, "items": _ANY}
+
+
+def _list(section: Section, name: str) -> Listing:
+    value = section.get(name)
+    if not isinstance(value, Listing):
+        raise wrong_type(name, "a list", value or section)
+    return value
+
+
+def _ends(section: Section, name: str) -> tuple[Fraction, Fraction]:
+    ends = _list(section, name).items
+    if len(ends) != 2:
+        raise section.error(name, f"'{name}' has two ends", f"{name}: [1, 1000]")
+    return _plain(ends[0]), _plain(ends[1])
+
+
+def _number_of(section: Section, name: str) -> Fraction:
+    said = section.scalar(name, "a number")
+    assert said is not None
+    return _plain(said)
+
+
+_NUMBER = Kind(_number_of, TEXT_SCHEMA)
+_ENDS = Kind(_ends, {"type": "array", "items": TEXT_SCHEMA})
+_LIMITED = COUNT.like(type="integer", minimum=1)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What one name stands for; the first key that is there says how its values are made."""
+
+    choices: Listing | None = keyed("one of a set: numbers, words or records", Kind(_list, _CHOICES))
+    multiples_of: Fraction | None = keyed("multiples of a number", _NUMBER)
+    powers_of: Fraction | None = keyed("powers of a number", _NUMBER)
+    start: Fraction | None = keyed("the least number", _NUMBER, name="from")
+    to: Fraction | None = keyed("the greatest number", _NUMBER)
+    step: Fraction = keyed("from one number to the next", _NUMBER, default=Fraction(1))
+    log_uniform: tuple[Fraction, Fraction] | None = keyed("two ends; each decade is as likely as any other", _ENDS)
+    digits: int | None = keyed("the significant digits of a number; 2 unless told", _LIMITED, default=2)
+    formulas: int | None = keyed("so many random systems of formulas, each with a point", _LIMITED)
+    operations: int | None = keyed("the operations of each", _LIMITED)
+    inputs: int | None = keyed("the inputs of each", _LIMITED)
+    outputs: int | None = keyed("the outputs of each", _LIMITED)
+    formula: Scalar | None = keyed("what follows from other draws", Kind(Section.scalar, TEXT_SCHEMA), name="is")
+    unit: str = keyed("the unit of the numbers", UNIT)
+
+
+DRAWN: Schema = mapping_of({"anyOf": [_CHOICES, schema_of(_Drawn)]})
+RULES: Schema = or_list({"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]})
 Drawn = Mapping[str, Told]  # a record's values are called by its name and theirs, with a point between
 
 
@@ -109,7 +160,8 @@ class Requirement:
 class Draws:
     """All draws of a document, what follows from them, and what they have to satisfy.
 
-    >>> section = blocks.section_of("draw: {D: [64, 96], k: {powers_of: 2, from: 2, to: 64}}\\n"
+    >>> from symcomm.core.blocks import section_of
+    >>> section = section_of("draw: {D: [64, 96], k: {powers_of: 2, from: 2, to: 64}}\\n"
     ...                             "require: [k divides D, D/k >= 8]", "t.md")
     >>> draws = read_draws([section])
     >>> draws.space, {name: told.text for name, told in draws.draw("7", "s001").items()}
@@ -257,20 +309,20 @@ def read_draws(sections: Iterable[Section]) -> Draws:
                 derived.append((key, value))
             else:
                 draws.append(_draw(key, value))
-        rules = section.get("require")
-        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
-            if isinstance(rule, Scalar):
-                required.append(rule)
-        declared.append([blocks.plain(v) for k in ("draw", "require") if (v := section.get(k)) is not None])
+        required += [rule for rule in section.items("require") if isinstance(rule, Scalar)]
+        declared.append([plain(v) for k in ("draw", "require") if (v := section.get(k)) is not None])
     numbers = {n: draw for draw in draws for n, told in draw.values[0] if told.quantity is not None}
     every = {n for draw in draws for n in draw.names}
     follows: list[Follows] = []
     for key, value in derived:
         value.only(_GENERATORS["is"])
-        text = value.get("is")
-        assert isinstance(text, Scalar)
-        form = _form(text.text, text.span, [*numbers, *(one.name for one in follows)], every)
-        follows.append(Follows(key.text, form, value.text("unit"), key.span))
+        said = read_keys(_Drawn, value)
+        assert said.formula is not None
+        form = _form(said.formula.text, said.formula.span, [*numbers, *(one.name for one in follows)], every)
+        if not names(form):
+            raise DocumentError(f"'{key.text}' follows from nothing that is drawn", said.formula.span,
+                                "write the number where it is meant")  # fmt: skip
+        follows.append(Follows(key.text, form, said.unit, key.span))
     known = [*numbers, *(one.name for one in follows)]
     rules_read = tuple(_requirement(rule, known, every) for rule in required)
     digest = hashlib.sha256(json.dumps(declared, default=str, ensure_ascii=False).encode()).hexdigest()
@@ -290,12 +342,13 @@ def _draw(key: Scalar, value: Value) -> Draw:
             raise DocumentError(f"'{key.text}' does not say what is drawn", value.span, near)
         value.only(_GENERATORS[kind])
         if kind == "choices":
-            return _draw(key, _listing(value, "choices"))
+            return _draw(key, _list(value, kind))
+        said = read_keys(_Drawn, value)
         if kind == "formulas":
-            drawn = _exercises(key.text, value)
+            drawn = _exercises(key.text, value, said)
             return Draw(key.text, drawn, (1,) * len(drawn), key.span)
-        unit = value.text("unit")
-        numbers = [*_numbers(value, kind, unit)]
+        unit = said.unit
+        numbers = [*_numbers(value, kind, said)]
         if not numbers:
             raise DocumentError(f"'{key.text}' has no values to draw from", value.span)
         if kind == "log_uniform":  # as many to a step as the logarithm grows over it
@@ -303,6 +356,8 @@ def _draw(key: Scalar, value: Value) -> Draw:
         values: list[tuple[tuple[str, Told], ...]] = [((key.text, _number(number, unit)),) for number, _ in numbers]
     else:
         values = [_choice(key.text, item) for item in value.items]
+        if not values:
+            raise DocumentError(f"'{key.text}' has no values to draw from", value.span)
         first = [name for name, _ in values[0]]
         for item, made in zip(value.items, values, strict=True):
             if [name for name, _ in made] != first:
@@ -317,14 +372,14 @@ def _draw(key: Scalar, value: Value) -> Draw:
     return Draw(key.text, tuple(values), tuple(weights) or (1,) * len(values), key.span)
 
 
-def _exercises(name: str, section: Section) -> tuple[tuple[tuple[str, Told], ...], ...]:
+def _exercises(name: str, section: Section, said: _Drawn) -> tuple[tuple[tuple[str, Told], ...], ...]:
     """So many random systems of formulas with their points: a record of both for each."""
     from symcomm.teaching.differentiation.exercises import exercise
 
-    count = section.count("formulas") or 0
+    count = said.formulas or 0
     if not 2 <= count <= _EXERCISES:
-        raise DocumentError(f"2 to {_EXERCISES} formulas are drawn from", section.span_of("formulas"), "formulas: 40")
-    asked = {key: section.count(key) for key in ("operations", "inputs", "outputs")}
+        raise section.error("formulas", f"2 to {_EXERCISES} formulas are drawn from", "formulas: 40")
+    asked = {"operations": said.operations, "inputs": said.inputs, "outputs": said.outputs}
     sizes = {key: number for key, number in asked.items() if number is not None}
     stream = Stream(name, *(f"{key} {number}" for key, number in sorted(sizes.items())))
     found: dict[str, tuple[tuple[str, Told], ...]] = {}
@@ -335,13 +390,6 @@ def _exercises(name: str, section: Section) -> tuple[tuple[tuple[str, Told], ...
     except ValuesError as error:
         raise DocumentError(error.message, section.span, error.hint) from None
     return tuple(found.values())
-
-
-def _listing(section: Section, key: str) -> Listing:
-    value = section.get(key)
-    if not isinstance(value, Listing):
-        raise blocks.wrong_type(key, "a list", value or section)
-    return value
 
 
 def _choice(name: str, item: Value) -> tuple[tuple[str, Told], ...]:
@@ -381,28 +429,17 @@ def _number(value: Fraction, unit: str) -> Told:
     return Told(f"{text} {unit}".strip(), Quantity(value * quantity.value, quantity.unit))
 
 
-def _numbers(section: Section, kind: str, unit: str) -> Iterator[tuple[Fraction, Fraction]]:
+def _numbers(section: Section, kind: str, said: _Drawn) -> Iterator[tuple[Fraction, Fraction]]:
     """The numbers of a generator, each with the step to the next one."""
-    if unit:
-        try:
-            Quantity.parse(f"1 {unit}")
-        except SymcommError as error:
-            raise DocumentError(error.message, section.span_of("unit"), error.hint) from None
-    if kind == "log_uniform":
-        ends = _listing(section, kind).items
-        if len(ends) != 2:
-            raise DocumentError("'log_uniform' has two ends", section.span_of(kind), "log_uniform: [1, 1000]")
-        low, high = (_plain(end) for end in ends)
-    else:
+    base = said.multiples_of or said.powers_of or Fraction(kind not in ("multiples_of", "powers_of"))
+    if said.log_uniform is None:
         section.need("to")
-        low, high = _end(section, "from" if "from" in section else kind), _end(section, "to")
+    low, high = said.log_uniform or (base if said.start is None else said.start, said.to or Fraction(0))
     if not 0 < low < high:
         raise DocumentError(f"'{kind}' needs 0 < {exact_text(low)} < {exact_text(high)}", section.span)
-    step = _end(section, "step") if "step" in section else Fraction(1)
-    base = _end(section, kind) if kind in ("multiples_of", "powers_of") else Fraction(1)
-    digits = section.count("digits") or 2
+    step, digits = said.step, said.digits or 2
     if kind == "powers_of" and base <= 1:
-        raise DocumentError("powers are drawn of a number above 1", section.span_of(kind))
+        raise section.error(kind, "powers are drawn of a number above 1")
     if step <= 0 or base <= 0 or not 1 <= digits <= 6:
         raise DocumentError("steps and bases are positive, and digits are 1 to 6", section.span)
     made = _generated(kind, low, high, base if kind != "from" else step, digits)
@@ -437,13 +474,6 @@ def _generated(
             first = -(-max(low, unit) // last)
             yield from ((n * last, last) for n in range(first, min(high, unit * 10 - last) // last + 1))
             unit *= 10
-
-
-def _end(section: Section, key: str) -> Fraction:
-    value = section.get(key)
-    if not isinstance(value, Scalar):
-        raise blocks.wrong_type(key, "a number", value or section)
-    return _plain(value)
 
 
 def _plain(value: Value) -> Fraction:

@@ -11,25 +11,27 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.accounting import Accounting
+from symcomm.core.blocks import Section
 from symcomm.core.derivation.writing import numbers
 from symcomm.core.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, rational
+from symcomm.core.keys import TEXT, YES, keyed, keys_of, read_keys
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import OneOf, Option
 from symcomm.core.quantities.options import schedule_names
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.exams.problems.blocks import Section, quantity
 from symcomm.exams.problems.keys import (
+    CONVENTIONS_MADE,
+    GIVEN,
     Known,
     check_units,
     convert,
     given_options,
-    read_conventions,
+    model_of,
     read_option,
-    read_values,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation
@@ -37,24 +39,20 @@ if TYPE_CHECKING:
     from symcomm.core.program.instructions import Program
 
 FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
-FIGURE_KEYS = ("figure", "caption", "model", "given", "accounting", "paper")  # and the options of the kind
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A ``figure:`` block: the kind, its options, and the numbers given with it.
+    """A ``figure:`` block: the kind, its options, and the numbers given with it."""
 
-    ``paper`` says that the paper shows it as well, and not the solution only.
-    """
-
-    kind: str
-    caption: str
-    model: str
-    options: tuple[tuple[str, Any], ...]
-    conventions: tuple[tuple[str, str], ...]
-    given: tuple[Known, ...]
-    paper: bool
     section: Section
+    options: tuple[tuple[str, Any], ...]
+    kind: str = keyed("the kind", TEXT, name="figure", needed=True)
+    caption: str = keyed("Markdown below the picture, before what symcomm says about it", TEXT)
+    model: str = keyed("the model it is about; the last one defined unless told", TEXT)
+    given: tuple[Known, ...] = keyed("further numbers, with units: `{k: 8}`", GIVEN)
+    conventions: tuple[tuple[str, str], ...] = keyed("conventions for this one", CONVENTIONS_MADE, name="accounting")
+    paper: bool = keyed("`yes`: the paper shows it as well, and not the solution only", YES)
 
     @property
     def span(self) -> Span:
@@ -387,7 +385,7 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     """A ``figure:`` block. Raises ``DocumentError`` for an unknown kind or key, and for what is missing."""
     name = section.text("figure")
     if name not in FIGURES:
-        raise DocumentError(f"unknown figure '{name[:60]}'", section.span_of("figure"), nearest(name, [*FIGURES]))
+        raise section.error("figure", f"unknown figure '{name[:60]}'", nearest(name, [*FIGURES]))
     kind = FIGURES[name]
     kinds = {option.name: option for option in kind.options}
     about = kind.of
@@ -399,28 +397,12 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     for needed in kind.needed:
         if needed not in section:
             means = kinds[needed].meaning
-            raise DocumentError(f"the figure '{name}' needs the key '{needed}'", section.span_of("figure"), means)
-    section.only([*FIGURE_KEYS, *kinds])
+            raise section.error("figure", f"the figure '{name}' needs the key '{needed}'", means)
+    section.only([*keys_of(Figure), *kinds])
     section = given_options(section, kinds)
-    model = section.text("model")
-    if model and model not in models:
-        known = nearest(model, [*models]) if models else "no model is defined before this figure"
-        raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
-    if about in QUANTITIES and QUANTITIES[about].needs_model and not model:
-        if not models:
-            raise DocumentError(
-                f"the figure '{name}' needs a model, and none is defined before it", section.span_of("figure"),
-                "add a symcomm block with model: and the name of the model",
-            )  # fmt: skip
-        model = [*models][-1]
-    paper = section.text("paper", "no")
-    if paper not in ("yes", "no"):
-        raise DocumentError(f"'paper' is '{paper[:40]}'", section.span_of("paper"), "yes or no")
+    model = model_of(section, models, about in QUANTITIES and QUANTITIES[about].needs_model)
     options = tuple((key, read_option(section, kinds[key])) for key in section.keys if key in kinds)
-    return Figure(
-        name, section.text("caption"), model, options, read_conventions(section),
-        read_values(section, "given", quantity), paper == "yes", section,
-    )  # fmt: skip
+    return read_keys(Figure, section, kinds, section=section, options=options, model=model)
 
 
 def draw(

@@ -6,9 +6,9 @@ import itertools
 import re
 from functools import lru_cache
 
+from symcomm.core.blocks import Scalar
 from symcomm.core.errors import DocumentError
 from symcomm.core.text.table import Cell, Table, build
-from symcomm.exams.problems.blocks import Scalar
 
 
 @lru_cache(maxsize=1024)  # the papers of a class have the same ones

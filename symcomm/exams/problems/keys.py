@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.blocks import Listing, Scalar, Section, blamed, plain, quantity, scalar_of, whole, wrong_type
 from symcomm.core.dtypes import formats
-from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError
+from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.core.keys import (
+    QUANTITY,
+    TEXT,
+    TEXT_SCHEMA,
+    TEXTS,
+    WORD_SCHEMA,
+    Kind,
+    keyed,
+    mapping_of,
+    read_keys,
+    schema_of,
+)
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Option
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.text.table import PlacedText
 from symcomm.core.units import Quantity
-from symcomm.exams.problems import blocks
-from symcomm.exams.problems.blocks import Listing, Scalar, Section
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation
-
-SYMBOL_KEYS = ("meaning", "value", "latex", "names")
 
 
 @dataclass(frozen=True)
@@ -57,60 +65,56 @@ def symbol_name(key: Scalar) -> str:
     return name
 
 
-def symbol_key(section: Section, key: str) -> str:
+def _symbol(section: Section, name: str) -> str:
     """The name of a symbol that a key gives."""
-    value = section.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, Scalar):
-        raise blocks.wrong_type(key, "the name of a symbol", value)
-    return symbol_name(value)
+    said = section.scalar(name, "the name of a symbol")
+    return symbol_name(said) if said else ""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is said of a symbol."""
+
+    meaning: str | None = keyed("what it means", TEXT, default=None)
+    value: Quantity | None = keyed("its value", QUANTITY)
+    latex: str | None = keyed("how it is written in LaTeX", TEXT, default=None)
+    names: tuple[str, ...] | None = keyed("other spellings of it", TEXTS, default=None)
 
 
 def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
     """What ``symbols`` says: meanings, spellings, and the values that stand beside them."""
     symbols = section.section("symbols", "symbols")
-    if symbols is None:
-        return over, ()
     latex, meanings, spellings = dict(over.latex), dict(over.meanings), dict(over.spellings)
     known: list[Known] = []
-    for key, value in symbols.entries:
+    for key, value in symbols.entries if symbols else ():
         name = symbol_name(key)
         if name != key.text:
             latex[name] = key.text.strip().strip("$").strip()
-        if isinstance(value, Listing):
-            raise blocks.wrong_type(name, "a meaning, or a mapping with meaning, value and latex", value)
-        if isinstance(value, Scalar):
-            meanings[name] = value.text.strip()
-            continue
-        inner = replace(value, what=f"the symbol {name}")
-        inner.only(SYMBOL_KEYS)
-        if "meaning" in inner:
-            meanings[name] = inner.text("meaning")
-        if "latex" in inner:
-            latex[name] = inner.text("latex").strip("$")
-        if "names" in inner:
-            spellings[name] = inner.texts("names")
-        quantity = inner.quantity("value")
-        if quantity is not None:
-            known.append(Known(name, quantity, inner.span_of("value")))
-    return Notation(latex, meanings, spellings), tuple(known)
+        match value:
+            case Listing():
+                raise wrong_type(name, "a meaning, or a mapping with meaning, value and latex", value)
+            case Scalar(text):
+                meanings[name] = text.strip()
+            case Section():
+                said = read_keys(Described, replace(value, what=f"the symbol {name}"))
+                meanings |= {} if said.meaning is None else {name: said.meaning}
+                latex |= {} if said.latex is None else {name: said.latex.strip("$")}
+                spellings |= {} if said.names is None else {name: said.names}
+                known += [] if said.value is None else [Known(name, said.value, value.span_of("value"))]
+    return (Notation(latex, meanings, spellings), tuple(known)) if symbols else (over, ())
 
 
-def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
+def read_values(section: Section, name: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
     """The numbers that a mapping of symbols to numbers gives; ``read`` says which numbers make sense."""
-    values = section.section(key, key)
-    if values is None:
-        return ()
+    values = section.section(name, name)
     known: dict[str, Known] = {}
-    for name_key, value in values.entries:
-        name = symbol_name(name_key)
-        if not isinstance(value, Scalar):
-            raise blocks.wrong_type(name, "a number with a unit", value)
-        if value.is_nothing:
-            raise DocumentError(f"'{name}' has no value", name_key.span)
-        new = Known(name, read(value), value.span)
-        [known[name]] = merge([known[name]] if name in known else [], [new])
+    for key, value in values.entries if values else ():
+        symbol = symbol_name(key)
+        said = scalar_of(value, symbol, "a number with a unit")
+        if said.is_nothing:
+            raise DocumentError(f"'{symbol}' has no value", key.span)
+        new = Known(symbol, read(said), said.span)
+        [known[symbol]] = merge([known[symbol]] if symbol in known else [], [new])
     return tuple(known.values())
 
 
@@ -139,27 +143,23 @@ def check_units(derivation: Derivation, known: Iterable[Known]) -> None:
             raise error.at(item.span) from None
 
 
-def read_conventions(section: Section) -> tuple[tuple[str, str], ...]:
-    """The choices that ``accounting`` makes, by field: a name, a list of names, or fields with their choices.
+def _conventions(section: Section, name: str) -> tuple[tuple[str, str], ...]:
+    """The choices that a key makes, by field: a name, a list of names, or fields with their choices.
 
     Algorithms may be chosen for single collectives: ``algorithm: {all-to-all: ring}``.
     """
-    value = section.get("accounting")
-    if value is None:
-        return ()
+    value = section.get(name)
     made: list[tuple[str, str]] = []
     if isinstance(value, Section):
         for key, item in value.entries:
             own = item.entries if isinstance(item, Section) and key.text == "algorithm" else ()
-            for kind, name in own or ((None, item),):
-                if not isinstance(name, Scalar):
-                    raise blocks.wrong_type(key.text, "the name of a convention", name)
-                made.append(_choice(f"{key.text}={f'{kind.text}: ' if kind else ''}{name.text}", kind or key, name))
+            for kind, one in own or ((None, item),):
+                said = scalar_of(one, key.text, "the name of a convention")
+                made.append(_choice(f"{key.text}={f'{kind.text}: ' if kind else ''}{said.text}", kind or key, said))
         return tuple(made)
-    for item in value.items if isinstance(value, Listing) else (value,):
-        if not isinstance(item, Scalar):
-            raise blocks.wrong_type("accounting", "the name of a convention", item)
-        made.append(_choice(item.text, item, item))
+    for one in section.items(name):
+        said = scalar_of(one, name, "the name of a convention")
+        made.append(_choice(said.text, said, said))
     return tuple(made)
 
 
@@ -184,6 +184,28 @@ def convention(text: str) -> tuple[str, str]:
         return name, choice
     Accounting.of(name)  # refuses an unknown name, and one that belongs to several fields
     return next((row.field, name) for row in CONVENTIONS if row.name == name)
+
+
+_NUMBERS = mapping_of(TEXT_SCHEMA)
+SYMBOL = Kind(_symbol, WORD_SCHEMA, "")
+CONVENTIONS_MADE = Kind(_conventions, {"$ref": "#/$defs/accounting"}, ())
+GIVEN = Kind(lambda section, name: read_values(section, name, quantity), _NUMBERS, ())
+SIZES = Kind(lambda section, name: read_values(section, name, whole), _NUMBERS, ())
+SYMBOLS = Kind(lambda section, _: read_symbols(section, Notation())[0],
+               mapping_of({"anyOf": [TEXT_SCHEMA, schema_of(Described)]}), Notation())  # fmt: skip
+
+
+def model_of(section: Section, models: Mapping[str, object], needed: bool) -> str:
+    """The model that a block is about: the one it names, or the last one where one is needed."""
+    model, what = section.text("model"), section.what
+    if model and model not in models:
+        near = nearest(model, [*models]) if models else f"no model is defined before {what}"
+        raise section.error("model", f"unknown model '{model[:60]}'", near)
+    if needed and not model and not models:
+        word = "figure" if "figure" in section else "ask"
+        raise section.error(word, f"'{section.text(word)}' needs a model, and none is defined before {what}",
+                            "add a symcomm block with model: and the name of the model")  # fmt: skip
+    return model or ([*models][-1] if needed else "")
 
 
 def given_options(section: Section, options: Mapping[str, Option]) -> Section:
@@ -212,9 +234,9 @@ def read_option(section: Section, option: Option) -> Any:
     if option.kind == "formula" and isinstance(value, Scalar):
         return PlacedText.at(value.text.strip("\n"), value.span)
     try:
-        return convert(blocks.plain(value), option)
+        return convert(plain(value), option)
     except SymcommError as error:
-        raise DocumentError(error.message, blocks.blamed(value, error.message) or value.span, error.hint) from None
+        raise DocumentError(error.message, blamed(value, error.message) or value.span, error.hint) from None
 
 
 def convert(value: Any, option: Option) -> Any:
@@ -226,49 +248,45 @@ def convert(value: Any, option: Option) -> Any:
     8
     """
     kind, name = option.kind, option.name
-    if kind == "strategy":
-        from symcomm.core.parallel.strategy import parse_strategy
-
-        if not isinstance(value, (str, dict)):
-            raise DocumentError(f"'{name}' must be a strategy, such as data(k)")
-        return parse_strategy(value)
-    if kind == "choice":
-        option.check(str(value))
-        return str(value)
-    if kind == "recipe":
-        from symcomm.core.quantities.recipes import recipe_of
-
-        own = recipe_of(value if isinstance(value, dict) else str(value))
-        return own.name if isinstance(value, dict) else str(value)
-    if kind == "schedule":
-        from symcomm.core.program.schedules import find
-
-        find(str(value))
-        return str(value)
-    if kind == "formula" and isinstance(value, dict):
-        return value
+    wanted = _KINDS.get(kind, "text")
     if kind == "links" and isinstance(value, dict):
         return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
-    if isinstance(value, (list, dict)):
-        raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
-    if isinstance(value, bool) or value is None:
-        raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}")
-    if kind == "dtype":
-        formats(str(value))  # refuses unknown ones
-        return str(value)
-    if kind == "quantity":
-        Quantity.parse(str(value))  # kept as text, so that the quantity can check its unit
-        return str(value)
-    if kind in ("size", "count"):
-        text = str(value).strip()
-        if re.fullmatch(r"\d{1,40}", text):
-            if not int(text) and kind == "size":
-                raise DocumentError(f"'{name}' must be positive")
-            return int(text)
-        if kind == "count" or re.match(r"[-+.\d]", text):
-            raise DocumentError(f"'{name}' must be {_KINDS[kind]}, but is '{text[:60]}'")
-        return plain_name(text)
-    return str(value)
+    if isinstance(value, list) or (isinstance(value, dict) and kind not in ("strategy", "recipe", "formula")):
+        raise DocumentError(f"'{name}' must be {wanted}, but is a {type(value).__name__}")
+    if kind != "choice" and (isinstance(value, bool) or value is None):
+        raise DocumentError(f"'{name}' must be {wanted}")
+    text: Any = value if isinstance(value, dict) else str(value)
+    match kind:
+        case "strategy":
+            from symcomm.core.parallel.strategy import parse_strategy
+
+            return parse_strategy(text)
+        case "recipe":
+            from symcomm.core.quantities.recipes import recipe_of
+
+            own = recipe_of(text)
+            return own.name if isinstance(value, dict) else text
+        case "schedule":
+            from symcomm.core.program.schedules import find
+
+            find(text)
+        case "choice":
+            option.check(text)
+        case "dtype":
+            formats(text)  # refuses unknown ones
+        case "quantity":
+            Quantity.parse(text)  # kept as text, so that the quantity can check its unit
+        case "size" | "count":
+            text = text.strip()
+            if re.fullmatch(r"\d{1,40}", text):
+                if not int(text) and kind == "size":
+                    raise DocumentError(f"'{name}' must be positive")
+                return int(text)
+            if kind == "count" or re.match(r"[-+.\d]", text):
+                raise DocumentError(f"'{name}' must be {wanted}, but is '{text[:60]}'")
+            return plain_name(text)
+    return text
 
 
-_KINDS = {"size": "a whole number or a symbol", "count": "a whole number", "quantity": "a number with a unit"}
+_KINDS = {"size": "a whole number or a symbol", "count": "a whole number", "quantity": "a number with a unit",
+          "strategy": "a strategy, such as data(k)"}  # fmt: skip

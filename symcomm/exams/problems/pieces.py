@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from symcomm.core.blocks import Source
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.records import dataclass
 from symcomm.core.text.finder import layer_tables, read_tables
 from symcomm.core.text.latex_table import BEGIN
 from symcomm.core.text.table import Table, as_layer_table
-from symcomm.exams.problems.blocks import Source
 from symcomm.exams.problems.references import Lookup, fill
 
 if TYPE_CHECKING:

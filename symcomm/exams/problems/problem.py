@@ -10,72 +10,94 @@ import hashlib
 import json
 import operator
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symcomm.core import blocks
+from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.files import PROBLEM, one_line_end, read_text
+from symcomm.core.keys import (
+    COUNT,
+    PAIRS,
+    QUANTITY,
+    RAW,
+    TEXT,
+    TEXT_SCHEMA,
+    TEXTS,
+    WORD,
+    YES,
+    Kind,
+    block,
+    keyed,
+    keys_of,
+    one_of,
+    read_keys,
+)
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Option
 from symcomm.core.readers.entries import is_config
-from symcomm.core.records import dataclass
+from symcomm.core.records import Same, dataclass, replace
 from symcomm.core.text.finder import layer_tables, read_tables
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import DETAILS, ONLY, Detail
 from symcomm.documents.render.document import Heading, LayerTable, Only, Prose
-from symcomm.exams.problems import blocks, pieces
-from symcomm.exams.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
-from symcomm.exams.problems.blocks import Listing, Scalar, Section, Value
-from symcomm.exams.problems.drawing_values import Draws, read_draws
-from symcomm.exams.problems.exam_keys import (
-    ASK_EXAM_KEYS,
-    BOUND_KEYS,
-    ExamKeys,
-    ExamSettings,
-    Follow,
-    read_bounds,
-    read_exam_keys,
-    read_settings,
-)
+from symcomm.exams.problems import pieces
+from symcomm.exams.problems.answer_keys import AnswerKeys, SaidMistake
+from symcomm.exams.problems.drawing_values import DRAWN, RULES, Draws, read_draws
+from symcomm.exams.problems.exam_keys import Bounds, ExamKeys, ExamSettings, Follow, read_bounds
 from symcomm.exams.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.exams.problems.formula import formula_table
 from symcomm.exams.problems.keys import (
+    CONVENTIONS_MADE,
+    GIVEN,
+    SIZES,
+    SYMBOL,
+    SYMBOLS,
     Known,
     given_options,
     merge,
-    read_conventions,
+    model_of,
     read_option,
     read_symbols,
     read_values,
-    symbol_key,
     symbol_name,
 )
-from symcomm.exams.problems.references import Lookup, Reference, Told, fill, of_values, references
+from symcomm.exams.problems.references import Lookup, Reference, Told, fill, filled, of_values, references, referred
 
 if TYPE_CHECKING:
     from symcomm.core.quantities.declared import DeclaredQuantity
 
-FRONT_KEYS = (
-    "title", "subtitle", "course", "authors", "date", "language", "detail", "symbols", "accounting", "dtype",
-    "draw", "require", "exam",
-)  # fmt: skip
-DRAW_KEYS = ("draw", "require")  # of a block of its own
-MODEL_KEYS = (
-    "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
-    "axes", "layers_before",
-)  # fmt: skip
-CONFIG_KEYS = ("model", "config", "loss", "dtype", "values", "symbols")  # of a configuration
-MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
-WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
-# and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
-            "verify", "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
+Conventions = tuple[tuple[str, str], ...]  # fields with their choices
+
+
+def _is_table(section: Section, name: str) -> bool:
+    """Whether a table stands below a key, and not a number."""
+    value = section.get(name)
+    return isinstance(value, Scalar) and value.style == "|"
+
+
+_PRINTED = replace(QUANTITY, read=lambda at, name: None if _is_table(at, name) else at.quantity(name))
+
+
+def _language(section: Section, name: str) -> str:
+    said = section.text(name)
+    if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", said):
+        raise section.error(name, f"'{said[:40]}' is no language", "write en or de-CH")
+    return said
+
+
+_LANGUAGE = Kind(_language, WORD.schema, "en")
+_TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT_SCHEMA), RAW.like(type="string"), RAW.like(type=["object", "string"])
+_CHANGED, _RUN = RAW.like(type="object"), TEXT.like(type=["boolean", "string"])
+_ANSWER = replace(block(AnswerKeys, "answer"), default=AnswerKeys())
+_MISTAKE = block(SaidMistake, "this mistake")
 
 
 @dataclass(frozen=True)
@@ -83,26 +105,50 @@ class ModelBlock:
     """A ``model:`` block: a name, the table it stands for, and how that table is to be read.
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
-    models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
-    stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
-    PyTorch module or the JSON of a configuration, which stands instead of a table.
+    models that a whole model is made of; the table is then that of the first. ``module`` is a printed PyTorch module
+    or the JSON of a configuration, which stands instead of a table.
     """
 
-    name: str
-    table: Table
-    repeat: str
-    batch: str
-    dtype: str
-    values: tuple[Known, ...]
-    inputs: tuple[str, ...]
-    weights: tuple[str, ...]
-    axes: tuple[tuple[str, str], ...]
-    notation: Notation
-    shown: bool
     section: Section
-    parts: tuple[ModelBlock, ...] = ()
-    layers_before: str = ""
-    module: str = ""
+    name: str = keyed("the name; questions refer to it", TEXT, name="model", needed=True)
+    table: Table = keyed("which layer table: a number, or the table itself; the nearest one unless told", _TABLE)
+    formula: Value | None = keyed("one formula instead of a table, with the shapes of its operands", _FORMULA)
+    config: Value | None = keyed("a configuration (a config.json of transformers) instead of a table", _CONFIG)
+    loss: bool | None = keyed("whether the cross-entropy of a configuration's head counts", YES, default=None)
+    module: str = keyed("a printed PyTorch module instead of a table", WORD)
+    repeat: str = keyed("the symbol that says how often the table is stacked, such as `N_layer`", SYMBOL)
+    batch: str = keyed("a batch axis that the table leaves out", SYMBOL)
+    dtype: str = keyed("the number format of the model, or of its tensors: `bf16, Y=fp32`; `fp16` unless told", WORD)
+    values: tuple[Known, ...] = keyed("given sizes, positive whole numbers: `{N_layer: 32, D: 4096}`", SIZES)
+    notation: Notation = keyed("what the symbols mean, for this model", SYMBOLS, name="symbols")
+    inputs: tuple[str, ...] = keyed("tensors that are inputs, where the table alone would mislead", TEXTS)
+    weights: tuple[str, ...] = keyed("tensors that are weights", TEXTS)
+    axes: tuple[tuple[str, str], ...] = keyed("what axes are, by their symbols: batch, sequence, ...", PAIRS)
+    layers_before: str = keyed("in a table around the layers: the tensor that stands for their result", WORD)
+    parts: tuple[ModelBlock, ...] = keyed("models that this one is made of", RAW.like(**TEXTS.schema), default=())
+    shown: bool = False
+
+
+# What else a model has that is no table: of parts, of a printed module, of a configuration.
+OTHER_MODELS = {"parts": ("model", "parts", "values", "symbols"),
+                "module": ("model", "module", "dtype", "values", "symbols"),
+                "config": ("model", "config", "loss", "dtype", "values", "symbols")}  # fmt: skip
+TABLE_KEYS = tuple(name for name in keys_of(ModelBlock) if name not in (*OTHER_MODELS, "loss"))
+
+
+@dataclass(frozen=True)
+class DrawBlock:
+    """What each paper draws for itself."""
+
+    draw: Value | None = keyed("values that each paper draws for itself", RAW.like(**DRAWN))
+    require: Value | None = keyed("what drawn values have to satisfy", RAW.like(**RULES))
+
+
+@dataclass(frozen=True)
+class MistakeBlock:
+    """A mistake of the author's."""
+
+    mistake: SaidMistake = keyed("a mistake that answers are held against", _MISTAKE, needed=True)
 
 
 @dataclass(frozen=True)
@@ -114,20 +160,24 @@ class Ask:
     quantity that the author's own worksheet says.
     """
 
-    quantity: str
-    label: str
-    model: str
-    options: tuple[tuple[str, Any], ...]
-    conventions: tuple[tuple[str, str], ...]
-    given: tuple[Known, ...]
-    points: int | None
     section: Section
-    printed: Quantity | None = None
+    options: tuple[tuple[str, Any], ...]
+    quantity: str = keyed("the quantity", TEXT, name="ask", needed=True)
+    worksheet: str = keyed("the file of a worksheet of one's own, beside this one; `ask` is a name in it", WORD)
+    label: str = keyed("tells the answers of one question apart; `$k = 8$` and names in backquotes are maths", TEXT)
+    model: str = keyed("the model it is about; the last one defined unless told", TEXT)
+    points: int | None = keyed("the points of this answer; those of the heading unless told", COUNT)
+    conventions: tuple[tuple[str, str], ...] = keyed(
+        "a convention, a list, or one for each field", CONVENTIONS_MADE, name="accounting"
+    )
+    given: tuple[Known, ...] = keyed("further numbers, with units: `{k: 8}`", GIVEN)
+    printed: Quantity | None = keyed("what a source prints as the answer, to be set beside it: `38.31 GB`", _PRINTED)
+    answer: AnswerKeys = keyed("what answers of students look like, and what is told apart in them", _ANSWER)
+    verify: str = keyed("`true`: a run of its strategy in PyTorch beside it, or of this one: `data(2)`", _RUN)
+    divided_by: Ask | None = keyed("keys in which the question differs by whose answer it is divided", _CHANGED)
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
-    answer: AnswerKeys = field(default_factory=AnswerKeys)
     beside: Table | None = None
-    divided_by: Ask | None = None
 
     @property
     def span(self) -> Span:
@@ -165,19 +215,22 @@ class Problem:
     """
 
     file: str
-    title: str
-    subtitle: str
-    authors: tuple[str, ...]
-    date: str
-    language: str
-    notation: Notation
-    values: tuple[Known, ...]
-    conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
-    course: str = ""
-    detail: Detail = "normal"
+    values: tuple[Known, ...] = ()
+    title: str = keyed("the title; else a first heading of level 1, or the name of the file", TEXT)
+    subtitle: str = keyed("the line below the title", TEXT)
+    course: str = keyed("the line above the title", TEXT)
+    authors: tuple[str, ...] = keyed("one name, or a list", TEXTS)
+    date: str = keyed("the date, as it shall be printed; nothing is taken from the clock", TEXT)
+    language: str = keyed("a language tag such as `en` or `de-CH`", _LANGUAGE)
+    detail: Detail = keyed("how much of each derivation is shown", one_of(DETAILS), default="normal")
+    notation: Notation = keyed("what the symbols mean", SYMBOLS, name="symbols")
+    conventions: tuple[tuple[str, str], ...] = keyed(
+        "conventions for all questions", CONVENTIONS_MADE, name="accounting"
+    )
+    dtype: str = keyed("the number format of models that name none", WORD)
+    exam: ExamSettings = keyed("how papers are made", block(ExamSettings, "exam"), default=ExamSettings())
     extra: tuple[tuple[str, str], ...] = ()
-    exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
     mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
     told: frozenset[str] = frozenset()  # the symbols whose values the prose tells
@@ -292,8 +345,8 @@ class Template:
         return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
 
     @cached_property
-    def _kept(self) -> _KeptItems:
-        return _KeptItems()
+    def _kept(self) -> Kept:
+        return {}
 
     @cached_property
     def _head(self) -> Section:
@@ -349,13 +402,13 @@ def _sections(value: Value) -> list[Section]:
 
 
 def _is_draw(section: Section) -> bool:
-    return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+    return not {"ask", "model", "figure"} & {*section.keys} and bool(keys_of(DrawBlock).keys() & {*section.keys})
 
 
 def _check_keys(head: Section) -> None:
     """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
     for key, value in head.entries:
-        near = nearest(key.text, [*FRONT_KEYS]) if key.text not in FRONT_KEYS else ""
+        near = nearest(key.text, [*FRONT]) if key.text not in FRONT else ""
         if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
             raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
         if near and not isinstance(value, Scalar):
@@ -370,77 +423,38 @@ def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
     return blocks.read(piece.yaml, piece.source, "this block")
 
 
-@dataclass(frozen=True)
-class _Head:
-    """What the front matter says, and the drawn texts that it depends on."""
-
-    about: tuple[str, ...]
-    filled: Section
-    notation: Notation
-    values: tuple[Known, ...]
-    conventions: tuple[tuple[str, str], ...]
-    exam: ExamSettings
-
-    @classmethod
-    def read(cls, head: Section, drawn: Mapping[str, Told], about: tuple[str, ...]) -> _Head:
-        """That of a section."""
-        filled = blocks.filled(head, of_values(drawn, final=True))
-        assert isinstance(filled, Section)
-        return cls(about, filled, *read_symbols(filled, Notation()), read_conventions(filled), read_settings(filled))
+FRONT = {**keys_of(Problem), **keys_of(DrawBlock)}  # the keys of the front matter
+ASKED = {**keys_of(Ask), **keys_of(ExamKeys)}  # of a question, besides the options of its quantity
 
 
-class _KeptItems:
-    """What was read, by what it depends on: papers of one document share much of it."""
-
-    def __init__(self) -> None:
-        self.items: dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]] = {}
-        self._names: dict[int, tuple[Value, frozenset[str]]] = {}
-        self._head: _Head | None = None
-
-    def names(self, value: Value) -> frozenset[str]:
-        """The names of values that a block refers to."""
-        if id(value) not in self._names:
-            self._names[id(value)] = value, frozenset(_referred(value))
-        return self._names[id(value)][1]
-
-    def head(self, section: Section, drawn: Mapping[str, Told]) -> _Head:
-        """What the front matter says; it seldom has drawn values."""
-        names = self.names(section)
-        about = tuple(drawn[name].text for name in sorted(names) if name in drawn)
-        if self._head is None or len(about) < len(names) or self._head.about != about:
-            self._head = _Head.read(section, drawn, about)
-        return self._head
-
-    def keep(self, about: Hashable, made: tuple[Item, ...], tables: tuple[Table, ...]) -> None:
-        """Keeps the items that a block came to below some tables."""
-        if len(self.items) >= _ITEMS_KEPT:
-            self.items.clear()
-        self.items[about] = made, tables
+Kept = dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]]
 
 
-def _referred(value: Value) -> Iterator[str]:
-    match value:
-        case Scalar(text, span) if "{{" in text:
-            yield from (one.name for one in references(text, span) if not one.topic)
-        case Listing(items):
-            yield from (name for item in items for name in _referred(item))
-        case Section(entries):
-            yield from (name for pair in entries for part in pair for name in _referred(part))
+@lru_cache(maxsize=4096)
+def _names(value: Same[Value]) -> frozenset[str]:
+    return referred(value.it)
+
+
+@lru_cache(maxsize=256)  # papers of one document seldom have drawn values in it
+def _front(head: Same[Section], drawn: tuple[tuple[str, Told], ...]) -> tuple[Section, Notation, tuple[Known, ...]]:
+    """The front matter with drawn values, and what it says of symbols."""
+    said = filled(head.it, of_values(dict(drawn), final=True))
+    return said, *read_symbols(said, Notation())
 
 
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: _KeptItems) -> None:
-        self.kept, self.above = kept, kept.head(head, drawn)
-        self.file, self.head, self.drawn = file, self.above.filled, drawn
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: Kept) -> None:
+        self.file, self.drawn, self.kept = file, drawn, kept  # what was read, by what it depends on
+        names = _names(Same(head))
+        self.above = tuple((name, drawn[name]) for name in sorted(names if names <= drawn.keys() else drawn))
+        self.head, self.notation, self.values = _front(Same(head), self.above)
         self.items: list[Item] = []
         self.inside: Only | None = None
         self.in_words: set[str] = set()  # what the prose refers to
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
-        self.notation, self.values = self.above.notation, self.above.values
-        self.conventions, self.exam = self.above.conventions, self.above.exam
         self.required: tuple[Ask, ...] = ()
         self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = self.head.text("dtype")
@@ -522,31 +536,28 @@ class _Reader:
 
     def entry(self, value: Value, refers: bool) -> None:
         """Adds what a block says; one that was read with the same drawn values is not read again."""
-        names = self.kept.names(value) if refers else frozenset[str]()
+        names = _names(Same(value)) if refers else frozenset[str]()
         if not names <= self.drawn.keys():  # it hangs on values that stand before it
-            self.block(blocks.filled(value, self.known()))
+            self.block(filled(value, self.known()))
         elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):
             for item in value.items:
                 self.entry(item, refers)
         elif not isinstance(value, Section) or not self.may_be_kept(value):
-            self.block(blocks.filled(value, self.known()) if names else value)
+            self.block(filled(value, self.known()) if names else value)
         else:
-            about = (
-                value.span,
-                tuple(self.drawn[name].text for name in sorted(names)),
-                (*self.models,),
-                self.above.about,
-            )
+            about = value.span, tuple(self.drawn[name].text for name in sorted(names)), (*self.models,), self.above
             tables: tuple[Table, ...] = () if "ask" in value else tuple(self.tables)
-            kept, below = self.kept.items.get(about, ((), ()))
+            kept, below = self.kept.get(about, ((), ()))
             if kept and len(tables) == len(below) and all(map(operator.is_, tables, below)):
                 self.again(kept)
                 return
             before = len(self.items)
-            self.block(blocks.filled(value, self.known()) if names else value)
+            self.block(filled(value, self.known()) if names else value)
             made = tuple(self.items[before:])
             if not any(isinstance(item, Ask) and item.divided_by for item in made):
-                self.kept.keep(about, made, tables)
+                if len(self.kept) >= _ITEMS_KEPT:
+                    self.kept.clear()
+                self.kept[about] = made, tables
 
     def may_be_kept(self, section: Section) -> bool:
         """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
@@ -576,16 +587,16 @@ class _Reader:
             raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
         elif self.inside is not None and "figure" not in value:
             problem = f"a question or model within ':::{self.inside.name}': its answer would be missing elsewhere"
-            raise DocumentError(problem, value.span, "put it below the line :::")
+            raise value.error("", problem, "put it below the line :::")
         elif _is_draw(value):
-            replace(value, what="this draw").only(DRAW_KEYS)
+            read_keys(DrawBlock, replace(value, what="this draw"))
             self.required += self.derived_requirements(value)
         elif "figure" in value:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
-                raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
+                raise value.error("figure", f"more than {FIGURE_LIMIT} figures in one document")
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
         elif "mistake" in value:
-            self.mistakes += (read_mistake(value),)
+            self.mistakes += (read_keys(MistakeBlock, value).mistake,)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -599,12 +610,12 @@ class _Reader:
 
     def derived_requirements(self, section: Section) -> tuple[Ask, ...]:
         """What ``require`` says of answers: questions of nobody, with bounds."""
-        rules = section.get("require")
         found = []
-        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
+        for rule in section.items("require"):
             if isinstance(rule, Section):
-                bounds = replace(rule, entries=tuple(e for e in rule.entries if e[0].text in BOUND_KEYS))
-                asked = replace(rule, entries=tuple(e for e in rule.entries if e[0].text not in BOUND_KEYS))
+                bound = keys_of(Bounds)
+                bounds = replace(rule, entries=tuple(e for e in rule.entries if e[0].text in bound))
+                asked = replace(rule, entries=tuple(e for e in rule.entries if e[0].text not in bound))
                 rule.need("ask")
                 made = self.ask(replace(asked, what="this requirement"))
                 found.append(replace(made, exam=replace(made.exam, bounds=read_bounds(bounds))))
@@ -613,39 +624,24 @@ class _Reader:
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        kinds = {"parts": WHOLE_KEYS, "module": MODULE_KEYS, "config": CONFIG_KEYS}
-        kind = next((key for key in kinds if key in section), "")
-        section.only(kinds.get(kind, [*MODEL_KEYS, *kinds]))
+        kind = next((name for name in OTHER_MODELS if name in section), "")
+        section.only(OTHER_MODELS.get(kind, [*TABLE_KEYS, *OTHER_MODELS]))
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
-            raise DocumentError(
-                f"a second model called '{name}'", section.span_of("model"), f"the first is in line {before.line}"
-            )
-        if "parts" in section:
+            raise section.error("model", f"a second model called '{name}'", f"the first is in line {before.line}")
+        if kind == "parts":
             self.whole(name, section)
             return
         at = section.span
         table, shown = (Table(at.file, at.line, (), (), at.text), False) if kind else self.table(section)
         notation, described = read_symbols(section, self.notation)
-        values = merge(self.values, described, read_values(section, "values", blocks.whole))
-        dtype = section.text("dtype", self.dtype or "fp16")
-        made = ModelBlock(
-            name,
-            table,
-            symbol_key(section, "repeat"),
-            symbol_key(section, "batch"),
-            dtype,
-            values,
-            section.texts("inputs"),
-            section.texts("weights"),
-            section.pairs("axes"),
-            notation,
-            shown,
-            section,
-            layers_before=section.text("layers_before"),
+        made = read_keys(
+            ModelBlock, section, section=section, table=table, shown=shown, notation=notation,
+            values=merge(self.values, described, read_values(section, "values", blocks.whole)),
+            dtype=section.text("dtype", self.dtype or "fp16"),
             module=_configuration(section) if kind == "config" else _printed_module(section) if kind else "",
-        )
+        )  # fmt: skip
         if made.module:
             self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of(kind)))
         self.models[name] = made
@@ -666,9 +662,7 @@ class _Reader:
                 raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
             parts.append(part)
         if len(parts) < 2 or len({part.name for part in parts}) < len(parts):
-            raise DocumentError(
-                "a model of parts has two or more different ones", section.span_of("parts"), "parts: [ends, layer]"
-            )
+            raise section.error("parts", "a model of parts has two or more different ones", "parts: [ends, layer]")
         notation, described = read_symbols(section, self.notation)
         values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
         made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
@@ -681,12 +675,9 @@ class _Reader:
         if "table" in section and "formula" in section:
             key = section.key("formula")
             raise DocumentError("a model has a table or a formula, not both", key.span if key else section.span)
-        formula = section.get("formula")
-        if formula is not None:
-            if not isinstance(formula, Scalar):
-                raise blocks.wrong_type("formula", "text", formula)
+        if (formula := section.scalar("formula")) is not None:
             return formula_table(formula), False
-        value = section.get("table")
+        value = section.scalar("table", "a number or a table")
         if value is None:
             if not self.tables:
                 raise DocumentError(
@@ -695,8 +686,6 @@ class _Reader:
                     "put the table above the block, or into it as table: | or formula:",
                 )
             return self.tables[-1], False
-        if not isinstance(value, Scalar):
-            raise blocks.wrong_type("table", "a number or a table", value)
         if re.fullmatch(r"\d{1,6}", value.text.strip()):
             number = int(value.text)
             if not 1 <= number <= len(self.tables):
@@ -725,24 +714,13 @@ class _Reader:
 
         name, sheet = section.text("ask"), self.worksheet(section)
         if name not in QUANTITIES and sheet is None:
-            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), QUANTITIES.hint(name))
+            raise section.error("ask", f"unknown quantity '{name[:60]}'", QUANTITIES.hint(name))
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
-        section.only([*ASK_KEYS, *known])
+        section.only([*ASKED, *known])
         whole, section = section, given_options(section, known)
         follows, section = _follows(section, known)
-        model = section.text("model")
-        if model and model not in self.models:
-            near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
-            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), near)
-        if wanted.needs_model and not model:
-            if not self.models:
-                raise DocumentError(
-                    f"'{name}' needs a model, and none is defined before this question",
-                    section.span_of("ask"),
-                    "add a symcomm block with model: and the name of the model",
-                )
-            model = [*self.models][-1]
+        model = model_of(section, self.models, wanted.needs_model)
         options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
         try:
             later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
@@ -751,23 +729,11 @@ class _Reader:
             raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
         self.given(model, given)
-        beside = self.printed_table(section)
-        return Ask(
-            name,
-            section.text("label"),
-            model,
-            options,
-            read_conventions(section),
-            given,
-            section.count("points"),
-            whole,
-            None if beside else section.quantity("printed"),
-            sheet,
-            read_exam_keys(section, follows),
-            read_answer_keys(section),
-            beside,
-            divided_by=self.divisor(section),
-        )
+        exam = read_keys(ExamKeys, section, section.keys, follows=follows)
+        return read_keys(
+            Ask, section, section.keys, section=whole, options=options, model=model, given=given, exam=exam,
+            sheet=sheet, beside=self.printed_table(section), divided_by=self.divisor(section),
+        )  # fmt: skip
 
     def divisor(self, section: Section) -> Ask | None:
         """The question by whose answer another one's is divided: the same one with some keys changed."""
@@ -778,13 +744,13 @@ class _Reader:
             raise DocumentError(
                 "divided_by holds the keys that differ", changed.span, "divided_by: {accounting: payload}"
             )
-        kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *ASK_EXAM_KEYS})
+        kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *keys_of(ExamKeys)})
         return self.ask(replace(section, entries=(*kept, *changed.entries)))
 
     def printed_table(self, section: Section) -> Table | None:
         """The table that a source prints, where it is one and not a number."""
-        value = section.get("printed")
-        if not isinstance(value, Scalar) or value.style != "|":
+        value = section.scalar("printed", "a number with a unit")
+        if value is None or not _is_table(section, "printed"):
             return None
         tables = read_tables(value.text, self.file, value.span.line + 1)
         if len(tables) != 1:
@@ -820,31 +786,12 @@ class _Reader:
         if first is not None and isinstance(heading, Heading) and is_title and title in ("", heading.markdown):
             title = heading.markdown
             del items[first]
-        language = head.text("language", "en")
-        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
-            raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
-        detail = head.text("detail", "normal")
-        if detail not in DETAILS:
-            raise DocumentError(f"'{detail[:40]}' is no detail", head.span_of("detail"), nearest(detail, [*DETAILS]))
-        found = Problem(
-            self.file,
-            title or Path(self.file).stem,
-            head.text("subtitle"),
-            head.texts("authors"),
-            head.text("date"),
-            language,
-            self.notation,
-            self.values,
-            self.conventions,
-            tuple(items),
-            head.text("course"),
-            detail,
-            tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
-            self.exam,
-            (*self.derived_requirements(head), *self.required),
-            self.mistakes,
-            frozenset(self.in_words),
-        )
+        found = read_keys(
+            Problem, head, head.keys, file=self.file, items=tuple(items), values=self.values, notation=self.notation,
+            title=title or Path(self.file).stem, required=(*self.derived_requirements(head), *self.required),
+            extra=tuple((key, head.text(key)) for key in head.keys if key not in FRONT), mistakes=self.mistakes,
+            told=frozenset(self.in_words),
+        )  # fmt: skip
         check_points(found)
         return found
 
@@ -883,8 +830,8 @@ def check_points(problem: Problem) -> None:
 
 def _printed_module(section: Section) -> str:
     value = section.get("module")
-    if not isinstance(value, Scalar) or value.style != "|":
-        raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    if not isinstance(value, Scalar) or not _is_table(section, "module"):
+        raise section.error("module", "'module' must be a printed module", "write it below module: |")
     return value.text
 
 
@@ -895,7 +842,7 @@ def _configuration(section: Section) -> str:
         return json.dumps(_plain_data(value), indent=1)
     if not isinstance(value, Scalar) or not is_config(value.text):
         hint = "write its keys below config:, model_type among them"
-        raise DocumentError("'config' must be a configuration", section.span_of("config"), hint)
+        raise section.error("config", "'config' must be a configuration", hint)
     return value.text
 
 

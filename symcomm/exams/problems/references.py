@@ -7,16 +7,18 @@ else. LaTeX may have two pairs of braces of its own: in maths, what is no known 
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
+from symcomm.core.blocks import BRACES, Listing, Scalar, Value, scalars
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, decimal_text, exact_text
 
-BRACES = re.compile(r"\{\{([^{}\n]{0,120})\}\}")
 _INSIDE = re.compile(
     r"\s*(?:(?P<topic>[a-z]{1,20})\s*:\s*)?(?P<name>[^\W\d][\w'^]{0,39}(?:\.\w{1,40})*|(?<=:)\s*[\w.\-]{1,60}?)"
     r"(?:\s+in\s+(?P<unit>[^\s].{0,40}?))?\s*"
@@ -147,6 +149,29 @@ def _written(said: Told, reference: Reference, maths: bool) -> str:
             number += r"\," + more
         return number + (rf"\ \text{{{unit}}}" if gap and unit else "")
     return text
+
+
+def filled(value: Value, lookup: Lookup) -> Any:
+    """The value with what its references stand for; every place is that of the reference.
+
+    >>> from symcomm.core.blocks import plain, section_of
+    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": Told("8")})))
+    {'strategy': 'tensor(8)'}
+    """
+    if isinstance(value, Scalar):
+        return replace(value, text=fill(value.text, value.span, lookup)) if "{{" in value.text else value
+    if isinstance(value, Listing):
+        items = tuple(filled(item, lookup) for item in value.items)
+        return value if all(map(operator.is_, items, value.items)) else replace(value, items=items)
+    entries = tuple((filled(key, lookup), filled(one, lookup)) for key, one in value.entries)
+    same = all(a is b for pairs in zip(entries, value.entries, strict=True) for a, b in zip(*pairs, strict=True))
+    return value if same else replace(value, entries=entries)
+
+
+def referred(value: Value) -> frozenset[str]:
+    """The names of values that a block refers to."""
+    texts = [one for one in scalars(value) if "{{" in one.text]
+    return frozenset(one.name for said in texts for one in references(said.text, said.span) if not one.topic)
 
 
 def in_unit(quantity: Quantity, unit: str, span: Span) -> str:

@@ -7,126 +7,25 @@ conventions; what depends on the rest of a document (which models and symbols th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from symcomm.core.accounting import COLLECTIVES, CONVENTIONS
+from symcomm.core.keys import TEXT_SCHEMA, WORD_SCHEMA, Key, Schema, keys_of, object_of, properties_of, schema_of
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity, Option
-from symcomm.exams.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.exams.problems.problem import (
-    ASK_KEYS,
-    CONFIG_KEYS,
-    DRAW_KEYS,
-    FRONT_KEYS,
-    MODEL_KEYS,
-    MODULE_KEYS,
-    WHOLE_KEYS,
-)
+from symcomm.exams.problems.figures import FIGURES, Figure, Kind
+from symcomm.exams.problems.problem import ASKED, FRONT, OTHER_MODELS, TABLE_KEYS, DrawBlock, MistakeBlock, ModelBlock
 
-Schema = dict[str, Any]
-_TEXT: Schema = {"type": ["string", "number"]}
-_TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT, "names": _TEXTS}}  # fmt: skip
-
-_SHARE: Schema = {"type": ["number", "string"]}
-_YES: Schema = {"enum": ["yes", "no", True, False]}
-_BOUNDS: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "at_least": _TEXT, "at_most": _TEXT, "digits": {"type": "integer"}, "steps": {"type": "integer"}}}  # fmt: skip
-_LINE: Schema = {"type": "object", "additionalProperties": False, "required": ["step", "points"], "properties": {
-    "step": {"type": "string"}, "points": _SHARE, "says": _TEXT}}  # fmt: skip
-_CHOICE: Schema = {"anyOf": [_TEXT, {"type": "object", "additionalProperties": _TEXT}]}
-_CHOICES: Schema = {"type": "array", "minItems": 2, "items": _CHOICE}
-_DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": False, "properties": {
-    "choices": _CHOICES, "from": _TEXT, "to": _TEXT, "step": _TEXT, "unit": _TEXT, "multiples_of": _TEXT,
-    "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
-    **{name: {"type": "integer", "minimum": 1} for name in ("formulas", "operations", "inputs", "outputs")},
-}}]}  # fmt: skip
-_RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
-
-_OTHER: Schema = {"anyOf": [_TEXT, {"type": "object"}]}
-_OTHERS: Schema = {"anyOf": [_OTHER, {"type": "array", "items": _OTHER}]}
-_ANSWER: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "left": _TEXT, "in": _TEXT, "step": _TEXT, "symbols": _TEXTS, "names": {"type": "object"},
-    "prefixes": {"enum": ["open", "stated"]}, "conventions": _OTHERS, "mistakes": _TEXTS, "ruled_out": _OTHERS,
-    "decimal_comma": _YES}}  # fmt: skip
-_MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required": ["name", "says", "change"],
-                    "properties": {"name": _TEXT, "says": _TEXT, "change": {"type": "object"}}}  # fmt: skip
-
-# One row a key; several blocks share some.
-_KEYS: dict[str, tuple[str, Schema]] = {
-    "title": ("the title", _TEXT),
-    "subtitle": ("the line below the title", _TEXT),
-    "course": ("the course, above the title", _TEXT),
-    "detail": ("how much of each derivation is shown", {"enum": ["brief", "normal", "full"]}),
-    "authors": ("one name, or a list", _TEXTS),
-    "date": ("the date, as it shall be printed", _TEXT),
-    "language": ("a language tag such as en or de-CH", {"type": "string"}),
-    "symbols": ("what the symbols mean", {"type": "object", "additionalProperties": {"anyOf": [_TEXT, _MEANING]}}),
-    "accounting": ("a convention, a list of them, or one for each field", {"$ref": "#/$defs/accounting"}),
-    "dtype": ("the number format of the model", {"type": "string"}),
-    "model": ("the name of a model", _TEXT),
-    "table": ("which layer table, or the table itself", _TEXT),
-    "module": ("a printed PyTorch module instead of a table", {"type": "string"}),
-    "config": ("a configuration (a config.json of transformers) instead of a table", {"type": ["object", "string"]}),
-    "loss": ("whether the cross-entropy of a configuration's head counts", {"enum": ["true", "false", True, False]}),
-    "formula": ("one formula instead of a table, with the shapes of its operands", {"type": "string"}),
-    "repeat": ("the symbol that says how often the table is stacked", {"type": "string"}),
-    "batch": ("a batch axis that the table leaves out", {"type": "string"}),
-    "values": ("given sizes", {"type": "object", "additionalProperties": _TEXT}),
-    "inputs": ("tensors that are inputs", _TEXTS),
-    "weights": ("tensors that are weights", _TEXTS),
-    "axes": (
-        "what axes are, by their symbols: batch, sequence, ...",
-        {"type": "object", "additionalProperties": {"type": "string"}},
-    ),
-    "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
-    "parts": ("models that this one is made of", _TEXTS),
-    "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
-    "label": ("tells the answers of one question apart", _TEXT),
-    "verify": ("a run in PyTorch beside it: of its strategy, or of one that is named", {"type": ["boolean", "string"]}),
-    "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
-    "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
-    "printed": ("what a source prints as the answer", _TEXT),
-    "divided_by": ("keys in which another question differs, by whose answer this one's is divided", {"type": "object"}),
-    "id": ("what references and answer sheets call this answer", {"type": "string"}),
-    "choices": ("ask with this many options to choose from", {"type": "integer", "minimum": 2, "maximum": 10}),
-    "bounds": ("what the answer of a drawn question has to keep to", _BOUNDS),
-    "rubric": ("the points of each step", {"type": "array", "items": _LINE}),
-    "credit": (
-        "the share of its points that a wrong answer earns, for all or for each mistake",
-        {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-    ),
-    "draw": ("values that each paper draws for itself", {"type": "object", "additionalProperties": _DRAW}),
-    "require": ("what drawn values have to satisfy", {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
-    "exam": (
-        "how papers are made",
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "questions": {"type": "integer", "minimum": 0},
-                "shuffle": _YES,
-                "alike": _YES,
-                "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-            },
-        },
-    ),
-    "answer": ("what answers of students look like, and what is told apart in them", _ANSWER),
-    "mistake": ("a mistake that answers are held against", _MISTAKE),
-    "caption": ("Markdown below the picture", _TEXT),
-    "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
-}
 _READ: dict[str, Schema] = {
-    "text": _TEXT,
+    "text": TEXT_SCHEMA,
     "formula": {"type": ["string", "object"]},
-    "quantity": _TEXT,
-    "dtype": {"type": "string"},
+    "quantity": TEXT_SCHEMA,
+    "dtype": WORD_SCHEMA,
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
     "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\{\{.*\}\}$"}]},
     "strategy": {"type": ["string", "object"]},
-    "schedule": {"type": "string"},
+    "schedule": WORD_SCHEMA,
     "links": {"type": ["string", "object"]},
     "recipe": {"type": ["string", "object"]},
 }
@@ -138,20 +37,20 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'configuration']
     """
-    kinds = ("model", "configuration", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
-    one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
-    questions = [*map(_question, QUANTITIES.values()), _own()]
-    defs: Schema = {
-        "block": {"oneOf": one},
-        "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
-        "model": _object(_keys(MODEL_KEYS), ["model"]),
-        "configuration": _object(_keys(CONFIG_KEYS), ["model", "config"]),
-        "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
-        "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
-        "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
-        "question": {"type": "object", "required": ["ask"], "oneOf": questions},
+    blocks: Schema = {
+        "model": _model(TABLE_KEYS),
+        "configuration": _model(OTHER_MODELS["config"], "config"),
+        "printed_model": _model(OTHER_MODELS["module"], "module"),
+        "whole_model": _model(OTHER_MODELS["parts"], "parts"),
+        "question": {"type": "object", "required": ["ask"], "oneOf": [*map(_question, QUANTITIES.values()), _own()]},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
-        "mistake": _object(_keys(("mistake",)), ["mistake"]),
+        "draw": schema_of(DrawBlock) | {"minProperties": 1},
+        "mistake": schema_of(MistakeBlock),
+    }
+    defs: Schema = {
+        "block": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in blocks]},
+        "front_matter": object_of(properties_of(FRONT.values())) | {"additionalProperties": TEXT_SCHEMA},
+        **blocks,
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
     }
@@ -182,13 +81,14 @@ def _shared(schema: Any, named: dict[str, str]) -> Any:
     return made
 
 
-def _object(properties: Schema, required: Iterable[str] = ()) -> Schema:
-    needed = {"required": [*required]} if required else {}
-    return {"type": "object", "additionalProperties": False, "properties": properties, **needed}
+def _model(names: Iterable[str], *needed: str) -> Schema:
+    """A model with some of the keys of all."""
+    keys = keys_of(ModelBlock)
+    return object_of(properties_of(keys[name] for name in names), ["model", *needed])
 
 
-def _keys(names: Iterable[str]) -> Schema:
-    return {name: {"description": _KEYS[name][0], **_KEYS[name][1]} for name in names}
+def _but(keys: Mapping[str, Key], *names: str) -> Schema:
+    return properties_of(key for name, key in keys.items() if name not in names)
 
 
 def _options(options: Iterable[Option]) -> Schema:
@@ -207,20 +107,20 @@ def _option(option: Option) -> Schema:
 
 def _question(declared: DeclaredQuantity) -> Schema:
     asked = {"ask": {"const": declared.name, "description": declared.summary}}
-    properties = _keys(key for key in ASK_KEYS if key not in ("ask", "worksheet")) | _options(declared.options)
-    return _object(asked | properties, ["ask", *(o.name for o in declared.options if o.required)])
+    properties = _but(ASKED, "ask", "worksheet") | _options(declared.options)
+    return object_of(asked | properties, ["ask", *(o.name for o in declared.options if o.required)])
 
 
 def _own() -> Schema:
     """A question of a worksheet of the author's, whose options stand in that file."""
-    return {"properties": {"ask": _TEXT, **_keys(key for key in ASK_KEYS if key != "ask")}, "required": ["worksheet"]}
+    return {"properties": {"ask": TEXT_SCHEMA, **_but(ASKED, "ask")}, "required": ["worksheet"]}
 
 
 def _figure(kind: Kind) -> Schema:
     about = QUANTITIES[kind.of].options if kind.of in QUANTITIES else ()
     taken = _options(o for o in about if o.name != "op" and (not kind.only or o.name in kind.only))
     drawn = {"figure": {"const": kind.name, "description": kind.summary}}
-    drawn |= _keys(key for key in FIGURE_KEYS if key != "figure") | taken | _options(kind.options)
+    drawn |= _but(keys_of(Figure), "figure") | taken | _options(kind.options)
     made = {"properties": drawn, "required": ["figure", *kind.needed], "unevaluatedProperties": False}
     return made | ({"$ref": "#/$defs/drawn"} if kind.of == "of" else {})
 
@@ -238,7 +138,7 @@ def _accounting() -> Schema:
     names = {"enum": [*dict.fromkeys(name for choices in fields.values() for name in choices)]}
     said = {"anyOf": [names, {"type": "string", "pattern": "="}]}
     of_field: dict[str, Schema] = {field: {"enum": choices} for field, choices in fields.items()}
-    of_kind = _object(dict.fromkeys(COLLECTIVES, of_field["algorithm"]))
+    of_kind = object_of(dict.fromkeys(COLLECTIVES, of_field["algorithm"]))
     of_field["algorithm"] = {"anyOf": [of_field["algorithm"], of_kind]}
-    each = _object(of_field)
+    each = object_of(of_field)
     return {"anyOf": [said, {"type": "array", "items": said}, each]}

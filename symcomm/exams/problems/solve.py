@@ -9,12 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from symcomm.core.blocks import blamed, written_at
 from symcomm.core.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.quantities.declared import Option
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Given, Picture
 from symcomm.exams.problems.answered import contradictions, with_answers
-from symcomm.exams.problems.blocks import blamed, written_at
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
@@ -82,16 +82,12 @@ def load_block(block: ModelBlock) -> Model:
             found = [(load_block(part), part.layers_before) for part in block.parts]
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
-            dtype = section.text("dtype")
-            loss = section.text("loss")
-            if loss not in ("true", "false", ""):
-                raise DocumentError(f"'{loss[:40]}' is neither true nor false", section.span_of("loss"))
             known = model.load_known(
-                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype,
-                loss=loss == "true" if loss else None,
+                block.module, values=_numbers(block.values), notation=block.notation, dtype=section.text("dtype"),
+                loss=block.loss,
             )  # fmt: skip
             if known is None:
-                raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
+                raise section.error("module", "this is no printed module", "as print(model) shows it")
             return replace(known, name=block.name)
         made = model.load(
             block.table,

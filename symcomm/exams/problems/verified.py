@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.core.derivation import Derivation, Exhibit
-from symcomm.core.errors import DocumentError
 from symcomm.core.model import Model
 from symcomm.exams.problems.problem import Ask
 
@@ -33,17 +32,14 @@ def asked_strategy(ask: Ask) -> str:
 
     Raises ``DocumentError`` where there is none that can be run.
     """
-    if "verify" not in ask.section:
+    if ask.verify.lower() not in ("", "true", "false"):
+        return ask.verify
+    if ask.verify.lower() != "true":
         return ""
-    said = ask.section.text("verify")
-    if said in ("false", "False"):
-        return ""
-    if said not in ("true", "True"):
-        return said
     own = ask.section.text("strategy") if "strategy" in ask.section else ""
     if not own:
-        raise DocumentError("this question has no strategy that could be run", ask.section.span_of("verify"),
-                            "name one: verify: data(2)")  # fmt: skip
+        problem = "this question has no strategy that could be run"
+        raise ask.section.error("verify", problem, "name one: verify: data(2)")
     return own
 
 
@@ -69,10 +65,8 @@ def with_run(file: str, ask: Ask, model: Model | None, derived: Derivation, soft
         run = kept["runs"][run_key(model, strategy, softmax)]
         shown = _exhibit(run, str(kept["symcomm"]))
     except (OSError, ValueError, KeyError, TypeError):
-        raise DocumentError(
-            "this question has not been run in PyTorch as it stands", ask.section.span_of("verify"),
-            f"symcomm verify {Path(file).name} --asked",
-        ) from None  # fmt: skip
+        problem = "this question has not been run in PyTorch as it stands"
+        raise ask.section.error("verify", problem, f"symcomm verify {Path(file).name} --asked") from None
     return replace(derived, exhibits=(*derived.exhibits, shown))
 
 

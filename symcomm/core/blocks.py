@@ -6,21 +6,18 @@ Scalars keep the text the author wrote: ``B: 010`` is ten and ``no: 3`` gives th
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity
-from symcomm.exams.problems.references import BRACES, Lookup, fill
 
 SIZE_LIMIT = 100_000  # characters of one block
 DEPTH_LIMIT = 12  # lists and mappings inside one another
-_EVENT_LIMIT = 20_000
+BRACES = re.compile(r"\{\{([^{}\n]{0,120})\}\}")  # of a reference, which is no mapping of YAML
 
 _HUGE = 10**60  # no size and no rate comes near it
 
@@ -89,6 +86,10 @@ class Section:
         value = self.get(name)
         return self.span if value is None else value.span
 
+    def error(self, name: str, message: str, hint: str = "") -> DocumentError:
+        """An error that points at the value of a key."""
+        return DocumentError(message, self.span_of(name), hint)
+
     def only(self, known: Sequence[str]) -> None:
         """Raises ``DocumentError`` for a key that is not known, with the nearest known ones."""
         for key, _ in self.entries:
@@ -97,66 +98,63 @@ class Section:
                     f"unknown key '{key.text[:60]}' in {self.what}", key.span, nearest(key.text, [*known])
                 )
 
-    def need(self, name: str) -> None:
+    def need(self, *names: str) -> None:
         """Raises ``DocumentError`` where a key is missing."""
-        if name not in self:
-            raise DocumentError(f"{self.what} needs the key '{name}'", self.span)
+        for name in names:
+            if name not in self:
+                raise DocumentError(f"{self.what} needs the key '{name}'", self.span)
+
+    def scalar(self, name: str, wanted: str = "text") -> Scalar | None:
+        """What a key says, with its place; ``wanted`` is what it must be."""
+        value = self.get(name)
+        return None if value is None else scalar_of(value, name, wanted)
 
     def text(self, name: str, default: str = "") -> str:
         """The text of a key, on one line or several."""
+        said = self.scalar(name)
+        return default if said is None else said.text.strip()
+
+    def items(self, name: str) -> tuple[Value, ...]:
+        """The items of a list; a single value is a list of one."""
         value = self.get(name)
-        if value is None:
-            return default
-        return _scalar(value, name, "text").text.strip()
+        return value.items if isinstance(value, Listing) else () if value is None else (value,)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; a single text is a list of one."""
-        value = self.get(name)
-        if value is None:
-            return ()
-        items = value.items if isinstance(value, Listing) else (value,)
-        return tuple(_scalar(item, name, "text or a list of texts").text.strip() for item in items)
+        return tuple(scalar_of(one, name, "text or a list of texts").text.strip() for one in self.items(name))
 
     def section(self, name: str, what: str) -> Section | None:
         """A mapping below this one."""
         value = self.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, Section):
-            raise wrong_type(name, "a mapping", value)
-        return Section(value.entries, value.span, what)
+        return None if value is None else section_of_value(value, name, what)
+
+    def sections(self) -> Iterator[tuple[Scalar, Section]]:
+        """The keys of a mapping whose values are mappings, each named by its key in errors."""
+        return ((key, section_of_value(value, key.text, f"'{key.text}'")) for key, value in self.entries)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """A mapping of texts to texts."""
         found = self.section(name, name)
         entries = found.entries if found else ()
-        return tuple((key.text.strip(), _scalar(value, key.text, "text").text.strip()) for key, value in entries)
+        return tuple((key.text.strip(), scalar_of(value, key.text).text.strip()) for key, value in entries)
 
-    def count(self, name: str) -> int | None:
-        """A whole number, zero or more."""
-        value = self.get(name)
-        if value is None:
+    def count(self, name: str, least: int = 0) -> int | None:
+        """A whole number: ``least`` or more, which is 0 or 1."""
+        said = self.scalar(name, "a whole number")
+        if said is None:
             return None
-        scalar = _scalar(value, name, "a whole number")
-        if not re.fullmatch(r"\d{1,9}", scalar.text.strip()):
-            raise DocumentError(f"'{name}' must be a whole number, but is '{scalar.text[:60]}'", scalar.span)
-        return int(scalar.text)
-
-    def truth(self, name: str) -> bool:
-        """Yes or no; no where the key is missing."""
-        text = self.text(name, "no").lower()
-        if text not in ("yes", "no", "true", "false"):
-            raise DocumentError(f"'{name}' is yes or no, not '{text[:40]}'", self.span_of(name))
-        return text in ("yes", "true")
+        if not re.fullmatch(r"\d{1,9}", said.text.strip()) or int(said.text) < least:
+            kind = "a positive whole number" if least else "a whole number"
+            raise DocumentError(f"'{name}' must be {kind}, but is '{said.text[:60]}'", said.span)
+        return int(said.text)
 
     def quantity(self, name: str) -> Quantity | None:
         """A positive number with its unit."""
-        value = self.get(name)
-        return None if value is None else quantity(_scalar(value, name, "a number with a unit"))
+        said = self.scalar(name, "a number with a unit")
+        return None if said is None else quantity(said)
 
 
 Value = Scalar | Listing | Section
-_Kind = TypeVar("_Kind")
 
 
 def quantity(scalar: Scalar) -> Quantity:
@@ -207,25 +205,15 @@ def plain(value: Value) -> Any:
     return value.text.strip()
 
 
-def filled(value: Value, lookup: Lookup) -> Value:
-    """The value with what its references stand for; every place is that of the reference.
-
-    >>> from symcomm.exams.problems.references import Told, of_values
-    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": Told("8")})))
-    {'strategy': 'tensor(8)'}
-    """
+def scalars(value: Value) -> Iterator[Scalar]:
+    """Every text that stands in a value, keys too, in order."""
     if isinstance(value, Scalar):
-        return replace(value, text=fill(value.text, value.span, lookup)) if "{{" in value.text else value
-    if isinstance(value, Listing):
-        items = tuple(filled(item, lookup) for item in value.items)
-        return value if all(map(operator.is_, items, value.items)) else replace(value, items=items)
-    entries = tuple((_filled_key(k, lookup), filled(v, lookup)) for k, v in value.entries)
-    same = all(k is old_k and v is old for (k, v), (old_k, old) in zip(entries, value.entries, strict=True))
-    return value if same else replace(value, entries=entries)
-
-
-def _filled_key(key: Scalar, lookup: Lookup) -> Scalar:
-    return replace(key, text=fill(key.text, key.span, lookup)) if "{{" in key.text else key
+        yield value
+        return
+    inside: Iterable[Value]
+    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
+    for part in inside:
+        yield from scalars(part)
 
 
 def blamed(value: Value, message: str) -> Span | None:
@@ -234,9 +222,8 @@ def blamed(value: Value, message: str) -> Span | None:
     >>> blamed(section_of("pipeline: {stage: 4}", "t.md"), "pipeline has no 'stage'").word
     'stage'
     """
-    if isinstance(value, Scalar):
-        return value.span if value.text.strip() and f"'{value.text.strip()}'" in message else None
-    return next((span for part in _inside(value) if (span := blamed(part, message))), None)
+    words = ((one.text.strip(), one.span) for one in scalars(value))
+    return next((span for word, span in words if word and f"'{word}'" in message), None)
 
 
 def written_at(value: Value, span: Span | None) -> Span | None:
@@ -246,17 +233,13 @@ def written_at(value: Value, span: Span | None) -> Span | None:
     >>> written_at(option, Span("<text>", 1, "ij,jk->il", 8, 9)).place
     't.md:1'
     """
-    if span is None or span.file != "<text>":
+    if span is None or span.file != "<text>" or not span.text:
         return None
-    if isinstance(value, Scalar):
-        at = value.span.text.find(span.text, value.span.start) if value.text == span.text and span.text else -1
-        return None if at < 0 else value.span.within(at + span.start, at + span.stop)
-    return next((found for part in _inside(value) if (found := written_at(part, span))), None)
-
-
-def _inside(value: Listing | Section) -> Iterable[Value]:
-    """The items of a list, or the keys and values of a mapping."""
-    return value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
+    for one in scalars(value):
+        at = one.span.text.find(span.text, one.span.start) if one.text == span.text else -1
+        if at >= 0:
+            return one.span.within(at + span.start, at + span.stop)
+    return None
 
 
 def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:
@@ -265,10 +248,18 @@ def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:
     return DocumentError(f"'{name}' must be {wanted}, but is {names[type(value)]}", value.span)
 
 
-def _scalar(value: Value, name: str, wanted: str) -> Scalar:
+def scalar_of(value: Value, name: str, wanted: str = "text") -> Scalar:
+    """The value of a key, which must be a text."""
     if not isinstance(value, Scalar):
         raise wrong_type(name, wanted, value)
     return value
+
+
+def section_of_value(value: Value, name: str, what: str, wanted: str = "a mapping") -> Section:
+    """The value of a key, which must be a mapping; ``what`` names it in errors."""
+    if not isinstance(value, Section):
+        raise wrong_type(name, wanted, value)
+    return replace(value, what=what)
 
 
 # -- reading ----------------------------------------------------------------------------------------
@@ -302,16 +293,16 @@ class Source:
         return self.span(start.line, start.column, max(stop, start.column))
 
 
-def section_of(text: str, file: str, what: str = "a block") -> Section:
-    """The mapping that a YAML text of its own holds."""
-    value = read(text, Source(file, 1, tuple(text.split("\n"))), what)
+def section_of(text: str, file: str, what: str = "a block", **limits: Any) -> Section:
+    """The mapping that a YAML text of its own holds; ``limits`` are those of ``read``."""
+    value = read(text, Source(file, 1, tuple(text.split("\n"))), what, **limits)
     if not isinstance(value, Section):
         raise DocumentError(f"{what} must be a mapping of keys to values", value.span)
     return value
 
 
-def read(text: str, source: Source, what: str = "a block") -> Value:
-    """The tree of a YAML text.
+def read(text: str, source: Source, what: str = "a block", size: int = SIZE_LIMIT, ours: bool = False) -> Value:
+    """The tree of a YAML text of at most ``size`` characters; ``ours`` is a file of this package, which has no slips.
 
     Raises ``DocumentError`` for text that is not YAML, an alias, a tag, a key written twice, or a tree too large.
 
@@ -320,26 +311,25 @@ def read(text: str, source: Source, what: str = "a block") -> Value:
     """
     import yaml
 
-    if len(text) > SIZE_LIMIT:
-        raise DocumentError(
-            f"{what} has {len(text):,} characters; at most {SIZE_LIMIT:,} are read", source.span(0, 0, 3)
-        )
+    if len(text) > size:
+        raise DocumentError(f"{what} has {len(text):,} characters; at most {size:,} are read", source.span(0, 0, 3))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if ours else yaml.SafeLoader  # fast, but says less
     try:  # braces of a reference are no mapping of YAML: they are read as a word that takes the same room
         hidden: list[str] = []
         text = BRACES.sub(lambda found: _word(hidden, found[0]), text)
-        value = _build(yaml.parse(text, Loader=yaml.SafeLoader), source, what, hidden)
+        found = _Tree(yaml.parse(text, Loader=loader), source, what, hidden, size // 5).values()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         span = source.span(mark.line, mark.column, mark.column + 1) if mark else source.span(0, 0, 1)
         raise DocumentError(
-            f"{what} is not YAML: {error.problem or error.context}", span, _hint(error.problem)
+            f"{what} is not YAML: {error.problem or error.context}", span, _hint(error.problem or "")
         ) from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or "it cannot be read"
         raise DocumentError(f"{what} is not YAML: {reason}", source.span(0, 0, 1)) from None
-    if value is None:
+    if not found:
         raise DocumentError(f"{what} is empty", source.span(0, 0, 3))
-    return value
+    return found[0]
 
 
 _WORD = re.compile("\u02a0([0-9]+)\u02a0")
@@ -355,87 +345,90 @@ def _shown(text: str, hidden: Sequence[str]) -> str:
     return _WORD.sub(lambda w: hidden[int(w[1])] if int(w[1]) < len(hidden) else w[0], text) if hidden else text
 
 
-def _hint(problem: str | None) -> str:
-    problem = problem or ""
-    if "escape" in problem:
-        return "write a formula in single quotes: in double quotes YAML reads \\ as the start of an escape"
-    if "\\t" in problem:
-        return "indent with spaces, not with tabs"
-    if "expected ',' or '}'" in problem:
-        return "inside of braces a name has none of its own: write n_KV for n_{KV}"
-    if "mapping values" in problem:
-        return "put text with a colon in quotes"
-    if "cannot start any token" in problem:
-        return "put the text in single quotes"
-    return ""
+# What PyYAML says is wrong, and what helps.
+_HINTS = {
+    "escape": "write a formula in single quotes: in double quotes YAML reads \\ as the start of an escape",
+    "\\t": "indent with spaces, not with tabs",
+    "expected ',' or '}'": "inside of braces a name has none of its own: write n_KV for n_{KV}",
+    "mapping values": "put text with a colon in quotes",
+    "cannot start any token": "put the text in single quotes",
+}
 
 
-class _Open:
-    """A list or mapping that is being read."""
-
-    def __init__(self, start: Any, mapping: bool) -> None:
-        self.start, self.mapping = start, mapping
-        self.values: list[Value] = []
+def _hint(problem: str) -> str:
+    return next((hint for words, hint in _HINTS.items() if words in problem), "")
 
 
-def _build(events: Iterator[Any], source: Source, what: str, hidden: Sequence[str] = ()) -> Value | None:
-    import yaml
+@dataclass(frozen=True)
+class _Tree:
+    """The events of a text as values; what is no plain data is refused before it is built."""
 
-    stack: list[_Open] = []
-    root: Value | None = None
-    documents = 0
-    for number, event in enumerate(events):
-        if number > _EVENT_LIMIT:
-            raise DocumentError(
-                f"{what} has more than {_EVENT_LIMIT:,} values", source.between(event.start_mark, event.end_mark)
-            )
-        if isinstance(event, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentEndEvent)):
-            continue
-        span = source.between(event.start_mark, event.end_mark)
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
+    events: Iterator[Any]
+    source: Source
+    what: str
+    hidden: Sequence[str]
+    limit: int
+
+    def checked(self) -> Iterator[Any]:
+        """The events that make values, each with its place."""
+        import yaml
+
+        documents = 0
+        for number, event in enumerate(self.events):
+            span = self.source.between(event.start_mark, event.end_mark)
+            said = event.__dict__
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if number > self.limit:
+                raise DocumentError(f"{self.what} has more than {self.limit:,} values", span)
             if documents > 1:
-                raise DocumentError(f"{what} holds a second YAML document", span, "start another block instead")
-            continue
-        if isinstance(event, yaml.AliasEvent) or event.__dict__.get("anchor"):
-            raise DocumentError(f"{what} has a YAML anchor or alias, which is refused", span, "write the value out")
-        if event.__dict__.get("tag") and not (isinstance(event, yaml.ScalarEvent) and event.tag == "!"):
-            raise DocumentError(f"{what} has the YAML tag {event.tag}, which is refused", span, "write plain values")
-        done: Value
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            if len(stack) >= DEPTH_LIMIT:
-                raise DocumentError(f"{what} is nested more than {DEPTH_LIMIT} deep", span)
-            stack.append(_Open(event.start_mark, isinstance(event, yaml.MappingStartEvent)))
-            continue
-        if isinstance(event, yaml.ScalarEvent):
-            done = Scalar(_shown(event.value, hidden), span, event.style or "")
-            strange = next((c for c in done.text if not c.isprintable() and c not in "\n\t"), "")
-            if strange:
-                raise DocumentError(f"{what} has the character U+{ord(strange):04X}, which cannot be shown", span)
-        else:
-            closed = stack.pop()
-            done = _close(closed, source.between(closed.start, event.end_mark), what)
-        if stack:
-            stack[-1].values.append(done)
-        else:
-            root = done
-    return root
+                raise DocumentError(f"{self.what} holds a second YAML document", span, "start another block instead")
+            if isinstance(event, yaml.AliasEvent) or said.get("anchor"):
+                refused = "has a YAML anchor or alias, which is refused"
+                raise DocumentError(f"{self.what} {refused}", span, "write the value out")
+            if said.get("tag") and not (isinstance(event, yaml.ScalarEvent) and event.tag == "!"):
+                raise DocumentError(f"{self.what} has the YAML tag {event.tag}, which is refused", span,
+                                    "write plain values")  # fmt: skip
+            if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+                yield event, span
 
+    def values(self) -> list[Value]:
+        """The values of the text: one, or none."""
+        return self.inside(self.checked(), 0)[0]
 
-def _close(closed: _Open, span: Span, what: str) -> Value:
-    if not closed.mapping:
-        return Listing(tuple(closed.values), span)
-    entries: list[tuple[Scalar, Value]] = []
-    seen: dict[str, Scalar] = {}
-    for key, value in zip(closed.values[::2], closed.values[1::2], strict=True):
-        if not isinstance(key, Scalar):
-            raise DocumentError(f"a key of {what} is a list or a mapping: keys are plain names", key.span)
-        if key.text in seen:
-            raise DocumentError(
-                f"the key '{key.text[:60]}' stands twice in {what}",
-                key.span,
-                f"first in line {seen[key.text].span.line}",
-            )
-        seen[key.text] = key
-        entries.append((key, value))
-    return Section(tuple(entries), span, what)
+    def inside(self, events: Iterator[Any], depth: int) -> tuple[list[Value], Any]:
+        """The values up to the end of the list or mapping that is open, and its mark."""
+        import yaml
+
+        made: list[Value] = []
+        for event, span in events:
+            if isinstance(event, yaml.CollectionEndEvent):
+                return made, event.end_mark
+            if isinstance(event, yaml.ScalarEvent):
+                text = _shown(event.value, self.hidden)
+                if strange := next((c for c in text if not c.isprintable() and c not in "\n\t"), ""):
+                    problem = f"{self.what} has the character U+{ord(strange):04X}, which cannot be shown"
+                    raise DocumentError(problem, span)
+                made.append(Scalar(text, span, event.style or ""))
+                continue
+            if depth >= DEPTH_LIMIT:
+                raise DocumentError(f"{self.what} is nested more than {DEPTH_LIMIT} deep", span)
+            values, end = self.inside(events, depth + 1)
+            whole = self.source.between(event.start_mark, end)
+            if isinstance(event, yaml.MappingStartEvent):
+                made.append(Section(self.entries(values), whole, self.what))
+            else:
+                made.append(Listing(tuple(values), whole))
+        return made, None
+
+    def entries(self, values: Sequence[Value]) -> tuple[tuple[Scalar, Value], ...]:
+        """Keys and values in turn, as pairs."""
+        seen: dict[str, tuple[Scalar, Value]] = {}
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                problem = f"a key of {self.what} is a list or a mapping: keys are plain names"
+                raise DocumentError(problem, key.span)
+            if key.text in seen:
+                first = f"first in line {seen[key.text][0].span.line}"
+                raise DocumentError(f"the key '{key.text[:60]}' stands twice in {self.what}", key.span, first)
+            seen[key.text] = key, value
+        return tuple(seen.values())
