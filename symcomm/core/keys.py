@@ -180,14 +180,15 @@ YES: Kind[bool] = Kind(_yes, {"enum": ["yes", "no", True, False]}, False)
 
 
 def block(record: type[Other], what: str, read: Callable[[Section], Other] | None = None) -> Kind[Other]:
-    """A block within a block; ``what`` names it in errors."""
+    """A block within a block, with its defaults where it is missing; ``what`` names it in errors."""
 
     def inside(section: Section, name: str) -> Other:
         found = section.section(name, what)
         assert found is not None
         return read(found) if read else read_keys(record, found)
 
-    return Kind(inside, schema_of(record))
+    needed = any(one.needed for one in keys_of(record).values())
+    return Kind(inside, schema_of(record), None if needed else record())
 
 
 def blocks(record: type[Other], what: str, wanted: str, shape: str) -> Kind[tuple[Other, ...]]:

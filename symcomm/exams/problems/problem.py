@@ -96,8 +96,7 @@ def _language(section: Section, name: str) -> str:
 _LANGUAGE = Kind(_language, WORD.schema, "en")
 _TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT_SCHEMA), RAW.like(type="string"), RAW.like(type=["object", "string"])
 _CHANGED, _RUN = RAW.like(type="object"), TEXT.like(type=["boolean", "string"])
-_ANSWER = replace(block(AnswerKeys, "answer"), default=AnswerKeys())
-_MISTAKE = block(SaidMistake, "this mistake")
+_ANSWER, _MISTAKE = block(AnswerKeys, "answer"), block(SaidMistake, "this mistake")
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ class Problem:
         "conventions for all questions", CONVENTIONS_MADE, name="accounting"
     )
     dtype: str = keyed("the number format of models that name none", WORD)
-    exam: ExamSettings = keyed("how papers are made", block(ExamSettings, "exam"), default=ExamSettings())
+    exam: ExamSettings = keyed("how papers are made", block(ExamSettings, "exam"))
     extra: tuple[tuple[str, str], ...] = ()
     required: tuple[Ask, ...] = ()
     mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
