@@ -1,4 +1,4 @@
-"""Blocks of YAML declared once: a record whose fields are keys, each with its kind and what it means.
+"""Blocks of YAML declared once: a record whose fields are keys, each with the sort of its values and what it means.
 
 Reading (places, near keys, wrong types), the JSON schema and the key tables of the docs follow from the record, so a
 new key is one row::
@@ -22,42 +22,42 @@ from symcomm.core.units import Quantity
 Schema = dict[str, Any]
 Made = TypeVar("Made")
 Other = TypeVar("Other")
-_KIND: Any = object()
+_OWN: Any = object()
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Made]):
+class Sort(Generic[Made]):
     """What the value of a key is: how it is read from its section, its JSON schema, and what holds without the key."""
 
     read: Callable[[Section, str], Made]
     schema: Schema
     default: Any = None
 
-    def like(self, **schema: Any) -> Kind[Made]:
+    def like(self, **schema: Any) -> Sort[Made]:
         """The same with another schema."""
         return replace(self, schema=schema)
 
 
 @dataclass(frozen=True)
-class Key:
+class BlockKey:
     """A key of a block."""
 
     name: str
     field: str
     meaning: str
-    kind: Kind[Any]
+    sort: Sort[Any]
     needed: bool = False
 
 
-def keyed(meaning: str, kind: Kind[Made], *, name: str = "", default: Any = _KIND, needed: bool = False) -> Made:
+def keyed(meaning: str, sort: Sort[Made], *, name: str = "", default: Any = _OWN, needed: bool = False) -> Made:
     """A field that a key gives; ``name`` is that of the key where the field has another one."""
-    held = kind.default if default is _KIND else default
-    made: Made = field(default_factory=lambda: held, metadata={"key": Key(name, "", meaning, kind, needed)})
+    held = sort.default if default is _OWN else default
+    made: Made = field(default_factory=lambda: held, metadata={"key": BlockKey(name, "", meaning, sort, needed)})
     return made
 
 
 @cache
-def keys_of(record: Any) -> Mapping[str, Key]:
+def keys_of(record: Any) -> Mapping[str, BlockKey]:
     """The keys that a record declares, by name."""
     declared = [(f.name, f.metadata["key"]) for f in fields(record) if "key" in f.metadata]
     return MappingProxyType({k.name or name: replace(k, name=k.name or name, field=name) for name, k in declared})
@@ -89,7 +89,7 @@ def read_keys(
         section.need(*(one.name for one in known.values() if one.needed))
     for one in known.values():
         if one.name in section and one.field not in made:
-            made[one.field] = one.kind.read(section, one.name)
+            made[one.field] = one.sort.read(section, one.name)
         elif like is not None:
             made.setdefault(one.field, getattr(like, one.field))
     return record(**made)
@@ -104,9 +104,9 @@ def object_of(properties: Schema, needed: Iterable[str] = ()) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": properties, **required}
 
 
-def properties_of(keys: Iterable[Key]) -> Schema:
+def properties_of(keys: Iterable[BlockKey]) -> Schema:
     """The schemas of keys by their names."""
-    return {one.name: {"description": one.meaning, **one.kind.schema} for one in keys}
+    return {one.name: {"description": one.meaning, **one.sort.schema} for one in keys}
 
 
 def schema_of(record: type) -> Schema:
@@ -125,23 +125,23 @@ def or_list(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "array", "items": schema}]}
 
 
-# -- kinds --------------------------------------------------------------------------------------------------
+# -- sorts --------------------------------------------------------------------------------------------------
 
 TEXT_SCHEMA: Schema = {"type": ["string", "number"]}
 WORD_SCHEMA: Schema = {"type": "string"}
 
-RAW: Kind[Any] = Kind(Section.get, {})  # what is read where it is known what it means
-TEXT: Kind[str] = Kind(Section.text, TEXT_SCHEMA, "")
+RAW: Sort[Any] = Sort(Section.get, {})  # what is read where it is known what it means
+TEXT: Sort[str] = Sort(Section.text, TEXT_SCHEMA, "")
 WORD = TEXT.like(**WORD_SCHEMA)
-TEXTS: Kind[tuple[str, ...]] = Kind(Section.texts, or_list(TEXT_SCHEMA), ())
-PAIRS: Kind[tuple[tuple[str, str], ...]] = Kind(Section.pairs, mapping_of(WORD_SCHEMA), ())
-COUNT: Kind[int | None] = Kind(Section.count, {"type": "integer", "minimum": 0})
-MANY: Kind[int] = Kind(lambda section, name: section.count(name) or 0, {"type": "integer", "minimum": 0}, 0)
-POSITIVE: Kind[int] = Kind(lambda section, name: section.count(name, 1) or 0, {"type": "integer", "minimum": 1}, 0)
-QUANTITY: Kind[Quantity | None] = Kind(Section.quantity, TEXT_SCHEMA)
+TEXTS: Sort[tuple[str, ...]] = Sort(Section.texts, or_list(TEXT_SCHEMA), ())
+PAIRS: Sort[tuple[tuple[str, str], ...]] = Sort(Section.pairs, mapping_of(WORD_SCHEMA), ())
+COUNT: Sort[int | None] = Sort(Section.count, {"type": "integer", "minimum": 0})
+MANY: Sort[int] = Sort(lambda section, name: section.count(name) or 0, {"type": "integer", "minimum": 0}, 0)
+POSITIVE: Sort[int] = Sort(lambda section, name: section.count(name, 1) or 0, {"type": "integer", "minimum": 1}, 0)
+QUANTITY: Sort[Quantity | None] = Sort(Section.quantity, TEXT_SCHEMA)
 
 
-def one_of(names: Iterable[Other]) -> Kind[Other]:
+def one_of(names: Iterable[Other]) -> Sort[Other]:
     """One of several words."""
     known = [*map(str, names)]
 
@@ -156,7 +156,7 @@ def one_of(names: Iterable[Other]) -> Kind[Other]:
         found = nearest(said, known)
         return found if found.startswith("did you mean") else ""
 
-    return Kind(read, {"enum": known}, known[0])
+    return Sort(read, {"enum": known}, known[0])
 
 
 def _yes(section: Section, name: str) -> bool:
@@ -175,11 +175,11 @@ def _unit(section: Section, name: str) -> str:
     return said
 
 
-UNIT: Kind[str] = Kind(_unit, TEXT_SCHEMA, "")
-YES: Kind[bool] = Kind(_yes, {"enum": ["yes", "no", True, False]}, False)
+UNIT: Sort[str] = Sort(_unit, TEXT_SCHEMA, "")
+YES: Sort[bool] = Sort(_yes, {"enum": ["yes", "no", True, False]}, False)
 
 
-def block(record: type[Other], what: str, read: Callable[[Section], Other] | None = None) -> Kind[Other]:
+def block(record: type[Other], what: str, read: Callable[[Section], Other] | None = None) -> Sort[Other]:
     """A block within a block, with its defaults where it is missing; ``what`` names it in errors."""
 
     def inside(section: Section, name: str) -> Other:
@@ -187,11 +187,11 @@ def block(record: type[Other], what: str, read: Callable[[Section], Other] | Non
         assert found is not None
         return read(found) if read else read_keys(record, found)
 
-    needed = any(one.needed for one in keys_of(record).values())
-    return Kind(inside, schema_of(record), None if needed else record())
+    needed = any(one.needed for one in keys_of(record).values())  # type: ignore[arg-type]
+    return Sort(inside, schema_of(record), None if needed else record())
 
 
-def blocks(record: type[Other], what: str, wanted: str, shape: str) -> Kind[tuple[Other, ...]]:
+def blocks(record: type[Other], what: str, wanted: str, shape: str) -> Sort[tuple[Other, ...]]:
     """A list of blocks; ``what`` names one of them in errors, ``wanted`` the list and ``shape`` its items."""
 
     def inside(section: Section, name: str) -> tuple[Other, ...]:
@@ -200,4 +200,4 @@ def blocks(record: type[Other], what: str, wanted: str, shape: str) -> Kind[tupl
             raise wrong_type(name, wanted, value)
         return tuple(read_keys(record, section_of_value(one, name, what, shape)) for one in section.items(name))
 
-    return Kind(inside, {"type": "array", "items": schema_of(record)}, ())
+    return Sort(inside, {"type": "array", "items": schema_of(record)}, ())

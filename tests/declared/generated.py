@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from symcomm.core.keys import Key, keys_of
+from symcomm.core.keys import BlockKey, keys_of
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity, Option
 from symcomm.exams.problems.answer_keys import AnswerKeys
@@ -66,7 +66,7 @@ def reference() -> str:
     return "\n".join(parts).rstrip()
 
 
-def keys(told: Mapping[str, Key]) -> str:
+def keys(told: Mapping[str, BlockKey]) -> str:
     """The table of the keys of a block."""
     rows = [f"| `{name}` | {one.meaning} |" for name, one in told.items()]
     return "\n".join(["| key | meaning |", "|---|---|", *rows])

@@ -75,7 +75,7 @@ def test_a_configuration_is_the_model_of_a_problem_file():
     layer, embedding = 12 * 64 * 64 + 13 * 64, (128 + 32) * 64 + 2 * 64
     count = f"{(2 * layer + embedding):,} parameter".replace(",", " ")
     assert answers("ask: parameters", f"model: gpt\nconfig: {said}", "") == [count]
-    with pytest.raises(sc.SymcommError, match=r"h\.md:10: 'yes' is neither true nor false"):
-        answers("ask: parameters", f"model: gpt\nconfig: {said}\nloss: yes", "")
+    with pytest.raises(sc.SymcommError, match=r"h\.md:10: 'loss' is yes or no, not 'maybe'"):
+        answers("ask: parameters", f"model: gpt\nconfig: {said}\nloss: maybe", "")
     with pytest.raises(sc.SymcommError, match="'config' must be a configuration"):
         answers("ask: parameters", "model: gpt\nconfig: words", "")

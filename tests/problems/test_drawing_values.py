@@ -111,6 +111,11 @@ def test_a_record_is_drawn_as_a_whole_and_a_value_may_follow_from_others():
         ("draw: {a b: [1, 2]}", "'a b' is no name that can be drawn"),
         ("draw: {a: [{b: 1}, {c: 2}]}", "the choices of 'a' have different keys"),
         ("draw: {a: {log_uniform: [1]}}", "'log_uniform' has two ends"),
+        ("draw: {a: []}", "'a' has no values to draw from"),
+        ("draw: {a: [1, 2], b: {is: [a]}}", "'is' must be text, but is a list"),
+        ("draw: {a: [1, 2], b: {is: 7}}", "'b' follows from nothing that is drawn"),
+        ("draw: {a: [1, 2], b: {is: a, unit: furlong}}", "unknown unit 'furlong'"),
+        ("draw: {a: {from: 1, to: 4, steps: 1}}", "unknown key 'steps' in a block"),
     ],
 )
 def test_a_draw_that_cannot_be_is_refused_with_its_place(text, says):

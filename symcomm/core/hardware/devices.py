@@ -17,7 +17,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.blocks import Scalar, Section, Source, read
 from symcomm.core.errors import AccountingError, DocumentError, ValuesError, nearest
 from symcomm.core.files import read_text
-from symcomm.core.keys import POSITIVE, RAW, TEXT_SCHEMA, TEXTS, Kind, keyed, mapping_of, one_of, read_keys, schema_of
+from symcomm.core.keys import POSITIVE, RAW, TEXT_SCHEMA, TEXTS, Sort, keyed, mapping_of, one_of, read_keys, schema_of
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, Unit, exact_text
 
@@ -59,7 +59,7 @@ def _measured(section: Section, name: str, unit: str) -> Quantity:
     return found
 
 
-def _figure(unit: str, source: str = "source") -> Kind[Any]:
+def _figure(unit: str, source: str = "source") -> Sort[Any]:
     """A published number in a unit; ``source`` is the key that says where it is from."""
 
     def made(section: Section, name: str) -> PublishedNumber | None:
@@ -68,7 +68,7 @@ def _figure(unit: str, source: str = "source") -> Kind[Any]:
         said = section.text(source) or section.text("source")
         return PublishedNumber(_line(section, name), _measured(section, name, unit), said)
 
-    return Kind(made, TEXT_SCHEMA)
+    return Sort(made, TEXT_SCHEMA)
 
 
 def _nominal(section: Section, name: str) -> str:
@@ -87,9 +87,9 @@ def _sourced(section: Section, source: str) -> Section:
     return replace(section, entries=(*section.entries, said))
 
 
-_LINE = Kind(_line, TEXT_SCHEMA, "")
-_CLOCK = Kind(lambda section, name: _measured(section, name, "Hz"), TEXT_SCHEMA)
-_SOLD = Kind(_nominal, TEXT_SCHEMA)
+_LINE = Sort(_line, TEXT_SCHEMA, "")
+_CLOCK = Sort(lambda section, name: _measured(section, name, "Hz"), TEXT_SCHEMA)
+_SOLD = Sort(_nominal, TEXT_SCHEMA)
 _SPEED = _figure("byte/second")
 
 
@@ -229,7 +229,7 @@ class PeakRate:
         return abs(derived.value - dense.value) <= self.rounded_to / (4 if self.sparse else 2)
 
 
-def _part(record: type[Made]) -> Kind[Made]:
+def _part(record: type[Made]) -> Sort[Made]:
     """A mapping below a device that is a record of its own."""
 
     def made(section: Section, name: str) -> Made:
@@ -237,7 +237,7 @@ def _part(record: type[Made]) -> Kind[Made]:
         assert found is not None
         return read_keys(record, _sourced(found, section.text("source")))
 
-    return Kind(made, schema_of(record))
+    return Sort(made, schema_of(record))
 
 
 def _link(section: Section) -> Link:
@@ -286,7 +286,7 @@ def _rates(section: Section, name: str) -> Mapping[str, PeakRate]:
     return made
 
 
-_LINKS = Kind(_links, mapping_of(schema_of(Link)), MappingProxyType({}))
+_LINKS = Sort(_links, mapping_of(schema_of(Link)), MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Device:
     name: str
     maker: str = keyed("who makes it", _LINE)
     source: str = keyed("where the numbers are from", _LINE, needed=True)
-    rates: Mapping[str, PeakRate] = keyed("peak rates by number format", Kind(_rates, {"type": "object"}), needed=True)
+    rates: Mapping[str, PeakRate] = keyed("peak rates by number format", Sort(_rates, {"type": "object"}), needed=True)
     memory: Memory = keyed("its memory", _part(Memory), needed=True)
     links: Mapping[str, Link] = keyed("what joins it to others, by name; first to its peers", _LINKS)
     aliases: tuple[str, ...] = keyed("other names", TEXTS)
@@ -352,7 +352,7 @@ class Cluster:
     """
 
     name: str
-    device: Device = keyed("a device above this machine", Kind(_known, TEXT_SCHEMA), needed=True)
+    device: Device = keyed("a device above this machine", Sort(_known, TEXT_SCHEMA), needed=True)
     node: int = keyed("the devices of a node", POSITIVE, needed=True)
     nodes: int = keyed("how many nodes there are", POSITIVE, needed=True)
     cards: Link = keyed("the network cards of a node", _part(Link), needed=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symcomm.core.blocks import Scalar, Section, wrong_type
 from symcomm.core.errors import DocumentError, Span, SymcommError
-from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Kind, keyed, one_of, or_list
+from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Sort, keyed, one_of, or_list
 from symcomm.core.records import dataclass
 from symcomm.exams.problems.keys import convention
 
@@ -36,8 +36,8 @@ def _conventions(section: Section, name: str) -> Choices:
     return tuple(made)
 
 
-_SPELLINGS = Kind(_spellings, {"type": "object"}, ())
-_CONVENTIONS: Kind[Choices] = Kind(_conventions, or_list({"anyOf": [TEXT_SCHEMA, {"type": "object"}]}))
+_SPELLINGS = Sort(_spellings, {"type": "object"}, ())
+_CONVENTIONS: Sort[Choices] = Sort(_conventions, or_list({"anyOf": [TEXT_SCHEMA, {"type": "object"}]}))
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ class SaidMistake:
 
     name: str = keyed("what it is called", TEXT, needed=True)
     says: str = keyed("one sentence, which a student is told", TEXT, needed=True)
-    change: Section = keyed("what it changes in an answer", Kind(_change, {"type": "object"}), needed=True)
+    change: Section = keyed("what it changes in an answer", Sort(_change, {"type": "object"}), needed=True)

@@ -23,7 +23,7 @@ from typing import Any
 from symcomm.core.blocks import Listing, Scalar, Section, Value, plain, wrong_type
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, names
-from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Kind, Schema, keyed, mapping_of, or_list, read_keys, schema_of
+from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Schema, Sort, keyed, mapping_of, or_list, read_keys, schema_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, decimal_text, exact_text
 from symcomm.exams.problems.randomness import Stream
@@ -74,8 +74,8 @@ def _number_of(section: Section, name: str) -> Fraction:
     return _plain(said)
 
 
-_NUMBER = Kind(_number_of, TEXT_SCHEMA)
-_ENDS = Kind(_ends, {"type": "array", "items": TEXT_SCHEMA})
+_NUMBER = Sort(_number_of, TEXT_SCHEMA)
+_ENDS = Sort(_ends, {"type": "array", "items": TEXT_SCHEMA})
 _LIMITED = COUNT.like(type="integer", minimum=1)
 
 
@@ -83,7 +83,7 @@ _LIMITED = COUNT.like(type="integer", minimum=1)
 class _Drawn:
     """What one name stands for; the first key that is there says how its values are made."""
 
-    choices: Listing | None = keyed("one of a set: numbers, words or records", Kind(_list, _CHOICES))
+    choices: Listing | None = keyed("one of a set: numbers, words or records", Sort(_list, _CHOICES))
     multiples_of: Fraction | None = keyed("multiples of a number", _NUMBER)
     powers_of: Fraction | None = keyed("powers of a number", _NUMBER)
     start: Fraction | None = keyed("the least number", _NUMBER, name="from")
@@ -95,7 +95,7 @@ class _Drawn:
     operations: int | None = keyed("the operations of each", _LIMITED)
     inputs: int | None = keyed("the inputs of each", _LIMITED)
     outputs: int | None = keyed("the outputs of each", _LIMITED)
-    formula: Scalar | None = keyed("what follows from other draws", Kind(Section.scalar, TEXT_SCHEMA), name="is")
+    formula: Scalar | None = keyed("what follows from other draws", Sort(Section.scalar, TEXT_SCHEMA), name="is")
     unit: str = keyed("the unit of the numbers", UNIT)
 
 

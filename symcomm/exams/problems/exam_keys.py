@@ -16,7 +16,7 @@ from symcomm.core.keys import (
     TEXT,
     WORD_SCHEMA,
     YES,
-    Kind,
+    Sort,
     block,
     blocks,
     keyed,
@@ -70,11 +70,11 @@ def _choices(section: Section, name: str) -> int:
     return many
 
 
-_ID = Kind(_id, WORD_SCHEMA, "")
-_CHOICES = Kind(_choices, {"type": "integer", "minimum": 2, "maximum": CHOICES_LIMIT}, 0)
+_ID = Sort(_id, WORD_SCHEMA, "")
+_CHOICES = Sort(_choices, {"type": "integer", "minimum": 2, "maximum": CHOICES_LIMIT}, 0)
 _A_SHARE = {"type": ["number", "string"]}
-_CREDIT: Kind[Credit] = Kind(_credit, {"anyOf": [_A_SHARE, mapping_of(_A_SHARE)]}, ())
-_POINTS = Kind(lambda section, name: _share(section.get(name), name, most=10_000), _A_SHARE)
+_CREDIT: Sort[Credit] = Sort(_credit, {"anyOf": [_A_SHARE, mapping_of(_A_SHARE)]}, ())
+_POINTS = Sort(lambda section, name: _share(section.get(name), name, most=10_000), _A_SHARE)
 
 
 # -- blocks -------------------------------------------------------------------------------------------------

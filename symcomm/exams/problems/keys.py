@@ -17,7 +17,7 @@ from symcomm.core.keys import (
     TEXT_SCHEMA,
     TEXTS,
     WORD_SCHEMA,
-    Kind,
+    Sort,
     keyed,
     mapping_of,
     read_keys,
@@ -187,11 +187,11 @@ def convention(text: str) -> tuple[str, str]:
 
 
 _NUMBERS = mapping_of(TEXT_SCHEMA)
-SYMBOL = Kind(_symbol, WORD_SCHEMA, "")
-CONVENTIONS_MADE = Kind(_conventions, {"$ref": "#/$defs/accounting"}, ())
-GIVEN = Kind(lambda section, name: read_values(section, name, quantity), _NUMBERS, ())
-SIZES = Kind(lambda section, name: read_values(section, name, whole), _NUMBERS, ())
-SYMBOLS = Kind(lambda section, _: read_symbols(section, Notation())[0],
+SYMBOL = Sort(_symbol, WORD_SCHEMA, "")
+CONVENTIONS_MADE = Sort(_conventions, {"$ref": "#/$defs/accounting"}, ())
+GIVEN = Sort(lambda section, name: read_values(section, name, quantity), _NUMBERS, ())
+SIZES = Sort(lambda section, name: read_values(section, name, whole), _NUMBERS, ())
+SYMBOLS = Sort(lambda section, _: read_symbols(section, Notation())[0],
                mapping_of({"anyOf": [TEXT_SCHEMA, schema_of(Described)]}), Notation())  # fmt: skip
 
 

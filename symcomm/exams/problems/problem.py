@@ -32,7 +32,7 @@ from symcomm.core.keys import (
     TEXTS,
     WORD,
     YES,
-    Kind,
+    Sort,
     block,
     keyed,
     keys_of,
@@ -93,7 +93,7 @@ def _language(section: Section, name: str) -> str:
     return said
 
 
-_LANGUAGE = Kind(_language, WORD.schema, "en")
+_LANGUAGE = Sort(_language, WORD.schema, "en")
 _TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT_SCHEMA), RAW.like(type="string"), RAW.like(type=["object", "string"])
 _CHANGED, _RUN = RAW.like(type="object"), TEXT.like(type=["boolean", "string"])
 _ANSWER, _MISTAKE = block(AnswerKeys, "answer"), block(SaidMistake, "this mistake")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from symcomm.core.accounting import COLLECTIVES, CONVENTIONS
-from symcomm.core.keys import TEXT_SCHEMA, WORD_SCHEMA, Key, Schema, keys_of, object_of, properties_of, schema_of
+from symcomm.core.keys import TEXT_SCHEMA, WORD_SCHEMA, BlockKey, Schema, keys_of, object_of, properties_of, schema_of
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity, Option
 from symcomm.exams.problems.figures import FIGURES, Figure, Kind
@@ -87,7 +87,7 @@ def _model(names: Iterable[str], *needed: str) -> Schema:
     return object_of(properties_of(keys[name] for name in names), ["model", *needed])
 
 
-def _but(keys: Mapping[str, Key], *names: str) -> Schema:
+def _but(keys: Mapping[str, BlockKey], *names: str) -> Schema:
     return properties_of(key for name, key in keys.items() if name not in names)
 
 
