@@ -176,7 +176,7 @@ def _unit(section: Section, name: str) -> str:
 
 
 UNIT: Sort[str] = Sort(_unit, TEXT_SCHEMA, "")
-YES: Sort[bool] = Sort(_yes, {"enum": ["yes", "no", True, False]}, False)
+YES: Sort[bool] = Sort(_yes, {"enum": ["yes", "no", "true", "false", True, False]}, False)
 
 
 def block(record: type[Other], what: str, read: Callable[[Section], Other] | None = None) -> Sort[Other]:
