@@ -261,6 +261,12 @@ BROKEN = {
     "no unit by that name": (OWN.replace("unit: SM", "unit: wheel"), "'unit' is SM, CU, MXU or core, not 'wheel'"),
     "no number format": (OWN.replace("fp16", "half"), "'half' is no number format"),
     "a missing key": (OWN.replace("source: my own measurements", "maker: me"), "'mine' needs the key 'source'"),
+    "an empty name": (OWN.replace("    source:", "    aliases: [it, '']\n    source:"), "'aliases' has no value"),
+    "an unknown key of a link": (
+        OWN.replace("rate: 12.5 GB/s", "rate: 12.5 GB/s, published: 12.5 GB/s, directoin: one"),
+        "unknown key 'directoin' in 'Ethernet'",
+    ),
+    "an unknown key of a rate": (OWN.replace("{fma: 100}", "{fma: 100, publishd: 1 B}"), "unknown key 'publishd' in"),
     "an empty value": (OWN.replace("my own measurements", ""), "'source' has no value"),
     "a rate of nothing": (OWN.replace("{fma: 100}", "{}"), "'fp16' needs fma, or a published rate"),
     "parts without rates": (

@@ -6,7 +6,7 @@ The numbers stand in ``devices.yaml``; ``device("A100-80GB-SXM")`` finds one, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,19 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.blocks import Scalar, Section, Source, read
 from symcomm.core.errors import AccountingError, DocumentError, ValuesError, nearest
 from symcomm.core.files import read_text
-from symcomm.core.keys import POSITIVE, RAW, TEXT_SCHEMA, TEXTS, Sort, keyed, mapping_of, one_of, read_keys, schema_of
+from symcomm.core.keys import (
+    POSITIVE,
+    RAW,
+    TEXT_SCHEMA,
+    TEXTS,
+    Sort,
+    keyed,
+    keys_of,
+    mapping_of,
+    one_of,
+    read_keys,
+    schema_of,
+)
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, Unit, exact_text
 
@@ -48,6 +60,13 @@ def _line(section: Section, name: str) -> str:
     if len(said) > _TEXT_LIMIT:
         raise section.error(name, f"'{name}' has {len(said):,} characters; at most {_TEXT_LIMIT:,} are read")
     return said
+
+
+def _names(section: Section, name: str) -> tuple[str, ...]:
+    found = section.texts(name)
+    if not all(found):
+        raise section.error(name, f"'{name}' has no value")
+    return found
 
 
 def _measured(section: Section, name: str, unit: str) -> Quantity:
@@ -91,6 +110,8 @@ _LINE = Sort(_line, TEXT_SCHEMA, "")
 _CLOCK = Sort(lambda section, name: _measured(section, name, "Hz"), TEXT_SCHEMA)
 _SOLD = Sort(_nominal, TEXT_SCHEMA)
 _SPEED = _figure("byte/second")
+_COUNTED: Sort[Direction] = one_of(("one", "both"))
+_NAMES = Sort(_names, TEXTS.schema, ())
 
 
 # -- what is known of a device ------------------------------------------------------------------------------
@@ -150,7 +171,7 @@ class Link:
     count: int = keyed("how many links there are", POSITIVE, needed=True)
     rate: PublishedNumber = keyed("that of one link in one direction", _SPEED, needed=True)
     published: PublishedNumber | None = keyed("what the seller prints for all of them", _SPEED)
-    published_direction: Direction = keyed("what that counts", one_of(("both", "one")), name="direction")
+    published_direction: Direction = keyed("what that counts", _COUNTED, name="direction", default="both")
     joins: int = keyed("the devices that they join, which make up a node", POSITIVE)
     source: str = keyed("where the numbers are from", _LINE)
 
@@ -229,22 +250,23 @@ class PeakRate:
         return abs(derived.value - dense.value) <= self.rounded_to / (4 if self.sparse else 2)
 
 
-def _part(record: type[Made]) -> Sort[Made]:
+def _part(record: type[Made], check: Callable[[Section], Made] | None = None) -> Sort[Made]:
     """A mapping below a device that is a record of its own."""
 
     def made(section: Section, name: str) -> Made:
         found = section.section(name, f"'{name}'")
         assert found is not None
-        return read_keys(record, _sourced(found, section.text("source")))
+        said = _sourced(found, section.text("source"))
+        return check(said) if check else read_keys(record, said)
 
     return Sort(made, schema_of(record))
 
 
 def _link(section: Section) -> Link:
+    made = read_keys(Link, section)
     if ("published" in section) != ("direction" in section):
         hint = "say whether it counts one direction or both"
         raise section.error("", "'published' and 'direction' belong together", hint)
-    made = read_keys(Link, section)
     counts, said = made.published_direction, made.published
     if said is not None and made.bandwidth(counts) != said.quantity:
         where = "both directions" if counts == "both" else "one direction"
@@ -269,6 +291,7 @@ def _rates(section: Section, name: str) -> Mapping[str, PeakRate]:
             raise item.error("", f"'{key.text[:40]}' is no number format", "such as fp16, int8 or fp64_vector")
         of = "operation/second" if key.text.startswith("int") else "FLOP/second"
         said = _sourced(item, section.text("source"))
+        said.only([*keys_of(PeakRate)])
         rate = read_keys(
             PeakRate, said, dtype=key.text, unit=Unit.parse(of),
             published=_figure(of).read(said, "published"),
@@ -303,7 +326,7 @@ class Device:
     rates: Mapping[str, PeakRate] = keyed("peak rates by number format", Sort(_rates, {"type": "object"}), needed=True)
     memory: Memory = keyed("its memory", _part(Memory), needed=True)
     links: Mapping[str, Link] = keyed("what joins it to others, by name; first to its peers", _LINKS)
-    aliases: tuple[str, ...] = keyed("other names", TEXTS)
+    aliases: tuple[str, ...] = keyed("other names", _NAMES)
     notes: str = keyed("what else is known", _LINE)
 
     def rate(self, dtype: str) -> PeakRate:
@@ -355,7 +378,7 @@ class Cluster:
     device: Device = keyed("a device above this machine", Sort(_known, TEXT_SCHEMA), needed=True)
     node: int = keyed("the devices of a node", POSITIVE, needed=True)
     nodes: int = keyed("how many nodes there are", POSITIVE, needed=True)
-    cards: Link = keyed("the network cards of a node", _part(Link), needed=True)
+    cards: Link = keyed("the network cards of a node", _part(Link, _link), needed=True)
     source: str = keyed("where the numbers are from", _LINE, needed=True)
 
     def bandwidth(self, direction: Direction) -> Quantity:

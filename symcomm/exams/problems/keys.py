@@ -107,15 +107,14 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
 def read_values(section: Section, name: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
     """The numbers that a mapping of symbols to numbers gives; ``read`` says which numbers make sense."""
     values = section.section(name, name)
-    known: dict[str, Known] = {}
+    known: list[Known] = []
     for key, value in values.entries if values else ():
         symbol = symbol_name(key)
         said = scalar_of(value, symbol, "a number with a unit")
         if said.is_nothing:
             raise DocumentError(f"'{symbol}' has no value", key.span)
-        new = Known(symbol, read(said), said.span)
-        [known[symbol]] = merge([known[symbol]] if symbol in known else [], [new])
-    return tuple(known.values())
+        known.append(Known(symbol, read(said), said.span))
+    return merge(known)
 
 
 def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
