@@ -462,7 +462,7 @@ def planned(layer: str, strategy: str, accounting: Accounting | None = None, pas
     if passes == "forward":
         return plan(graph(layer).forward(), parse_strategy(strategy), accounting)
     made = program(_forward(layer), parse_strategy(strategy), accounting, input_gradient=passes == "training")
-    steps = (*(call for _, call in made.early), *made.region("").plan.steps)
+    steps = (*(call for _, call in made.early), *made.works())
     return replace(made.plan, steps=steps)
 
 
