@@ -159,7 +159,7 @@ class Logarithm(Form):
 
 
 @dataclass(frozen=True)
-class Worked:
+class NumericFunction:
     """What works out the number of a function that has no formula; two that are equal are the same function."""
 
     name: str
@@ -184,7 +184,7 @@ class Worked:
 class Applied(Form):
     """A function without a formula, of some arguments: its numbers are exact all the same."""
 
-    rule: Worked
+    rule: NumericFunction
     arguments: tuple[Form, ...]
 
 
@@ -392,7 +392,7 @@ def _called(function: str, arguments: Sequence[Expr]) -> Expr:
 
 
 @cache
-def _function(rule: Worked) -> Callable[..., Expr]:
+def _function(rule: NumericFunction) -> Callable[..., Expr]:
     """What SymPy calls a function that it knows nothing of; it carries its rule."""
     from sympy.core.function import AppliedUndef, UndefinedFunction
 

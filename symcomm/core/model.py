@@ -31,7 +31,7 @@ from symcomm.core.quantities.kept import derived
 from symcomm.core.quantities.methods import DerivedQuantities
 from symcomm.core.readers.blueprint import Blueprint, PartGraph
 from symcomm.core.readers.reading import Leaves, read
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.text.finder import layer_tables
 from symcomm.core.text.formula import parse_layer
@@ -107,7 +107,7 @@ def _named(options: Mapping[str, object]) -> set[str]:
 
 
 @lru_cache(maxsize=256)
-def _meanings(held: Same[Graph]) -> dict[str, str]:
+def _meanings(held: ByIdentity[Graph]) -> dict[str, str]:
     return meanings(held.it)
 
 
@@ -250,7 +250,7 @@ class Model(DerivedQuantities):
         said = {k: v for k, v in options.items() if v is not None}
         declared = QUANTITIES[quantity]
         declared.check(said)
-        roles = {**_meanings(Same(self.graph)), **_degrees(said)}
+        roles = {**_meanings(ByIdentity(self.graph)), **_degrees(said)}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
         setting = replace(setting, named=frozenset(_named(said)), notation=notation)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
@@ -263,7 +263,7 @@ class Model(DerivedQuantities):
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             said["strategy"] = placed = whole.at(known)
-            shared = cut_vocabulary(Same(setting.graph), placed)
+            shared = cut_vocabulary(ByIdentity(setting.graph), placed)
             even = setting.graph
             setting = replace(setting, graph=in_parts(even, placed, chosen, known))
             same = {"accounting": accounting, "asked": asked, **options}

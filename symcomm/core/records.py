@@ -173,7 +173,7 @@ def _shown(cls: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Same(Generic[Kept]):
+class ByIdentity(Generic[Kept]):
     """A value as the key of a cache: the very same one, not one that is equal."""
 
     it: Kept
@@ -182,4 +182,4 @@ class Same(Generic[Kept]):
         return id(self.it)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.it is self.it
+        return isinstance(other, ByIdentity) and other.it is self.it

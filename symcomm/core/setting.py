@@ -23,7 +23,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.placement import check_cuts, cut_axes
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.pipeline import check_divisible, check_stages
-from symcomm.core.records import Same, dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Unit
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class Setting:
             raise ValuesError(f"the model runs under autocast, which says the formats: {every} is no other one",
                               hint="leave out dtype here, or autocast in the model")  # fmt: skip
         if (mixed := autocast_of(every)) is not None:
-            return replace(self, dtype=WIDE, graph=_mixed(Same(self.graph), mixed))
-        return replace(self, dtype=every or self.dtype, graph=_in_formats(Same(self.graph), tuple(named.items())))
+            return replace(self, dtype=WIDE, graph=_mixed(ByIdentity(self.graph), mixed))
+        return replace(self, dtype=every or self.dtype, graph=_in_formats(ByIdentity(self.graph), tuple(named.items())))
 
     @property
     def product_dtype(self) -> str:
@@ -173,7 +173,7 @@ class Setting:
 
     def written(self, expr: Expr) -> Form:
         """An expression as a form, with sizes gathered: ``n_H H`` becomes ``D``."""
-        return _written(Same(self.graph.relations), expr)
+        return _written(ByIdentity(self.graph.relations), expr)
 
     def elements(self, tensor: str) -> Form:
         """The number of elements of a tensor, written."""
@@ -181,7 +181,7 @@ class Setting:
 
     def sizes(self, sizes: Sequence[Expr]) -> Form:
         """A product of sizes as written: factors that together make up a whole axis are written as that axis."""
-        return _sizes(Same(self.graph.relations), tuple(sizes))
+        return _sizes(ByIdentity(self.graph.relations), tuple(sizes))
 
     def rows(self, op: str | None) -> Graph:
         """The forward graph, or its ops of the row that computes one tensor.
@@ -223,12 +223,12 @@ class Setting:
         from sympy.core.function import AppliedUndef
 
         if not worth.has(sp.Max, sp.Min, AppliedUndef):
-            return _collected_form(Same(self.graph.relations), worth)
+            return _collected_form(ByIdentity(self.graph.relations), worth)
         return form
 
 
 @lru_cache(maxsize=256)
-def cuts(held: Same[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
+def cuts(held: ByIdentity[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
     """The sizes that a strategy cuts, each with the degrees that must divide it."""
     found: dict[tuple[Form, tuple[Form, ...]], None] = {}
     for _, axis, meshes in cut_axes(held.it, strategy):
@@ -240,7 +240,7 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
     """Raises ``StrategyError`` where a degree does not divide a size, both known."""
     if strategy.pipeline is not None:
         check_stages(graph, strategy.pipeline, known)
-    for size, parts in cuts(Same(graph), strategy):
+    for size, parts in cuts(ByIdentity(graph), strategy):
         form = Ratio(size, product(*parts))
         if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
             check_cuts(graph, strategy, known)  # says which tensor it is
@@ -257,22 +257,22 @@ def _check_parts(size: Form, parts: Form, what: str, known: Mapping[str, Fractio
 
 
 @lru_cache(maxsize=64)
-def _in_formats(held: Same[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
+def _in_formats(held: ByIdentity[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
     return held.it.in_formats(dict(named))
 
 
 @lru_cache(maxsize=64)
-def _mixed(held: Same[Graph], said: Autocast) -> Graph:
+def _mixed(held: ByIdentity[Graph], said: Autocast) -> Graph:
     return autocast(held.it, said)
 
 
 @lru_cache(maxsize=4096)
-def _written(held: Same[Relations], expr: Expr) -> Form:
+def _written(held: ByIdentity[Relations], expr: Expr) -> Form:
     return forms.from_expr(held.it.gather(expr))
 
 
 @lru_cache(maxsize=4096)
-def _sizes(held: Same[Relations], sizes: tuple[Expr, ...]) -> Form:
+def _sizes(held: ByIdentity[Relations], sizes: tuple[Expr, ...]) -> Form:
     import sympy as sp
 
     rest = list(sizes)
@@ -311,7 +311,7 @@ def _pieces(form: Form) -> list[str]:
 
 
 @lru_cache(maxsize=4096)  # the same value is asked for under other conventions and numbers
-def _collected_form(held: Same[Relations], expr: Expr) -> Form:
+def _collected_form(held: ByIdentity[Relations], expr: Expr) -> Form:
     return forms.from_expr(_collected(expr, held.it.gather))
 
 
@@ -399,7 +399,7 @@ def named_by(said: str, name: str) -> bool:
     return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
 
 
-class Work:
+class StepWriter:
     """The steps of a derivation while they are written down."""
 
     def reused(self, name: str) -> Form | None:

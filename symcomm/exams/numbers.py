@@ -42,7 +42,7 @@ _EXPONENT = 40_000  # of two, in a number to 50 digits
 _USUAL = 128  # bits of a given number, as sizes, rates and times have them at most
 
 
-def number_of(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+def number_of(form: Form, values: Mapping[str, Fraction], near: _ApproximateNumbers | None = None) -> Fraction | None:
     """The number of a form, to 50 digits where it is irrational or long; None where there is none.
 
     >>> number_of(Root(Num(Fraction(9))), {}), number_of(forms.Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
@@ -82,7 +82,7 @@ class FormNumber:
             pass
         return None
 
-    def at(self, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+    def at(self, values: Mapping[str, Fraction], near: _ApproximateNumbers | None = None) -> Fraction | None:
         """What ``number_of`` gives, faster where all numbers are positive and of usual length.
 
         ``near`` knows pieces of other forms at the same values.
@@ -137,7 +137,7 @@ class FormNumbers:
         found: dict[int, WholeNumbers | None] = {}
         with suppress(SymcommError):  # of one of them
             found.update(zip(together.places, together.made.worked_out(in_whole_numbers(known)), strict=True))
-        near = _Near(_digits(), values)
+        near = _ApproximateNumbers(_digits(), values)
         for n, one in enumerate(self.several):
             if n not in found:
                 number = one.at(values, near)
@@ -197,10 +197,10 @@ def _digits() -> MPContext:
     return context
 
 
-def _near(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+def _near(form: Form, values: Mapping[str, Fraction], near: _ApproximateNumbers | None = None) -> Fraction | None:
     context = _digits()
     try:
-        found = (near or _Near(context, values)).go(form)
+        found = (near or _ApproximateNumbers(context, values)).go(form)
     except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
         return None
     if not context.isfinite(found) or isinstance(found, context.mpc):
@@ -235,7 +235,7 @@ def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
     return False
 
 
-class _Near:
+class _ApproximateNumbers:
     """Works forms out in numbers of 50 digits; pieces that several forms have once, by identity."""
 
     def __init__(self, context: MPContext, values: Mapping[str, Fraction]) -> None:

@@ -66,13 +66,13 @@ class Paper:
     signature: tuple[object, ...] = field(repr=False)
 
     @property
-    def settled(self) -> Settled:
+    def settled(self) -> AssignedPaper:
         """Which paper it is, in few words."""
-        return Settled(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
+        return AssignedPaper(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
 
 
 @dataclass(frozen=True)
-class Settled:
+class AssignedPaper:
     """Which paper a student has: the attempt, and one word for what makes it differ from others."""
 
     student: Student
@@ -120,11 +120,11 @@ class Exam:
             for paper, one in zip(first, chosen, strict=True)
         )
 
-    def settled(self, first: Sequence[Settled]) -> tuple[Settled, ...]:
+    def settled(self, first: Sequence[AssignedPaper]) -> tuple[AssignedPaper, ...]:
         """The same where the first paper of each student is known."""
         students = [paper.student for paper in first]
         taken: dict[str, str] = {}
-        made: dict[str, Settled] = {}
+        made: dict[str, AssignedPaper] = {}
         for paper in sorted(first, key=lambda p: p.student.id):  # whatever the order of the roster
             student = paper.student
             while not self.example.exam.alike and taken.get(paper.signature):

@@ -22,7 +22,7 @@ from symcomm.documents.render import Engine, safe_name
 from symcomm.documents.render.view import prepare
 from symcomm.exams.manifest import fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.pages import paper_page, solution_page
-from symcomm.exams.papers import Exam, Paper, Settled
+from symcomm.exams.papers import AssignedPaper, Exam, Paper
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.problems.randomness import NAME
 from symcomm.exams.processes import Pool, exam_here
@@ -93,7 +93,7 @@ class Order:
 class _Made:
     """What a process hands back for one paper."""
 
-    settled: Settled
+    settled: AssignedPaper
     record: dict[str, Any]
 
 
@@ -200,7 +200,7 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
 # -- what is there already --------------------------------------------------------------------------
 
 
-def _mark(exam: Exam, paper: Settled, order: Order) -> str:
+def _mark(exam: Exam, paper: AssignedPaper, order: Order) -> str:
     """What a file is made from: the document, the paper, the edition, our version."""
     student = paper.student
     words = [order.version, exam.template.digest, exam.seed, student.id, student.name, student.seat, str(paper.attempt)]

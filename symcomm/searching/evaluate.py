@@ -18,7 +18,7 @@ from symcomm.core import form as forms
 from symcomm.core.collected import Monomial, Terms, exactly
 from symcomm.core.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.core.errors import ValuesError
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 
@@ -265,7 +265,7 @@ def summed(terms: Terms, columns: Mapping[str, Any]) -> Any:
     [[4.0, 2.0], [6.0, 3.0]]
     """
     names = {name: None for monomial in terms for name, _ in monomial}
-    plan = _plan(Same(terms), tuple((name, _axes(columns[name])) for name in names))
+    plan = _plan(ByIdentity(terms), tuple((name, _axes(columns[name])) for name in names))
     return _added(plan, columns, {})
 
 
@@ -288,7 +288,7 @@ Plan = float | tuple[tuple[Monomial, "Plan"], ...]  # a number, or factors each 
 
 
 @lru_cache(maxsize=1024)
-def _plan(held: Same[Terms], axes: tuple[tuple[str, tuple[int, ...]], ...]) -> Plan:
+def _plan(held: ByIdentity[Terms], axes: tuple[tuple[str, tuple[int, ...]], ...]) -> Plan:
     """In which order a sum is worked out, where each name has values along some axes."""
     along = dict(axes)
 
@@ -326,7 +326,7 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
 def _arrays() -> forms.Algebra[Any]:
     import numpy as np
 
-    def called(rule: forms.Worked, arguments: list[Any]) -> Any:
+    def called(rule: forms.NumericFunction, arguments: list[Any]) -> Any:
         each = np.broadcast_arrays(*arguments)
         return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
 

@@ -34,7 +34,7 @@ from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.time.region_time import RegionTime
-from symcomm.core.records import Same, dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, rests_on
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 
@@ -177,8 +177,8 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    shared = None if strategy is None else cut_vocabulary(Same(model.graph), strategy)
-    graph = model.graph if shared is None else _whole_words(Same(model.graph), shared, accounting)
+    shared = None if strategy is None else cut_vocabulary(ByIdentity(model.graph), strategy)
+    graph = model.graph if shared is None else _whole_words(ByIdentity(model.graph), shared, accounting)
     setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
@@ -201,10 +201,10 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     for kind, number in _kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
         key = replace(draft, nesting=None, bucketed=False), number
-        activations = _activations(Same(question)).get(key) or activation_memory.derive(
+        activations = _activations(ByIdentity(question)).get(key) or activation_memory.derive(
             whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if kind else {})
         )
-        _activations(Same(question))[key] = activations
+        _activations(ByIdentity(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         firsts = [one.first for one in made.regions if one.first is not None]
@@ -213,7 +213,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
             count = held.times(one.region)
             mine.insert(0, (one.region.name, count if one.first is None else Total((count, num(-1))), one))
         states, holds, fields = _states(
-            Same(graph), kept, question.recipe, question.frozen, number, before, layers, adds, question.accounting
+            ByIdentity(graph), kept, question.recipe, question.frozen, number, before, layers, adds, question.accounting
         )
         touched += fields
         steps += [*states, *_named(f"{before}kept: ", activations.steps)]
@@ -232,12 +232,12 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
                *(form for stage in stages for form in _amounts(stage))]  # fmt: skip
     wanted = {"time", "memory", *(name for form in amounts for name in forms.names(form))}
-    told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(Same(question)))
+    told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
     collected = told.only("time", "memory")
     _check_known(steps, collected.names - {*variables})
     rules = tuple(
         Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
-        for c in (*_constraints(Same(micro.graph), made.strategy, m), *_places(draft, made.strategy))
+        for c in (*_constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
         for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
     return Structure(
@@ -323,8 +323,8 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, before: str,
-    layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
+    held: ByIdentity[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None,
+    before: str, layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
 ) -> tuple[list[tuple[str, Form]], tuple[tuple[str, Form], ...], tuple[str, ...]]:  # fmt: skip
     """The steps to the states, the amount of each kind, and what conventions touched them."""
     several: Any = microbatches
@@ -347,24 +347,24 @@ def _states(
 
 
 @lru_cache(maxsize=64)
-def _whole_words(held: Same[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
+def _whole_words(held: ByIdentity[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
     return shared.in_parts(held.it, accounting)
 
 
 @lru_cache(maxsize=8)
-def _shared(held: Same[SearchQuestion]) -> Shared:
+def _shared(held: ByIdentity[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
     return {}
 
 
 @lru_cache(maxsize=8)
-def _activations(held: Same[SearchQuestion]) -> dict[tuple[Draft, str | None], Derivation]:
+def _activations(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None], Derivation]:
     """What drafts keep on a stage: the same however the axes of their mesh fill nodes."""
     return {}
 
 
 @lru_cache(maxsize=64)
-def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
+def _constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
     """What must divide, and by what: each named axis that the strategy cuts, the batch, and the layers."""
     graph, sizes = held.it, degrees(strategy)
     found: dict[tuple[Expr, Expr], tuple[str, Form, Form]] = {}

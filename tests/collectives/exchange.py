@@ -14,7 +14,7 @@ import numpy as np
 Array = np.ndarray
 Inbox = dict[tuple[int, int, object], Array]
 Steps = Generator[None, Inbox, None]
-Held = dict[int, Array]
+RankShare = dict[int, Array]
 
 
 class Network:
@@ -97,7 +97,7 @@ def cut(data: Array, parts: int) -> Array:
 # -- rings --------------------------------------------------------------------------------------------
 
 
-def ring_reduce_scatter(net: Network, group: list[int], rows: Held) -> Steps:
+def ring_reduce_scatter(net: Network, group: list[int], rows: RankShare) -> Steps:
     """``rows[rank]`` has a row a member; member i ends with row i summed."""
     k = len(group)
     for step in range(k - 1):
@@ -108,7 +108,7 @@ def ring_reduce_scatter(net: Network, group: list[int], rows: Held) -> Steps:
             net.add(rank, rows[rank][(i - step - 2) % k], inbox[group[(i - 1) % k], rank, None])
 
 
-def ring_all_gather(net: Network, group: list[int], rows: Held) -> Steps:
+def ring_all_gather(net: Network, group: list[int], rows: RankShare) -> Steps:
     """Member i begins with row i and ends with all."""
     k = len(group)
     for step in range(k - 1):
@@ -119,7 +119,7 @@ def ring_all_gather(net: Network, group: list[int], rows: Held) -> Steps:
             rows[rank][(i - step - 1) % k] = inbox[group[(i - 1) % k], rank, None]
 
 
-def two_way_all_gather(net: Network, group: list[int], rows: Held) -> Steps:
+def two_way_all_gather(net: Network, group: list[int], rows: RankShare) -> Steps:
     """Rows run both ways round the ring at once; each is needed only half way."""
     k = len(group)
     for step in range(k // 2):
@@ -135,7 +135,7 @@ def two_way_all_gather(net: Network, group: list[int], rows: Held) -> Steps:
                 rows[rank][(i + step + 1) % k] = inbox[group[(i + 1) % k], rank, "left"]
 
 
-def two_way_reduce_scatter(net: Network, group: list[int], rows: Held) -> Steps:
+def two_way_reduce_scatter(net: Network, group: list[int], rows: RankShare) -> Steps:
     """The same backwards: partial sums run towards their owner from both sides."""
     k = len(group)
     for step in reversed(range(k // 2)):
@@ -151,7 +151,7 @@ def two_way_reduce_scatter(net: Network, group: list[int], rows: Held) -> Steps:
                 net.add(rank, rows[rank][(i + step) % k], inbox[group[(i - 1) % k], rank, "right"])
 
 
-def ring_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+def ring_all_to_all(net: Network, k: int, blocks: RankShare) -> Steps:
     """``blocks[rank][i]`` is for rank i; a block goes from neighbour to neighbour until it is there."""
     moving = {(a, b): blocks[a][b].copy() for a in range(k) for b in range(k) if a != b}
     at = {pair: pair[0] for pair in moving}
@@ -169,7 +169,7 @@ def ring_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
                     blocks[pair[1]][pair[0]] = moving.pop(pair)
 
 
-def two_way_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+def two_way_all_to_all(net: Network, k: int, blocks: RankShare) -> Steps:
     """The same by the shorter way, in halves; the opposite rank gets one half from either side."""
     moving = {
         (a, b, half): (blocks[a][b].reshape(2, -1)[half].copy(), (1 if half else -1) if 2 * ((b - a) % k) == k
@@ -194,7 +194,7 @@ def two_way_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
 # -- trees --------------------------------------------------------------------------------------------
 
 
-def tree_broadcast(net: Network, k: int, held: Held) -> Steps:
+def tree_broadcast(net: Network, k: int, held: RankShare) -> Steps:
     reach = 1
     while reach < k:
         pairs = [(i, i + reach) for i in range(reach) if i + reach < k]
@@ -206,7 +206,7 @@ def tree_broadcast(net: Network, k: int, held: Held) -> Steps:
         reach *= 2
 
 
-def tree_reduce(net: Network, k: int, held: Held) -> Steps:
+def tree_reduce(net: Network, k: int, held: RankShare) -> Steps:
     reach = 1
     while reach < k:
         reach *= 2
@@ -220,7 +220,7 @@ def tree_reduce(net: Network, k: int, held: Held) -> Steps:
             net.add(target, held[target], inbox[source, target, None])
 
 
-def tree_scatter(net: Network, k: int, rows: Held) -> Steps:
+def tree_scatter(net: Network, k: int, rows: RankShare) -> Steps:
     """Rank 0 has all rows; rank i ends with row i. A subtree is the ranks that share leading binary digits."""
     reach = 1
     while reach < k:
@@ -235,7 +235,7 @@ def tree_scatter(net: Network, k: int, rows: Held) -> Steps:
             rows[target][target : min(target + reach, k)] = inbox[source, target, None]
 
 
-def tree_gather(net: Network, k: int, rows: Held) -> Steps:
+def tree_gather(net: Network, k: int, rows: RankShare) -> Steps:
     reach = 1
     while reach < k:
         pairs = [(i + reach, i) for i in range(0, k, 2 * reach) if i + reach < k]
@@ -264,7 +264,7 @@ def two_trees(k: int) -> list[dict[int, int]]:
     return [one, {(c + 1) % k: (p + 1) % k for c, p in one.items()}]
 
 
-def double_tree_all_reduce(net: Network, k: int, rows: Held, chunks: int) -> Steps:
+def double_tree_all_reduce(net: Network, k: int, rows: RankShare, chunks: int) -> Steps:
     """Rows 0 ... chunks - 1 use the first tree, the others the second; a chunk a level a round."""
     trees = two_trees(k)
 
@@ -299,7 +299,7 @@ def power_below(k: int) -> int:
     return p
 
 
-def fold_in(net: Network, k: int, p: int, held: Held) -> Steps:
+def fold_in(net: Network, k: int, p: int, held: RankShare) -> Steps:
     if k > p:
         for extra in range(p, k):
             net.send(extra, extra - p, held[extra])
@@ -308,7 +308,7 @@ def fold_in(net: Network, k: int, p: int, held: Held) -> Steps:
             net.add(extra - p, held[extra - p], inbox[extra, extra - p, None])
 
 
-def fold_out(net: Network, k: int, p: int, held: Held) -> Steps:
+def fold_out(net: Network, k: int, p: int, held: RankShare) -> Steps:
     if k > p:
         for extra in range(p, k):
             net.send(extra - p, extra, held[extra - p])
@@ -317,7 +317,7 @@ def fold_out(net: Network, k: int, p: int, held: Held) -> Steps:
             held[extra] = inbox[extra - p, extra, None]
 
 
-def doubling_all_reduce(net: Network, k: int, held: Held) -> Steps:
+def doubling_all_reduce(net: Network, k: int, held: RankShare) -> Steps:
     p = power_below(k)
     yield from fold_in(net, k, p, held)
     apart = 1
@@ -331,7 +331,7 @@ def doubling_all_reduce(net: Network, k: int, held: Held) -> Steps:
     yield from fold_out(net, k, p, held)
 
 
-def halving_all_reduce(net: Network, k: int, held: Held, n: int) -> Steps:
+def halving_all_reduce(net: Network, k: int, held: RankShare, n: int) -> Steps:
     """Arrays of n elements; the p ranks in between work on p padded rows."""
     p = power_below(k)
     yield from fold_in(net, k, p, held)
@@ -367,7 +367,7 @@ def known_to(rank: int, apart: int, p: int, k: int) -> list[int]:
     return [row for r in range(first, first + apart) for row in (r, r + p) if row < k]
 
 
-def doubling_all_gather(net: Network, k: int, rows: Held) -> Steps:
+def doubling_all_gather(net: Network, k: int, rows: RankShare) -> Steps:
     p = power_below(k)
     if k > p:
         for extra in range(p, k):
@@ -392,7 +392,7 @@ def doubling_all_gather(net: Network, k: int, rows: Held) -> Steps:
             rows[extra][lacks[extra]] = inbox[extra - p, extra, None]
 
 
-def halving_reduce_scatter(net: Network, k: int, rows: Held) -> Steps:
+def halving_reduce_scatter(net: Network, k: int, rows: RankShare) -> Steps:
     p = power_below(k)
     if k > p:
         for extra in range(p, k):
@@ -422,7 +422,7 @@ def halving_reduce_scatter(net: Network, k: int, rows: Held) -> Steps:
             net.add(extra, rows[extra][extra], inbox[extra - p, extra, None])
 
 
-def bruck_all_gather(net: Network, k: int, rows: Held) -> Steps:
+def bruck_all_gather(net: Network, k: int, rows: RankShare) -> Steps:
     known = 1
     while known < k:
         count = min(known, k - known)
@@ -434,7 +434,7 @@ def bruck_all_gather(net: Network, k: int, rows: Held) -> Steps:
         known += count
 
 
-def bruck_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+def bruck_all_to_all(net: Network, k: int, blocks: RankShare) -> Steps:
     """``blocks[rank][i]`` is for rank i; ends with what rank i sent in place i."""
     # First by distance: place d holds what has still to go d ranks further.
     far = {rank: blocks[rank][[(rank + d) % k for d in range(k)]] for rank in range(k)}
@@ -455,7 +455,7 @@ def bruck_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
 # -- direct and pipelined ------------------------------------------------------------------------------
 
 
-def pairwise_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+def pairwise_all_to_all(net: Network, k: int, blocks: RankShare) -> Steps:
     start = {rank: blocks[rank].copy() for rank in range(k)}
     for step in range(1, k):
         for rank in range(k):
@@ -465,7 +465,7 @@ def pairwise_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
             blocks[rank][(rank - step) % k] = inbox[(rank - step) % k, rank, None]
 
 
-def pairwise_reduce_scatter(net: Network, k: int, rows: Held) -> Steps:
+def pairwise_reduce_scatter(net: Network, k: int, rows: RankShare) -> Steps:
     for step in range(1, k):
         for rank in range(k):
             net.send(rank, (rank + step) % k, rows[rank][(rank + step) % k])
@@ -474,7 +474,7 @@ def pairwise_reduce_scatter(net: Network, k: int, rows: Held) -> Steps:
             net.add(rank, rows[rank][rank], inbox[(rank - step) % k, rank, None])
 
 
-def pairwise_all_gather(net: Network, k: int, rows: Held) -> Steps:
+def pairwise_all_gather(net: Network, k: int, rows: RankShare) -> Steps:
     for step in range(1, k):
         for rank in range(k):
             net.send(rank, (rank + step) % k, rows[rank][rank])
@@ -483,7 +483,7 @@ def pairwise_all_gather(net: Network, k: int, rows: Held) -> Steps:
             rows[rank][(rank - step) % k] = inbox[(rank - step) % k, rank, None]
 
 
-def chain_broadcast(net: Network, k: int, rows: Held) -> Steps:
+def chain_broadcast(net: Network, k: int, rows: RankShare) -> Steps:
     chunks = len(rows[0])
     for step in range(k - 2 + chunks):
         moving = [(rank, step - rank) for rank in range(k - 1) if 0 <= step - rank < chunks]
@@ -494,7 +494,7 @@ def chain_broadcast(net: Network, k: int, rows: Held) -> Steps:
             rows[rank + 1][i] = inbox[rank, rank + 1, None]
 
 
-def chain_reduce(net: Network, k: int, rows: Held) -> Steps:
+def chain_reduce(net: Network, k: int, rows: RankShare) -> Steps:
     chunks = len(rows[0])
     for step in range(k - 2 + chunks):
         moving = [(rank, step - (k - 1 - rank)) for rank in range(1, k) if 0 <= step - (k - 1 - rank) < chunks]
@@ -505,7 +505,7 @@ def chain_reduce(net: Network, k: int, rows: Held) -> Steps:
             net.add(rank - 1, rows[rank - 1][i], inbox[rank, rank - 1, None])
 
 
-def owner_multicast_all_reduce(net: Network, k: int, rows: Held) -> Steps:
+def owner_multicast_all_reduce(net: Network, k: int, rows: RankShare) -> Steps:
     yield from pairwise_reduce_scatter(net, k, rows)
     for rank in range(k):
         net.multicast(rank, [r for r in range(k) if r != rank], rows[rank][rank])
@@ -526,7 +526,7 @@ def level_groups(sizes: tuple[int, ...], level: int) -> list[list[int]]:
     return [[s + i * stride for i in range(sizes[level])] for s in starts]
 
 
-def exchange(net: Network, group: list[int], rows: Held) -> Steps:
+def exchange(net: Network, group: list[int], rows: RankShare) -> Steps:
     """Row i is for member i; each member sends every other one its row."""
     start = {rank: rows[rank].copy() for rank in group}
     for step in range(1, len(group)):
@@ -538,7 +538,7 @@ def exchange(net: Network, group: list[int], rows: Held) -> Steps:
             rows[rank][(i - step) % len(group)] = inbox[group[(i - step) % len(group)], rank, None]
 
 
-def leveled_all_to_all(net: Network, sizes: tuple[int, ...], blocks: Held) -> None:
+def leveled_all_to_all(net: Network, sizes: tuple[int, ...], blocks: RankShare) -> None:
     """``blocks[rank][i]`` is for rank i: first to the rank of the node that has its place, then to its node."""
     inside, nodes = sizes
     rows = {r: b.reshape(nodes, inside, -1).transpose(1, 0, 2).copy() for r, b in blocks.items()}
@@ -550,7 +550,7 @@ def leveled_all_to_all(net: Network, sizes: tuple[int, ...], blocks: Held) -> No
 
 
 def leveled(
-    net: Network, sizes: tuple[int, ...], held: Held, scatters: bool, gathers: bool, two_ways: bool
+    net: Network, sizes: tuple[int, ...], held: RankShare, scatters: bool, gathers: bool, two_ways: bool
 ) -> list[int]:
     """Reduce-scatter level by level, then all-gather back; gives the order in which the ranks own what is left."""
     scatter = two_way_reduce_scatter if two_ways else ring_reduce_scatter
@@ -577,4 +577,4 @@ def leveled(
     return [i for rank in everyone for i in place[rank]]
 
 
-Simulated = Callable[[Network, int, Held], Steps]
+Simulated = Callable[[Network, int, RankShare], Steps]

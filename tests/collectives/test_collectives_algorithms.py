@@ -34,13 +34,13 @@ class Setup:
         self.sum = np.sum(self.inputs, axis=0)
         self.net = ex.Network(k)
 
-    def copies(self) -> ex.Held:
+    def copies(self) -> ex.RankShare:
         return {r: x.copy() for r, x in enumerate(self.inputs)}
 
-    def rows(self, parts: int) -> ex.Held:
+    def rows(self, parts: int) -> ex.RankShare:
         return {r: ex.cut(x, parts) for r, x in enumerate(self.inputs)}
 
-    def own_rows(self) -> ex.Held:
+    def own_rows(self) -> ex.RankShare:
         """Each rank has its own row of the first rank's tensor, and zeros."""
         full = ex.cut(self.inputs[0], self.k)
         held = {}
@@ -49,17 +49,17 @@ class Setup:
             held[r][r] = full[r]
         return held
 
-    def root_rows(self, parts: int) -> ex.Held:
+    def root_rows(self, parts: int) -> ex.RankShare:
         full = ex.cut(self.inputs[0], parts)
         return {r: full.copy() if r == 0 else np.zeros_like(full) for r in range(self.k)}
 
     # -- what the collective means ----------------------------------------------------------------
 
-    def everyone_has(self, expected: np.ndarray, held: ex.Held) -> None:
+    def everyone_has(self, expected: np.ndarray, held: ex.RankShare) -> None:
         for r in range(self.k):
             assert np.array_equal(held[r].reshape(-1)[: self.n], expected), f"rank {r}"
 
-    def rank_i_has_row_i(self, expected: np.ndarray, held: ex.Held) -> None:
+    def rank_i_has_row_i(self, expected: np.ndarray, held: ex.RankShare) -> None:
         rows = ex.cut(expected, self.k)
         for r in range(self.k):
             assert np.array_equal(held[r][r], rows[r]), f"rank {r}"

@@ -177,7 +177,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation
 from symcomm.core.form import num, product
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
 

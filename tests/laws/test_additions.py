@@ -21,8 +21,8 @@ from symcomm.core.accounting import CONVENTIONS, Convention
 from symcomm.core.graph import ops
 from symcomm.core.program import program, schedules
 from symcomm.core.program.autograd import saved
-from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
-from symcomm.core.program.orders import Item as Work
+from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
+from symcomm.core.program.orders import Item as StepWriter
 from symcomm.core.program.orders import Schedule, passes
 from symcomm.core.program.program import _program
 from symcomm.exams.exports import EXPORTERS, Exporter
@@ -56,7 +56,7 @@ def run(*words: str | Path) -> str:
 # -- a schedule -----------------------------------------------------------------------------------------------
 
 
-def one_after_the_other(rank: int, p: int, m: int, v: int) -> list[Work]:
+def one_after_the_other(rank: int, p: int, m: int, v: int) -> list[StepWriter]:
     return [item for i in range(m) for item in passes("F", [i]) + passes("D", [i])]
 
 
@@ -171,13 +171,13 @@ def logged(program: Program) -> Program:
     """Under the convention, what a layer keeps is copied to the host, where somebody looks at it."""
     if program.accounting.offloading != "kept_is_logged":
         return program
-    turns: list[Turn] = []
+    turns: list[Instruction] = []
     for turn, after in zip(program.turns, (*program.turns[1:], None), strict=True):
         turns.append(turn)
         if turn.phase == "forward" and (after is None or after.phase != "forward"):
             copies = (Send(item.tensor, item.elements, "forward", "somebody looks at it", "copy", HOST)
                       for item in saved(program, turn.region.name))  # fmt: skip
-            turns += [Turn(copy, turn.region, "forward") for copy in copies]
+            turns += [Instruction(copy, turn.region, "forward") for copy in copies]
     return Program(**{**program.__dict__, "turns": tuple(turns)})
 
 

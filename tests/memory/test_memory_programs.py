@@ -14,7 +14,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Sym, evaluate, from_expr, num
 from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.alive import Fold, Free, Instruction, Keep, OpRun
+from symcomm.core.program.alive import Fold, Free, Keep, OpRun, StorageEvent
 from symcomm.core.program.loops import Loop
 from symcomm.core.program.orders import Action
 from symcomm.core.program.program import ONE_RANK
@@ -33,7 +33,7 @@ LEAVES = st.one_of(
 COUNTS = st.sampled_from([num(1), Sym("n"), Sym("k")])
 
 
-def loop(count: Form, body: list[Instruction], reverse: bool) -> Loop:
+def loop(count: Form, body: list[StorageEvent], reverse: bool) -> Loop:
     return Loop("layer", count, tuple(body), ("first", "last"), reverse)
 
 
@@ -45,7 +45,7 @@ PROGRAMS = st.recursive(
 
 
 @given(PROGRAMS)
-def test_the_most_at_the_ends_of_loops_is_the_most_of_all_repetitions(program: list[Instruction]) -> None:
+def test_the_most_at_the_ends_of_loops_is_the_most_of_all_repetitions(program: list[StorageEvent]) -> None:
     def most(unrolled: bool) -> Fraction:
         return max((sum(i.bytes.values()) for i in Fold(VALUES, unrolled).walk(program)), default=Fraction(0))
 

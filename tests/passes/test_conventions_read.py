@@ -6,7 +6,7 @@ import symcomm as sc
 from symcomm.core.form import Ratio, Sym, num, product
 from symcomm.core.graph.graph import Graph
 from symcomm.core.quantities.derived_amounts import DerivedAmount, DerivedAmounts
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
 TABLE = "Computation\tInput\tOutput\ny = relu(x W)\tx [B, D], W [D, F]\ty [B, F]\n"
@@ -21,7 +21,7 @@ def _named(made: sc.Derivation) -> set[str]:
 
 def test_a_choice_belongs_to_the_step_that_is_made_next_and_no_other():
     setting = Setting(Graph("no model", {}, {}, ()))
-    work = Work(setting)
+    work = StepWriter(setting)
     work.define("a", num(1), ONE, "r", "t")
     assert setting.choice("flops") == "fma2"
     work.define("b", num(2), ONE, "r", "t", by=["time"])
@@ -55,7 +55,7 @@ def test_gathers_that_a_convention_takes_out_of_a_pass_are_not_called_idle():
 
 
 def test_an_amount_is_written_behind_those_it_is_made_of_once():
-    work = Work(Setting(Graph("no model", {}, {}, ())))
+    work = StepWriter(Setting(Graph("no model", {}, {}, ())))
     rows = (DerivedAmount("q", Ratio(Sym("n"), Sym("two")), ONE, "divide", "Half."),
             DerivedAmount("s", product(Sym("q"), Sym("q"), Sym("n")), ONE, "multiply", "All."),
             DerivedAmount("unused", Sym("n"), ONE, "copy", "Nobody asks."))  # fmt: skip

@@ -6,7 +6,7 @@ from symcomm.core.errors import DocumentError
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Prose
 from symcomm.exams.problems.problem import parse_problem, parse_template
-from symcomm.exams.problems.references import Told
+from symcomm.exams.problems.references import NamedValue
 from symcomm.exams.problems.solve import solve
 
 LAYER = """| Computation | Input | Output |
@@ -27,7 +27,7 @@ strategy: data({{ k }})
 given: {M: 8 GiB}
 ```
 """
-DRAWN = {"D": Told.of(Quantity.parse("64"), "64"), "k": Told("8"), "F": Told("32")}
+DRAWN = {"D": NamedValue.of(Quantity.parse("64"), "64"), "k": NamedValue("8"), "F": NamedValue("32")}
 
 
 def prose(problem):

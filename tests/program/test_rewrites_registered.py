@@ -11,7 +11,7 @@ from symcomm.core.graph.graph import Op
 from symcomm.core.parallel.lowering import Piece
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.autograd import saved
-from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
+from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.program.program import _program
 from symcomm.core.program.rewrites import rewrites
 from symcomm.searching.run import search
@@ -27,8 +27,8 @@ LAYER = 4 * T * (D + 4 * D)  # bytes of x and u; the gradient of relu reads u
 
 def activations_on_host(program: Program) -> Program:
     """Each layer sends what it keeps to the host behind its forward pass, and has it back before its backward pass."""
-    turns: list[Turn] = []
-    back: dict[str, list[Turn]] = {}
+    turns: list[Instruction] = []
+    back: dict[str, list[Instruction]] = {}
     for n, turn in enumerate(program.turns):
         if turn.phase == "backward":
             turns += back.pop(turn.region.name, [])
@@ -38,14 +38,14 @@ def activations_on_host(program: Program) -> Program:
             for item in saved(program, turn.region.name):
                 out, home = (Send(item.tensor, item.elements, phase, "it rests on the host", "copy", HOST)
                              for phase in ("forward", "backward"))  # fmt: skip
-                turns.append(Turn(out, turn.region, "forward"))
-                back.setdefault(turn.region.name, []).append(Turn(home, turn.region, "backward"))
+                turns.append(Instruction(out, turn.region, "forward"))
+                back.setdefault(turn.region.name, []).append(Instruction(home, turn.region, "backward"))
     return Program(**{**program.__dict__, "turns": tuple(turns)})
 
 
 def masks_drawn_again(program: Program) -> Program:
     """The random masks of dropout are dropped, and drawn again from their seed before the gradient that reads them."""
-    graph, turns = program.graph, list[Turn]()
+    graph, turns = program.graph, list[Instruction]()
     masks = {name for name, tensor in graph.tensors.items() if tensor.role == "constant" and tensor.dtype == "bool"}
     for turn in program.turns:
         work = turn.work
@@ -54,7 +54,7 @@ def masks_drawn_again(program: Program) -> Program:
                 draw = Op("draw", "draw", (), name, (), work.op.indices[n], region=work.op.region)
                 made = Compute(Piece(draw, "whole", (), (), name, work.op.indices[n]), work.cuts, (), (),
                                work.layouts[n])  # fmt: skip
-                turns.append(Turn(made, turn.region, "recompute"))
+                turns.append(Instruction(made, turn.region, "recompute"))
         turns.append(turn)
     both = {"dropped": program.dropped | masks, "needed": program.needed | masks, "turns": tuple(turns)}
     return Program(**{**program.__dict__, **both})

@@ -95,7 +95,7 @@ def cut_out(array: Array, held: Block, wanted: Block) -> Array:
 
 
 @dataclass
-class Held:
+class RankShare:
     """What the ranks hold of one tensor: the layout all of them know, and each one's own block."""
 
     layout: Layout
@@ -114,7 +114,7 @@ class Ranks:
     sizes: Sizes
     mesh: Mesh
     accounting: Accounting = field(default_factory=Accounting)
-    store: dict[str, Held] = field(default_factory=dict)
+    store: dict[str, RankShare] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)  # gathered copy -> its tensor
     dropped: frozenset[str] = frozenset()  # copies that do not outlive their phase
     phase: str = "forward"
@@ -142,12 +142,12 @@ class Ranks:
         for name, array in given.items():
             layout = self.plan.placements[name]
             whole = tuple((0, n) for n in array.shape)
-            self.store[name] = Held(
+            self.store[name] = RankShare(
                 layout,
                 {r: cut_out(array, whole, self.block(name, layout, r)).copy() for r in self.mesh.ranks},
             )
 
-    def narrow(self, stored: str, tensor: str, layout: Layout) -> Held:
+    def narrow(self, stored: str, tensor: str, layout: Layout) -> RankShare:
         """What the ranks hold, cut down to a layout that the plan says it has: dropping a part is free."""
         if stored not in self.store:
             raise MissingBlockError(f"no rank holds {stored}")
@@ -160,7 +160,7 @@ class Ranks:
             r: cut_out(a, self.block(tensor, held.layout, r), self.block(tensor, layout, r)).copy()
             for r, a in held.blocks.items()
         }
-        self.store[stored] = Held(layout, blocks)
+        self.store[stored] = RankShare(layout, blocks)
         return self.store[stored]
 
     # -- steps -----------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Ranks:
                 ranges[slots] = (0, lengths[slots])
             if tuple(ranges[i] for i in made) != self.block(step.makes, step.output, rank):
                 raise ShapeMismatchError(f"{step.makes} has another block than {step.output} says")
-        self.store[step.makes] = Held(step.output, results)
+        self.store[step.makes] = RankShare(step.output, results)
 
     @cached_property
     def routing(self) -> set[str]:
@@ -276,7 +276,7 @@ class Ranks:
                 self.sent += (len(group) - 1) * volume(have[0]) * (2 if becomes is None else 1)
             else:
                 self.sent += sum(volume(mine) - common(mine, held) for mine, held in zip(want, have, strict=True))
-        self.keep(step, tensor, Held(step.after, results))
+        self.keep(step, tensor, RankShare(step.after, results))
 
     def begin(self, step: Collective) -> str:
         """The tensor that a collective moves; what a later phase gathers begins that phase."""
@@ -284,7 +284,7 @@ class Ranks:
             self.enter(step.phase)
         return self.tensor(step.tensor)
 
-    def keep(self, step: Collective, tensor: str, held: Held) -> None:
+    def keep(self, step: Collective, tensor: str, held: RankShare) -> None:
         self.store[step.stored] = held
         if step.stored != tensor:
             self.owner[step.stored] = tensor
@@ -339,7 +339,7 @@ class Ranks:
                 at = tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(common, wanted, strict=True))
                 result[at] = cut_out(held.blocks[rank], mine, common)
             results[rank] = result
-        self.keep(step, tensor, Held(step.after, results))
+        self.keep(step, tensor, RankShare(step.after, results))
 
     # -- what came out ---------------------------------------------------------------------------
 

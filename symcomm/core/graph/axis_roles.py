@@ -19,7 +19,7 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.form import evaluate, from_expr, names
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Op, Tensor, bare
 from symcomm.core.graph.ops import MAP
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import ByIdentity, dataclass
 
 
 def data_tensor(graph: Graph) -> Tensor:
@@ -86,7 +86,7 @@ class _Uses:
 
 
 @lru_cache(maxsize=64)
-def _uses(same: Same[Graph]) -> _Uses:
+def _uses(same: ByIdentity[Graph]) -> _Uses:
     graph, found = same.it, _Uses()
     for op in graph.ops:
         if op.phase == "forward":
@@ -131,7 +131,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
     Raises ``StrategyError`` where there is none, where two read equally well, or where the axis that is said to be the
     batch is mixed.
     """
-    data, uses = data_tensor(graph), _uses(Same(graph))
+    data, uses = data_tensor(graph), _uses(ByIdentity(graph))
     open_axes = [a for a in data.axes if a not in uses.features]
     said = [a for a in open_axes if graph.axes[a].role == "batch"]
     for axis in said:
@@ -162,7 +162,7 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     come from outside have them under a second name, where they are as many as the queries.
     Raises ``StrategyError`` where there is none, or where two read equally well.
     """
-    data, uses = data_tensor(graph), _uses(Same(graph))
+    data, uses = data_tensor(graph), _uses(ByIdentity(graph))
     roles = {a: graph.axes[a].role for a in data.axes if a not in uses.features}
     rest = [a for a in roles if roles[a] != "batch"]
     free = [a for a in rest if a not in uses.mixed]

@@ -1,7 +1,7 @@
 """Drafts of axes, tensors and ops while a table is read, and the joining and splitting of axes.
 
-Each size in a table starts as an axis of its own. ``Drafts`` keeps what has been found so far and adds ops to it; the
-builder turns the drafts into a graph once all rows are read.
+Each size in a table starts as an axis of its own. ``TableDraft`` keeps what has been found so far and adds ops to it;
+the builder turns the drafts into a graph once all rows are read.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def names_in(node: tree.Node) -> list[tree.Identifier]:
 
 
 @dataclass(kw_only=True)
-class Drafts:
+class TableDraft:
     """What has been read so far: tensors, ops, and the relations between sizes.
 
     ``target`` and ``formula`` are those of the row that is being read.

@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from symcomm.core.form import Applied, Form, Power, Ratio, Smallest, Total, Worked, negative, num, product
+from symcomm.core.form import Applied, Form, NumericFunction, Power, Ratio, Smallest, Total, negative, num, product
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -59,7 +59,7 @@ def chosen_experts(graph: Graph) -> dict[str, Routing]:
 
 
 @dataclass(frozen=True)
-class ExpectedExperts(Worked):
+class ExpectedExperts(NumericFunction):
     """How many of E experts T tokens are expected to hit, each going to any k of them alike: E(1 - (1 - k/E)^T).
 
     Rounded to 12 decimal places.

@@ -11,13 +11,13 @@ import sympy as sp
 from symcomm.core import form as forms
 from symcomm.core.errors import FormulaError, ShapeError, Span, nearest
 from symcomm.core.graph import ops as kinds
-from symcomm.core.graph.drafts import Drafts, DraftTensor, Value
+from symcomm.core.graph.drafts import DraftTensor, TableDraft, Value
 from symcomm.core.records import dataclass
 from symcomm.core.text import tree
 
 
 @dataclass
-class Reader(Drafts):
+class Reader(TableDraft):
     """Reads formulas into ops; ``functions`` are what a function of a name gives, where that is no map."""
 
     functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}

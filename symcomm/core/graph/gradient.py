@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from symcomm.core.graph import ops as kinds
 from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.records import Same, replace
+from symcomm.core.records import ByIdentity, replace
 
 
 def gradient_name(tensor: str) -> str:
@@ -50,11 +50,11 @@ def training(
 
     ``inputs`` are those that get a gradient, where that is said.
     """
-    return _training(Same(graph), inputs_to_train(graph, needed) if inputs is None else inputs, frozen)
+    return _training(ByIdentity(graph), inputs_to_train(graph, needed) if inputs is None else inputs, frozen)
 
 
 @lru_cache(maxsize=64)
-def _training(same: Same[Graph], inputs: frozenset[str], frozen: frozenset[str]) -> Graph:
+def _training(same: ByIdentity[Graph], inputs: frozenset[str], frozen: frozenset[str]) -> Graph:
     graph = same.it
     held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
     both = backward(replace(graph, tensors={**graph.tensors, **held}) if held else graph, inputs)

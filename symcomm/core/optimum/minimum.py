@@ -32,7 +32,7 @@ from symcomm.core.optimum.powers import (
     terms,
     told_more,
 )
-from symcomm.core.optimum.question import CostQuestion, Wanted, Working, ask
+from symcomm.core.optimum.question import CostQuestion, OptimumSteps, Wanted, ask
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
 
@@ -116,7 +116,7 @@ def _again(
 
 def _closed(question: CostQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
-    cost, working = question.cost, Working(question)
+    cost, working = question.cost, OptimumSteps(question)
     found = terms(cost.expr, cost.x)
     if found is None:
         return _compared(working, Monotonicity("unknown", "the cost is not a sum of powers"))
@@ -138,7 +138,7 @@ def _closed(question: CostQuestion) -> Derivation:
 # -- in closed form --------------------------------------------------------------------------------------------------
 
 
-def _show_slope(working: Working, slope: Terms) -> None:
+def _show_slope(working: OptimumSteps, slope: Terms) -> None:
     """The step of the slope."""
     import sympy as sp
 
@@ -148,7 +148,7 @@ def _show_slope(working: Working, slope: Terms) -> None:
     working.define("f'", first, unit, "differentiate", f"The derivative with respect to `{cost.over}`.")
 
 
-def _in_closed_form(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
+def _in_closed_form(working: OptimumSteps, found: Terms, runs: Monotonicity) -> Derivation:
     """The optimum of a sum of powers whose course is known.
 
     Raises ``ValuesError`` where there is no optimum.
@@ -182,7 +182,7 @@ def _times(sense: int, found: Terms) -> Terms:
     return tuple((e, sense * c) for e, c in found)
 
 
-def _turning(working: Working, slope: Terms) -> list[Condition]:
+def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
     """That no coefficient of the slope is zero: else the cost runs one way, and the stationary point is no optimum.
 
     Where only the first one may be zero, the place is zero and the lower bound is the nearest value to it.
@@ -207,7 +207,7 @@ def _turning(working: Working, slope: Terms) -> list[Condition]:
     return found
 
 
-def _second_order(working: Working, slope: Terms) -> None:
+def _second_order(working: OptimumSteps, slope: Terms) -> None:
     import sympy as sp
 
     cost, question = working.cost, working.question
@@ -227,7 +227,7 @@ def _second_order(working: Working, slope: Terms) -> None:
     working.define("f''", curve, unit, "second order", why)
 
 
-def _power(working: Working, inside: Expr, degree: Expr) -> Form:
+def _power(working: OptimumSteps, inside: Expr, degree: Expr) -> Form:
     cost = working.cost
     base = cost.write(inside)
     if degree == 1:
@@ -237,7 +237,7 @@ def _power(working: Working, inside: Expr, degree: Expr) -> Form:
     return forms.Power(base, written(1 / degree))
 
 
-def _show_value(working: Working, found: Terms, worth: Expr, degree: Expr) -> None:
+def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) -> None:
     import sympy as sp
 
     cost, words = working.cost, working.question.words
@@ -264,7 +264,7 @@ def _once(sense: int) -> str:
     return f"it is {runs[0]} below and {runs[1]} above, by Descartes' rule of signs"
 
 
-def _into_the_range(working: Working) -> str:
+def _into_the_range(working: OptimumSteps) -> str:
     """The name of the stationary point, brought into the range."""
     cost, question = working.cost, working.question
     unit = cost.x_unit
@@ -275,7 +275,7 @@ def _into_the_range(working: Working) -> str:
     return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
 
 
-def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
+def _at_an_end(working: OptimumSteps, runs: Monotonicity) -> Derivation:
     """The optimum of a cost that runs one way: a bound of the range."""
     cost, question = working.cost, working.question
     at_low = runs.kind in ("rises", "flat")
@@ -295,7 +295,7 @@ def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
     return working.finish(working.place)
 
 
-def _at_one_of_two_ends(working: Working, runs: Monotonicity) -> Derivation:
+def _at_one_of_two_ends(working: OptimumSteps, runs: Monotonicity) -> Derivation:
     question = working.question
     if question.domain.low is None or not question.domain.low or question.domain.high is None:
         raise ValuesError(
@@ -309,7 +309,7 @@ def _at_one_of_two_ends(working: Working, runs: Monotonicity) -> Derivation:
 # -- whole numbers in closed form ------------------------------------------------------------------------------------
 
 
-def _whole_number(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
+def _whole_number(working: OptimumSteps, found: Terms, runs: Monotonicity) -> Derivation:
     """The best whole number, where the cost first falls and then rises.
 
     Raises ``ValuesError`` where it has no closed form and numbers are missing.
@@ -356,7 +356,7 @@ def _whole_number(working: Working, found: Terms, runs: Monotonicity) -> Derivat
     return working.finish(best)
 
 
-def _show_condition(working: Working, condition: tuple[Expr, Expr, Expr]) -> None:
+def _show_condition(working: OptimumSteps, condition: tuple[Expr, Expr, Expr]) -> None:
     """The exact condition under which a whole number is best, as a table."""
     cost = working.cost
     low_side, middle, high_side = condition
@@ -377,7 +377,7 @@ def _show_condition(working: Working, condition: tuple[Expr, Expr, Expr]) -> Non
     )
 
 
-def _show_neighbours(working: Working) -> None:
+def _show_neighbours(working: OptimumSteps) -> None:
     """With all numbers: the best whole number beside its neighbours, as a table."""
     cost, low, high = working.cost, working.question.domain.low, working.question.domain.high
     if cost.missing:
@@ -445,7 +445,7 @@ def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, 
 # -- by numbers ------------------------------------------------------------------------------------------------------
 
 
-def _needs_numbers(working: Working, why: str) -> None:
+def _needs_numbers(working: OptimumSteps, why: str) -> None:
     """Raises ``ValuesError`` where a number is missing that would decide."""
     if working.cost.missing:
         raise ValuesError(
@@ -454,7 +454,7 @@ def _needs_numbers(working: Working, why: str) -> None:
         )
 
 
-def _compared(working: Working, runs: Monotonicity) -> Derivation:
+def _compared(working: OptimumSteps, runs: Monotonicity) -> Derivation:
     """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
     why = runs.why or "the ends of the range must be compared"
     if working.question.domain.divides is not None:
@@ -463,7 +463,7 @@ def _compared(working: Working, runs: Monotonicity) -> Derivation:
     return _best_whole(working) if working.question.domain.whole else _best_real(working)
 
 
-def _best_whole(working: Working) -> Derivation:
+def _best_whole(working: OptimumSteps) -> Derivation:
     cost, question = working.cost, working.question
     assert question.domain.low is not None
     low, high = int(question.domain.low), None if question.domain.high is None else int(question.domain.high)
@@ -483,7 +483,7 @@ def _best_whole(working: Working) -> Derivation:
     return working.finish(working.place)
 
 
-def _best_real(working: Working) -> Derivation:
+def _best_real(working: OptimumSteps) -> Derivation:
     cost, question = working.cost, working.question
     low = question.domain.low or Fraction(0)
     winners = search.real(question.sense * cost.numbers, cost.x, low, question.domain.high, not low)
@@ -501,7 +501,7 @@ def _best_real(working: Working) -> Derivation:
     return working.finish(working.place)
 
 
-def _bracketed(working: Working, best: search.CandidatePoint) -> Derivation:
+def _bracketed(working: OptimumSteps, best: search.CandidatePoint) -> Derivation:
     """An optimum without a closed form: the upper end of a narrow bracket is given, and said to be that."""
     cost = working.cost
     working.notes.append(

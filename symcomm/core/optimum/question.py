@@ -87,7 +87,7 @@ def _bound(given: object, name: str, cost: Cost) -> Fraction | None:
     return bound
 
 
-class Working:
+class OptimumSteps:
     """The working of one question, from the cost (the step ``f``) to the optimum."""
 
     def __init__(self, question: CostQuestion) -> None:

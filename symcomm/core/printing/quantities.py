@@ -20,7 +20,7 @@ _COUNTED = re.compile(
 
 
 @dataclass(frozen=True)
-class Said:
+class QuantityText:
     """One way to say a quantity: the relation before it, and its parts as they are read."""
 
     relation: str
@@ -32,7 +32,7 @@ class Said:
     unit: str
 
 
-def said(quantity: Quantity) -> tuple[Said, ...]:
+def said(quantity: Quantity) -> tuple[QuantityText, ...]:
     """The ways to say a quantity, taken apart for the printers.
 
     >>> from symcomm.core.units import BYTE
@@ -40,11 +40,11 @@ def said(quantity: Quantity) -> tuple[Said, ...]:
     >>> [s.unit for s in said(Quantity(Fraction(3 * 2**30), BYTE))]
     ['B', 'GiB', 'GB']
     """
-    out: list[Said] = []
+    out: list[QuantityText] = []
     for relation, text in quantity.lines():
         match = _QUANTITY.fullmatch(text.strip())
         if match is None:  # a text this pattern does not know is shown as it is
-            out.append(Said(relation, False, (), "", (), "", text))
+            out.append(QuantityText(relation, False, (), "", (), "", text))
             continue
         minus, whole, decimals, below, exponent, unit = match.groups()
         groups = tuple(re.findall(r"\d+", whole))
@@ -54,14 +54,14 @@ def said(quantity: Quantity) -> tuple[Said, ...]:
             groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
         unit = unit or ""
         unit = unit if text.startswith(("1 ", "-1 ")) else _COUNTED.sub(r"\1s", unit)
-        out.append(Said(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
+        out.append(QuantityText(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
     return tuple(out)
 
 
 _UNIT_POWER = re.compile(r"\^(-?\d+)")
 
 
-def _amount_tex(s: Said) -> str:
+def _amount_tex(s: QuantityText) -> str:
     number = r"\,".join(s.groups) + s.decimals
     if s.below:
         number = LATEX.fraction(number, LATEX.digits(s.below))
@@ -84,7 +84,7 @@ def tex_text_unit(unit: str) -> str:
     return "".join({"·": r"\cdot", "µ": r"\mu", "": ""}.get(p, rf"\text{{{tex_text(p)}}}") for p in parts)
 
 
-def _amount_typst(s: Said) -> str:
+def _amount_typst(s: QuantityText) -> str:
     number = " thin ".join(s.groups)
     if s.decimals:
         # A dot between digits is one number only where the digits touch it.
@@ -101,7 +101,7 @@ def _superscripts(unit: str) -> str:
     return _UNIT_POWER.sub(lambda m: m[1].translate(_SUPERSCRIPT), unit)
 
 
-def _amount_mathml(s: Said) -> str:
+def _amount_mathml(s: QuantityText) -> str:
     number = f"<mn>{_NARROW.join(s.groups)}{s.decimals}</mn>" if s.groups else ""
     if s.below:
         number = f"<mfrac>{number}<mn>{_NARROW.join(s.below)}</mn></mfrac>"
@@ -112,13 +112,13 @@ def _amount_mathml(s: Said) -> str:
     return ('<mo form="prefix">−</mo>' if s.minus else "") + number + space + unit
 
 
-def _amount_text(s: Said) -> str:
+def _amount_text(s: QuantityText) -> str:
     number = " ".join(s.groups) + s.decimals + (f"/{' '.join(s.below)}" if s.below else "")
     number += f"·10{s.exponent.translate(_SUPERSCRIPT)}" if s.exponent else ""
     return ("-" if s.minus else "") + " ".join(p for p in (number, _superscripts(printable(s.unit))) if p)
 
 
-_AMOUNT: dict[str, Callable[[Said], str]] = {
+_AMOUNT: dict[str, Callable[[QuantityText], str]] = {
     "latex": _amount_tex,
     "typst": _amount_typst,
     "mathml": _amount_mathml,
@@ -143,7 +143,8 @@ def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], 
     ways = tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
     if isinstance(quantity, Irrational) and quantity.text and quantity.form is not None:
         # The exact number is a formula; its unit is written as that of an amount without a number.
-        unit = _AMOUNT[dialect](Said("", False, (), "", (), "", str(quantity.unit))) if quantity.unit != ONE else ""
+        alone = QuantityText("", False, (), "", (), "", str(quantity.unit))
+        unit = _AMOUNT[dialect](alone) if quantity.unit != ONE else ""
         gap = {"latex": r"\ ", "typst": " med ", "mathml": '<mspace width="0.25em"></mspace>', "text": " "}[dialect]
         written = PRINTERS[dialect](quantity.form, None, None)
         if unit and quantity.text.startswith("("):

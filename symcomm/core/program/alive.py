@@ -45,7 +45,7 @@ class OpRun:
     at: int = 0
 
 
-Instruction = Keep | Free | OpRun | Loop[Any]
+StorageEvent = Keep | Free | OpRun | Loop[Any]
 Place = tuple[tuple[str, str | int], ...]  # the loops around an instruction, with an end or a number of each
 Amounts = dict[tuple[str, Form], tuple["Expr | int", Fraction]]  # pieces by kind and size: how many, and that number
 
@@ -69,7 +69,7 @@ class Fold:
     alive: Amounts = field(default_factory=dict)
     bytes: dict[str, Fraction] = field(default_factory=dict)
     _worth: dict[Form, Fraction] = field(default_factory=dict)
-    _changes: dict[int, tuple[Sequence[Instruction], Amounts]] = field(default_factory=dict)
+    _changes: dict[int, tuple[Sequence[StorageEvent], Amounts]] = field(default_factory=dict)
 
     def worth(self, form: Form) -> Fraction:
         """What a form is worth."""
@@ -98,7 +98,7 @@ class Fold:
             kind, size = key
             self.bytes[kind] = self.bytes.get(kind, Fraction(0)) + number * counted * self.worth(size)
 
-    def change(self, body: Sequence[Instruction]) -> Amounts:
+    def change(self, body: Sequence[StorageEvent]) -> Amounts:
         """What is alive after some instructions that was not before, less what no longer is."""
         if id(body) not in self._changes:
             made = self.at({})
@@ -107,7 +107,7 @@ class Fold:
             self._changes[id(body)] = body, made.alive
         return self._changes[id(body)][1]
 
-    def skip(self, one: Instruction) -> None:
+    def skip(self, one: StorageEvent) -> None:
         """Runs an instruction and looks at nothing meanwhile."""
         if isinstance(one, Keep):
             sign, size, times = -1 if isinstance(one, Free) else 1, one.size, one.times
@@ -122,7 +122,7 @@ class Fold:
             often = int(count.number) if isinstance(count, forms.Num) else forms.value(count)
             self.add(self.change(loop.body), often, number)
 
-    def walk(self, body: Sequence[Instruction], place: Place = ()) -> Iterator[Instant]:
+    def walk(self, body: Sequence[StorageEvent], place: Place = ()) -> Iterator[Instant]:
         """Runs instructions, and gives those at which the peak may be with what is alive."""
         for one in body:
             if isinstance(one, OpRun):
@@ -149,7 +149,7 @@ class Fold:
         self.skip(loop)
 
 
-def size_names(body: Iterable[Instruction]) -> Iterator[str]:
+def size_names(body: Iterable[StorageEvent]) -> Iterator[str]:
     """The symbols of the sizes and counts of some instructions, in order."""
     for one in body:
         if isinstance(one, Loop):

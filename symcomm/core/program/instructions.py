@@ -36,7 +36,7 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Instruction:
     """An instruction in its place.
 
     The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
@@ -90,7 +90,7 @@ class Program:
 
     plan: Plan
     accounting: Accounting
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[Instruction, ...] = ()
     frozen: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset()
@@ -147,12 +147,12 @@ class Program:
         return [w for w in works if not isinstance(w, Send) and (every or home(self.graph, w) == region)]
 
     @property
-    def early(self) -> tuple[tuple[Turn, Collective], ...]:
+    def early(self) -> tuple[tuple[Instruction, Collective], ...]:
         """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""
         return tuple((t, t.work) for t in self.turns if t.early and isinstance(t.work, Collective))
 
     @property
-    def bucketed(self) -> tuple[tuple[Turn, Collective], ...]:
+    def bucketed(self) -> tuple[tuple[Instruction, Collective], ...]:
         """The reductions of gradients that are copied to buckets."""
         return tuple((t, t.work) for t in self.turns if t.bucketed and isinstance(t.work, Collective))
 
@@ -162,7 +162,7 @@ def home(graph: Graph, step: Collective | Compute) -> str:
     return graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
 
 
-def made_by(turn: Turn) -> str:
+def made_by(turn: Instruction) -> str:
     """The op that an instruction belongs to, by the tensor that it makes."""
     return turn.work.op.output if isinstance(turn.work, Compute) else getattr(turn.work, "op", "")
 
@@ -174,7 +174,7 @@ def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
     return graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
 
 
-def weights_gathered(turns: Iterable[Turn], graph: Graph) -> Iterator[tuple[Turn, Collective]]:
+def weights_gathered(turns: Iterable[Instruction], graph: Graph) -> Iterator[tuple[Instruction, Collective]]:
     """The turns that gather weights before they are read."""
     for turn in turns:
         if isinstance(turn.work, Collective) and gathers_weight(graph, turn.work):

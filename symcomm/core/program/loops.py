@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Generic, Literal, TypeVar
 
 from symcomm.core.form import Form, Total, num
-from symcomm.core.program.instructions import Program, Send, Turn
-from symcomm.core.program.pipeline import Held
+from symcomm.core.program.instructions import Instruction, Program, Send
+from symcomm.core.program.pipeline import RankShare
 from symcomm.core.records import dataclass
 
 T = TypeVar("T")
@@ -43,7 +43,9 @@ class Loop(Generic[T]):
         return Fraction(0) if (end == "first") != self.reverse else count - 1
 
 
-def training_step(made: Program, held: Held, microbatches: Form = ONCE) -> tuple[Turn | Loop[Turn], ...]:
+def training_step(
+    made: Program, held: RankShare, microbatches: Form = ONCE
+) -> tuple[Instruction | Loop[Instruction], ...]:
     """The step of a rank: what is done early, the passes of each microbatch, what finishes gradients and weights."""
     weights = {weight.name for _, some in held.weights(made.graph) for weight in some}
     mine = [turn for turn in made.turns if _takes_part(made, turn, held, weights)]
@@ -53,18 +55,18 @@ def training_step(made: Program, held: Held, microbatches: Form = ONCE) -> tuple
     return (*early, Loop("microbatch", microbatches, passes), *late)
 
 
-def _takes_part(made: Program, turn: Turn, held: Held, weights: set[str]) -> bool:
+def _takes_part(made: Program, turn: Instruction, held: RankShare, weights: set[str]) -> bool:
     """Whether a rank with some regions has a turn: stages send all the same, and add up weights that both have."""
     if turn.between_stages:
         return isinstance(turn.work, Send) or made.tensor(turn.work).of in weights  # type: ignore[arg-type]  # no op
     return turn.region.name in held.regions or not made.graph.regions
 
 
-def _part(turn: Turn) -> str:
+def _part(turn: Instruction) -> str:
     return "early" if turn.early else "late" if turn.once or turn.phase == "update" else "pass"
 
 
-def _layers(held: Held, turns: Iterable[Turn]) -> Iterator[Turn | Loop[Turn]]:
+def _layers(held: RankShare, turns: Iterable[Instruction]) -> Iterator[Instruction | Loop[Instruction]]:
     """Turns in the loops over the layers that a rank has; one layer alone does without what the first one spares."""
     for (region, between), some in groupby(turns, lambda turn: (turn.region, turn.between_stages)):
         body = tuple(some)

@@ -116,7 +116,7 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
 
 
 @dataclass(frozen=True)
-class Held:
+class RankShare:
     """What a rank holds of a model: regions, and how often the repeated ones stand there (always, where not said).
 
     ``where`` are the conditions under which it does; ``begins`` says that the first layer of the model is there.
@@ -142,7 +142,7 @@ class Held:
                 yield region, mine
 
 
-def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] | None = None) -> dict[str, Held]:
+def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] | None = None) -> dict[str, RankShare]:
     """What the stages of a pipeline hold, those that are alike together: the only kind, or the ``first`` one, those
     between (``middle``) and the ``last`` one, or each one by its number, from 1.
 
@@ -152,12 +152,12 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
     """
     every = [region.name for region in graph.regions] or [graph.name]
     if cut is None:
-        return {"only": Held(frozenset(every))}
+        return {"only": RankShare(frozenset(every))}
     layers, known = stacked(graph), graph.relations.complete(values or {})
     check_stages(graph, cut, known)
     stages = stage_count(cut, graph)
     if stages == num(1) and not cut.layers:
-        return {"only": Held(frozenset(every))}
+        return {"only": RankShare(frozenset(every))}
     numbers = [known.get(region.times) for region in layers]
     counts = [int(number) for number in numbers if number is not None]
     each = evaluate(layer_count(graph), known) / evaluate(stages, known) if (
@@ -182,22 +182,22 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
         where = (condition,) if each is None else ()
     at, last = every.index(layers[0].name), layers[-1].name
     behind = every.index(last)
-    middle = Held(frozenset([last]), ((last, share),), (), where)
+    middle = RankShare(frozenset([last]), ((last, share),), (), where)
     if every == [last]:
         return {"only": middle}
     mixed = Total((share, *map(negative, others))) if others else share
     first = (*((region.name, Sym(region.times)) for region in early), (last, mixed))
-    found = {"first": Held(frozenset(every[: behind + 1]), first, (), where), "middle": middle,
-             "last": Held(frozenset(every[behind:]), ((last, share),), (), where)}  # fmt: skip
+    found = {"first": RankShare(frozenset(every[: behind + 1]), first, (), where), "middle": middle,
+             "last": RankShare(frozenset(every[behind:]), ((last, share),), (), where)}  # fmt: skip
     return found if at or behind + 1 < len(every) or others else {"only": middle}
 
 
-def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Held]:
+def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, RankShare]:
     """What each stage holds of a chain of layers that is cut into stages of so many layers."""
     every, layers = [region.name for region in graph.regions], stacked(graph)
     counts = counts if len(counts) == len(layers) else [sum(stages)]
     ends = [sum(counts[: n + 1]) for n in range(len(counts))]
-    found: dict[str, Held] = {}
+    found: dict[str, RankShare] = {}
     begin = 0
     for number, size in enumerate(stages, 1):
         end = begin + size
@@ -213,7 +213,7 @@ def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Hel
                 here, seen = shared > 0, ends[at]
                 mine += [(name, num(shared))] if here else []
             regions += [name] if here else []
-        found[str(number)] = Held(frozenset(regions), tuple(mine))
+        found[str(number)] = RankShare(frozenset(regions), tuple(mine))
         begin = end
     return found
 
@@ -221,7 +221,7 @@ def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Hel
 def held(
     graph: Graph, cut: PipelineCut | None, stage: object = None, values: Mapping[str, Fraction] | None = None,
     schedule: Schedule | None = None,
-) -> Held:  # fmt: skip
+) -> RankShare:  # fmt: skip
     """What a rank holds: everything, or its stage of a pipeline (0 is the first, where the embedding is).
 
     A ``schedule`` may place the first and the last stage on one rank. Raises ``StrategyError`` for a stage that there
@@ -291,7 +291,7 @@ def unlike(
 
 def held_both_ways(
     graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule
-) -> Held:  # fmt: skip
+) -> RankShare:  # fmt: skip
     """What a rank holds that has two stages with layers of their own: those of both."""
     count, chunks = len(cut.layers), schedule.chunks or 1
     rank = _stage_number(stage, Fraction(count))
@@ -300,7 +300,7 @@ def held_both_ways(
     layers = [region for region in graph.regions if region.times and region.name in regions]
     counts = [(r.name, sum(evaluate(one.times(r), values) for one in found if r.name in one.regions)) for r in layers]
     note = f"Counted for rank {rank}, which holds two stages."
-    return Held(regions, tuple((name, num(int(count))) for name, count in counts), (note,), begins=found[0].begins)
+    return RankShare(regions, tuple((name, num(int(count))) for name, count in counts), (note,), begins=found[0].begins)
 
 
 def messages_of(

@@ -16,10 +16,10 @@ from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.parallel import placement
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.instructions import Program, Turn, gathers_weight, home
+from symcomm.core.program.instructions import Instruction, Program, gathers_weight, home
 from symcomm.core.program.rewrites import rewrites
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
-from symcomm.core.records import Same, replace
+from symcomm.core.records import ByIdentity, replace
 
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
 
@@ -40,7 +40,7 @@ def program(
     accounting = accounting or Accounting()
     needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
     again = RECOMPUTED[accounting.recomputation] if recomputation is None else recomputation
-    return _program(Same(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed, again)
+    return _program(ByIdentity(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed, again)
 
 
 def trained(graph: Graph, accounting: Accounting, frozen: Collection[str] = ()) -> Graph:
@@ -54,7 +54,7 @@ def unstaged(strategy: Strategy) -> Strategy:
 
 
 @lru_cache(maxsize=64)
-def batch_of(held: Same[Graph]) -> str:
+def batch_of(held: ByIdentity[Graph]) -> str:
     """The axis that is the batch; raises ``StrategyError`` where none is, or it cannot be told which."""
     (batch,) = batch_axes(held.it)
     return batch
@@ -62,7 +62,8 @@ def batch_of(held: Same[Graph]) -> str:
 
 @lru_cache(maxsize=64)
 def _program(
-    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool, again: str
+    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool,
+    again: str,
 ) -> Program:
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
     shared = Accounting(gathered_activations=accounting.gathered_activations)
@@ -76,7 +77,7 @@ def _program(
 
 @lru_cache(maxsize=64)
 def _placed(
-    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
     made = placement.plan(training(held.it, needed, frozen), strategy, accounting)
@@ -84,16 +85,17 @@ def _placed(
     first = made if needed else placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
     there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
-    turns: list[Turn] = []
+    turns: list[Instruction] = []
     for step in made.steps:
         region = regions.get(home(made.graph, step)) or Region(held.it.name)
         if isinstance(step, Compute):
             phase = "update" if step.op.kind == "update" else step.op.phase
-            turns.append(Turn(step, region, phase, every=step.op.output in first.computed))
+            turns.append(Instruction(step, region, phase, every=step.op.output in first.computed))
             continue
         finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
         every, by = (step.kind, step.tensor, step.phase) in there, tuple(_decided(found, step, held.it.windowed))
-        turns.append(Turn(step, region, step.phase, finishes, every, by=by if every else (*by, "input_gradient")))
+        by = by if every else (*by, "input_gradient")
+        turns.append(Instruction(step, region, step.phase, finishes, every, by=by))
     return replace(found, turns=tuple(turns))
 
 

@@ -18,12 +18,12 @@ from symcomm.core.form import Form, Ratio, Total, num, product
 from symcomm.core.graph.graph import Graph, Region, Tensor, bare
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, OpRun, size_names
+from symcomm.core.program.alive import Amounts, Fold, Free, Instant, Keep, OpRun, StorageEvent, size_names
 from symcomm.core.program.autograd import autograd, cut_meshes
-from symcomm.core.program.instructions import Program, Turn, made_by
+from symcomm.core.program.instructions import Instruction, Program, made_by
 from symcomm.core.program.loops import Loop
 from symcomm.core.program.orders import Action, Item
-from symcomm.core.program.pipeline import Held
+from symcomm.core.program.pipeline import RankShare
 from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.storage import COPY, GRADIENT, PASSING, SAVED, Life, Line, Measure
 from symcomm.core.records import dataclass, replace
@@ -62,7 +62,7 @@ class RankStep:
     graph: Graph
     program: Callable[[str], Program]
     measure: Measure
-    held: Held
+    held: RankShare
     options: StepOptions
     dtype: str
     chunks: int = 1
@@ -100,7 +100,7 @@ class RankStep:
         """The weights, gradients or states of the whole model on one rank."""
         return [Keep(kind, size, self.often(part)) for part in self.parts for size in part.sizes(role)]
 
-    def moved(self, kind: str, role: str, calls: Iterable[tuple[Turn, Collective]]) -> list[Keep]:
+    def moved(self, kind: str, role: str, calls: Iterable[tuple[Instruction, Collective]]) -> list[Keep]:
         """Whole weights that some calls gather, or whose gradients they reduce."""
         return [Keep(kind, size, self.often(part)) for part in self.parts for size in part.moved(calls, role)]
 
@@ -109,7 +109,7 @@ class RankStep:
         """The copies of weights that are there for the whole step."""
         return self.moved("gathered weights", "weight", self.made.early)
 
-    def start(self) -> Iterator[Instruction]:
+    def start(self) -> Iterator[StorageEvent]:
         """What is there when the passes begin."""
         yield from self.all("weights", "weight")
         if self.options.step != "forward":
@@ -118,7 +118,7 @@ class RankStep:
             yield from self.all("optimizer states", "state")
         yield from self.gathered
 
-    def body(self, task: Action, there: bool = False) -> Iterator[Instruction]:
+    def body(self, task: Action, there: bool = False) -> Iterator[StorageEvent]:
         """What a task keeps and frees, and what it runs; ``there`` says that its weights have gradients already."""
         mine = [self.parts[n] for n in self.chunk(task.stage)]
         given = [Keep(SAVED, size, part.count) for part in mine for size in part.given]
@@ -139,7 +139,7 @@ class RankStep:
         return tuple(n for n in range(len(self.parts)) if layers[0] <= n <= layers[-1]
                      or number == self.ends[0 if n < layers[0] else 1])  # fmt: skip
 
-    def update(self) -> Iterator[Instruction]:
+    def update(self) -> Iterator[StorageEvent]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
         options = self.options
         if options.step == "forward":
@@ -152,7 +152,7 @@ class RankStep:
         for part in self.parts:
             states = part.sizes("state") if options.step == "first" else []
             copies = part.sizes("state", "fp32") if options.copies and "state" not in self.made.host else []
-            body: list[Instruction] = []
+            body: list[StorageEvent] = []
             for n, weight in enumerate(part.trained):
                 body += [Keep("optimizer states", size) for size in states[n : n + 1]]
                 if copies or n == len(part.trained) - 1:
@@ -172,9 +172,9 @@ class RankStep:
         ``ValuesError`` where a size is not known.
         """
         starts = [*started(tasks)]
-        bodies: dict[tuple[object, ...], list[Instruction]] = {}
+        bodies: dict[tuple[object, ...], list[StorageEvent]] = {}
 
-        def body(task: Action, there: bool = False) -> list[Instruction]:
+        def body(task: Action, there: bool = False) -> list[StorageEvent]:
             key = (task.kind, self.chunk(task.stage), there)
             if key not in bodies:
                 bodies[key] = [*self.body(task, there)]
@@ -238,7 +238,7 @@ def started(items: Sequence[Item]) -> Iterator[TaskStart]:
                 there.add(task.stage)
 
 
-def check_sizes(body: Iterable[Instruction], values: Mapping[str, Fraction]) -> None:
+def check_sizes(body: Iterable[StorageEvent], values: Mapping[str, Fraction]) -> None:
     """Raises ``ValuesError`` where a size is not known."""
     missing = next((name for name in size_names(body) if name not in values), None)
     if missing is not None:
@@ -321,7 +321,7 @@ class RegionPasses:
         weights = self.weights if role == "weight" else self.trained
         return [self.size(w, self.step.layout(w, role), what or role) for w in weights]
 
-    def moved(self, turns: Iterable[tuple[Turn, Collective]], role: str) -> list[Form]:
+    def moved(self, turns: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:
         """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole."""
         whole: dict[str, Layout] = {}
         for call in (call for turn, call in turns if turn.region.name == self.region.name):
@@ -342,7 +342,7 @@ class RegionPasses:
 
     # -- the loops ------------------------------------------------------------------------------------------------
 
-    def forward(self) -> tuple[Instruction, ...]:
+    def forward(self) -> tuple[StorageEvent, ...]:
         """The forward pass of all repetitions: one that opens a group keeps its input, one inside of it does not."""
         if not self.grouped:
             return self.repeat(self.passing(self.line, "F"))
@@ -350,7 +350,7 @@ class RegionPasses:
         inside = Loop("layer", num(self.grouped - 1), nothing, start=1)
         return (Loop("group", self.groups, (Loop("layer", num(1), full, ()), inside)),)
 
-    def backward(self, kind: str = "D", there: bool = False) -> tuple[Instruction, ...]:
+    def backward(self, kind: str = "D", there: bool = False) -> tuple[StorageEvent, ...]:
         """The backward pass of all repetitions, or its ``kind`` B or W; ``there`` is as for ``timeline``."""
         if self.grouped:
             return self.group(there)
@@ -362,14 +362,14 @@ class RegionPasses:
         return (Loop("layer", num(1), layer), *(Keep(PASSING, s) for s in sums), rest,
                 *(Free(PASSING, s) for s in sums))  # fmt: skip
 
-    def group(self, there: bool) -> tuple[Instruction, ...]:
+    def group(self, there: bool) -> tuple[StorageEvent, ...]:
         """The backward pass of groups of layers: each runs forward again from the input of its first layer."""
         line, arriving = self.timeline("none", there), self.line.arriving
         opening = self.timeline("full").roots  # whatever else a layer of a group has is made again
         opens, inner = (self.passing(line, "D", own) for own in (opening, ()))
         first, again = (self.passing(line, "again", own, own) for own in (opening, ()))
         one, others = num(1), num(self.grouped - 1)
-        body: tuple[Instruction, ...] = (
+        body: tuple[StorageEvent, ...] = (
             *(Keep(PASSING, size) for size in arriving), Loop("layer", one, first, ()),
             Loop("layer", others, again, start=1), *(Free(PASSING, size) for size in arriving),
             Loop("layer", others, inner, reverse=True, start=1), Loop("layer", one, opens, ("first",)),
@@ -381,7 +381,7 @@ class RegionPasses:
         """How many groups there are."""
         return Ratio(self.count, num(self.grouped))
 
-    def repeat(self, body: tuple[Instruction, ...], reverse: bool = False) -> tuple[Instruction, ...]:
+    def repeat(self, body: tuple[StorageEvent, ...], reverse: bool = False) -> tuple[StorageEvent, ...]:
         """A pass through all repetitions; forward, the most is there in the last one."""
         if not self.repeated:
             return body
@@ -390,7 +390,7 @@ class RegionPasses:
     def passing(
         self, line: Line, kind: str, own: Collection[str] | None = None, there: Collection[str] = (),
         closed: bool = False,
-    ) -> tuple[Instruction, ...]:  # fmt: skip
+    ) -> tuple[StorageEvent, ...]:  # fmt: skip
         """One layer's pass; ``again`` is its forward pass in a group, without what no gradient needs."""
         parts = {"F": (0, line.start), "again": (0, line.start), "D": (line.start, len(line.steps)),
                  "B": (line.start, line.middle), "W": (line.middle, len(line.steps))}  # fmt: skip
@@ -418,7 +418,7 @@ class RegionPasses:
 def instructions(
     line: Line, steps: range, run: Callable[[int], OpRun | None], own: Collection[str] | None = None,
     there: Collection[str] = (), closed: bool = False,
-) -> tuple[Instruction, ...]:  # fmt: skip
+) -> tuple[StorageEvent, ...]:  # fmt: skip
     """What some steps of a line keep and free, and the steps themselves as ``run`` has them.
 
     What is kept for backward is called a temporary where it is not in ``own``; what is ``there`` already is not kept
@@ -427,7 +427,7 @@ def instructions(
     end = steps[-1] if steps and (closed or steps[-1] == len(line.steps) - 1) else -1
     stays = (GRADIENT, COPY, SAVED) if closed else (GRADIENT, COPY)
     counted = [life for life in line.lives if line.counts(life)]
-    found: list[Instruction] = []
+    found: list[StorageEvent] = []
 
     def piece(life: Life) -> tuple[str, Form]:
         other = life.kind == SAVED and own is not None and life.root not in own

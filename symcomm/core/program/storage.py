@@ -21,7 +21,7 @@ from symcomm.core.graph.graph import Op
 from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.core.parallel.placement import Collective, Compute, Layout
 from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
-from symcomm.core.program.instructions import Program, Send, Turn, made_by
+from symcomm.core.program.instructions import Instruction, Program, Send, made_by
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Line:
         if self.tables:
             self.keep_tables()
 
-    def passes(self, turn: Turn) -> bool:
+    def passes(self, turn: Instruction) -> bool:
         """Whether an instruction is of this region's passes, and makes something that is stored.
 
         The backward pass of a kernel stores nothing that it computes again, and what no gradient reads is not there.
@@ -178,7 +178,7 @@ class Line:
         if not (weight or small or self.elsewhere(base)):
             self.reads(key, at)
 
-    def computes(self, turn: Turn, work: Compute, at: int) -> None:
+    def computes(self, turn: Instruction, work: Compute, at: int) -> None:
         """A computation: in the backward pass it reads of the forward pass what autograd has kept."""
         reads = list(zip(work.reads, work.layouts, strict=True))
         if turn.phase == "backward":
@@ -238,7 +238,7 @@ class Line:
             name in self.finished and tensor.of in self.added | self.tied and any(map(self.elsewhere, made.inputs))
         )
 
-    def copies_to_host(self, turn: Turn, work: Send, at: int) -> None:
+    def copies_to_host(self, turn: Instruction, work: Send, at: int) -> None:
         """A copy between a rank and its host: what went there in the forward pass is there again when it comes back."""
         key = next((one.key for one in self.kept if (one.tensor, one.elements) == (work.tensor, work.elements)), None)
         if key is None:

@@ -19,7 +19,7 @@ from typing import Any
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.form import Form, Largest, Smallest, Sym, Worked, num
+from symcomm.core.form import Form, Largest, NumericFunction, Smallest, Sym, num
 from symcomm.core.program.closed_forms import SECOND, ClosedForm, M, P, Solver, written_sum
 from symcomm.core.program.events import Needs, Times, simulate
 from symcomm.core.program.orders import Item, Schedule
@@ -34,7 +34,7 @@ Vector = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Makespan(Worked):
+class Makespan(NumericFunction):
     """The makespan of a schedule by its events: a function of p, m, v, and of the times of each piece of work.
 
     ``letters`` are the pieces of work. Each has ``kinds`` times: one for all stages, three for the first one, those

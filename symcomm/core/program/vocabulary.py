@@ -12,7 +12,7 @@ from symcomm.core.form import Form, evaluate, from_expr, names, product, value
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import Strategy, resolve
-from symcomm.core.records import Same, dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 
 MULTIPLE = 128  # to a multiple of this and of the ranks Megatron-LM fills a vocabulary up, unless told otherwise
 
@@ -52,7 +52,7 @@ class CutVocabulary:
 
 
 @lru_cache(maxsize=256)
-def cut_vocabulary(held: Same[Graph], strategy: Strategy) -> CutVocabulary | None:
+def cut_vocabulary(held: ByIdentity[Graph], strategy: Strategy) -> CutVocabulary | None:
     """How a strategy cuts the vocabulary; None where there is none, or it stays whole."""
     graph = held.it
     words = find_vocabulary(graph)
@@ -71,12 +71,12 @@ def in_parts(graph: Graph, strategy: Strategy, accounting: Accounting, values: M
 
     Where words and ranks are symbols, they are taken to divide; an answer at other numbers is derived anew.
     """
-    return _in_parts(Same(graph), strategy, accounting, tuple(values.items()))
+    return _in_parts(ByIdentity(graph), strategy, accounting, tuple(values.items()))
 
 
 @lru_cache(maxsize=256)
 def _in_parts(
-    held: Same[Graph], strategy: Strategy, accounting: Accounting, values: tuple[tuple[str, Fraction], ...]
+    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, values: tuple[tuple[str, Fraction], ...]
 ) -> Graph:
     cut = cut_vocabulary(held, strategy)
     if cut is None or not (accounting.vocabulary == "padded_vocabulary" or cut.uneven(held.it, dict(values))):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from symcomm.core import form as forms
 from symcomm.core.form import Form
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 
 
@@ -30,7 +30,7 @@ class DerivedAmounts:
     """
 
     def __init__(
-        self, work: Work, rows: Iterable[DerivedAmount], given: Mapping[str, Form | Callable[[], Form]]
+        self, work: StepWriter, rows: Iterable[DerivedAmount], given: Mapping[str, Form | Callable[[], Form]]
     ) -> None:
         self.work, self.rows = work, {row.name: row for row in rows}
         self.known = dict(given)

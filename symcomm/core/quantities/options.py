@@ -90,7 +90,7 @@ Buckets = Annotated[
 ]
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
-Held = Annotated[
+RankShare = Annotated[
     str | Sequence[str],
     Meaning(
         "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "

@@ -59,17 +59,17 @@ def _says(collective: str, ranks: int) -> str:
     return f"{ranks} ranks, {ranks} chunks: in each of {rounds} rounds a rank sends one chunk, {ends}."
 
 
-Held = list[list[frozenset[int]]]
+RankShare = list[list[frozenset[int]]]
 
 
-def _run(collective: str, k: int) -> list[tuple[str, Held, list[int | None]]]:
+def _run(collective: str, k: int) -> list[tuple[str, RankShare, list[int | None]]]:
     """The panels: a title, whose parts each rank has in each chunk, and which chunk it sends next."""
     phases = _PHASES[collective]
     everyone = frozenset(range(k))
-    held: Held = [[frozenset({rank}) if phases[0] == "add" else everyone if rank == chunk else frozenset()
+    held: RankShare = [[frozenset({rank}) if phases[0] == "add" else everyone if rank == chunk else frozenset()
                    for chunk in range(k)] for rank in range(k)]  # fmt: skip
     shift = 0 if phases[0] == "add" else k  # who has added owns the chunk after its own
-    panels: list[tuple[str, Held, list[int | None]]] = []
+    panels: list[tuple[str, RankShare, list[int | None]]] = []
     done = 0
     for n, phase in enumerate(phases):
         start = 1 if n else 0

@@ -19,7 +19,7 @@ Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ExportParts:
     """A format that is put together: what it needs of one item, as plain data for JSON, and the files from all of it.
 
     The items of a question stand together, in the order of their variants.
@@ -40,13 +40,13 @@ class Exporter:
     name: str
     says: str
     files: Callable[[str, Sequence[Item]], Files]
-    pieces: Pieces | None = None
+    pieces: ExportParts | None = None
 
 
 def _in_pieces(
     name: str, says: str, piece: Callable[[str, Item], Any], whole: Callable[[str, Sequence[Any]], Files]
 ) -> Exporter:
-    pieces = Pieces(piece, whole)
+    pieces = ExportParts(piece, whole)
     return Exporter(name, says, pieces.files, pieces)
 
 

@@ -12,7 +12,7 @@ from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
-from symcomm.core.records import Same, dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity, Unit
 from symcomm.documents.editions import ONLY
@@ -249,7 +249,7 @@ def _part(
         symbols |= dict.fromkeys(known.numbers.names)
     else:
         at = tuple(values.get(name) for name in known.numbers.names)
-        used, found = _told_apart(Same(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
+        used, found = _told_apart(ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
         symbols |= dict.fromkeys(used)
         apart = [
             Recognised(every[n].wrong.names, worth, every[n].wrong.form, every[n].credit, every[n].says)
@@ -333,7 +333,7 @@ def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> 
 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
 def _told_apart(
-    known: Same[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
+    known: ByIdentity[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
     scale: Fraction, tolerance: Fraction,
 ) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
     """The names in what is near the right number, and those that differ from it and from one another.

@@ -24,7 +24,7 @@ from symcomm.exams.exports import EXPORTERS, Exporter, Files
 from symcomm.exams.exports.drawing import TOLERANCE, draw_items, exam_of, items_of
 from symcomm.exams.kept_answers import Learned
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
-from symcomm.exams.papers import Exam, Settled
+from symcomm.exams.papers import AssignedPaper, Exam
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here
@@ -168,7 +168,7 @@ def _made(
             missing = missing[1:]
         make(missing)
         first = [
-            Settled(student, attempt, signature)
+            AssignedPaper(student, attempt, signature)
             for piece in pieces
             for student, (attempt, signature) in zip(piece.students, found[piece.start]["papers"], strict=True)
         ]
@@ -190,7 +190,7 @@ def _made(
 
 def _derive_first(exam: Exam, pool: Pool, students: Sequence[Student]) -> None:
     """Derives what most variants need, each question in one process, for all that are started then."""
-    wanted: dict[Hashable, tuple[Settled, int]] = {}
+    wanted: dict[Hashable, tuple[AssignedPaper, int]] = {}
     for student in students:
         paper = exam.paper(student)
         for n, part in enumerate(paper.parts):
@@ -200,7 +200,7 @@ def _derive_first(exam: Exam, pool: Pool, students: Sequence[Student]) -> None:
     pool.renew()
 
 
-def _learned(wanted: tuple[Settled, int]) -> Learned:
+def _learned(wanted: tuple[AssignedPaper, int]) -> Learned:
     """What a process learned by answering one question."""
     exam, (settled, number) = exam_here(), wanted
     paper = exam.exactly(settled.student, settled.attempt)

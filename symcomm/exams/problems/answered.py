@@ -12,7 +12,7 @@ from symcomm.core.printing import short
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.keys import plain_name
 from symcomm.exams.problems.problem import ModelBlock, Problem
-from symcomm.exams.problems.references import Reference, Told, fill, references
+from symcomm.exams.problems.references import NamedValue, Reference, fill, references
 
 _MATHS = re.compile(r"(?<!\\)\$([^$\n]+)\$")
 _EQUATION = re.compile(r"\s*([A-Za-z\\][\w\\{}^]*?)\s*=\s*(\d[\d\\, ]*)\s*")
@@ -28,7 +28,7 @@ def with_answers(problem: Problem, made: Sequence[Block]) -> tuple[list[Block], 
     found: list[Block] = []
     hidden = False
 
-    def lookup(reference: Reference) -> Told | None:
+    def lookup(reference: Reference) -> NamedValue | None:
         if reference.topic != "answer":
             if reference.topic:
                 raise DocumentError(
@@ -41,7 +41,7 @@ def with_answers(problem: Problem, made: Sequence[Block]) -> tuple[list[Block], 
         quantity = answers[reference.name].quantity
         if quantity is None:
             raise DocumentError(f"the answer {reference.name} has no number", reference.span, "give all its values")
-        return Told.of(quantity, short(quantity))
+        return NamedValue.of(quantity, short(quantity))
 
     for block in made:
         if isinstance(block, Only):

@@ -27,7 +27,7 @@ from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Schema, Sort, keyed, map
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, decimal_text, exact_text
 from symcomm.exams.problems.randomness import Stream
-from symcomm.exams.problems.references import Told
+from symcomm.exams.problems.references import NamedValue
 
 VALUES_LIMIT = 10_000  # of one draw
 _EXERCISES = 200
@@ -101,7 +101,7 @@ class _Drawn:
 
 DRAWN: Schema = mapping_of({"anyOf": [_CHOICES, schema_of(_Drawn)]})
 RULES: Schema = or_list({"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]})
-Drawn = Mapping[str, Told]  # a record's values are called by its name and theirs, with a point between
+Drawn = Mapping[str, NamedValue]  # a record's values are called by its name and theirs, with a point between
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Draw:
     """What one name may stand for, each with a whole weight: one value, or a record of several."""
 
     name: str
-    values: tuple[tuple[tuple[str, Told], ...], ...] = field(repr=False)
+    values: tuple[tuple[tuple[str, NamedValue], ...], ...] = field(repr=False)
     weights: tuple[int, ...] = field(repr=False)
     span: Span
 
@@ -128,7 +128,7 @@ class Follows:
     unit: str
     span: Span
 
-    def of(self, numbers: Mapping[str, Fraction]) -> Told:
+    def of(self, numbers: Mapping[str, Fraction]) -> NamedValue:
         """Its value."""
         value = _worth(self.form, numbers, self.span)
         return _number(value / (Quantity.parse(f"1 {self.unit}").value if self.unit else 1), self.unit)
@@ -212,7 +212,7 @@ class Draws:
 
         Raises ``DocumentError`` where no combination of values satisfies what is required.
         """
-        drawn: dict[str, Told] = {}
+        drawn: dict[str, NamedValue] = {}
         for group in self._groups:
             words = (self.digest, seed, student, str(attempt), group.draws[0].name)
             drawn |= group.draw(Stream(*words))
@@ -241,7 +241,7 @@ class _Group:
         return len(self.combinations) if self.countable else None
 
     @cached_property
-    def combinations(self) -> tuple[tuple[dict[str, Told], int], ...]:
+    def combinations(self) -> tuple[tuple[dict[str, NamedValue], int], ...]:
         """All combinations that satisfy what is required, with their weights."""
         found = []
         places = [range(len(draw.values)) for draw in self.draws]
@@ -257,7 +257,7 @@ class _Group:
     def weights(self) -> tuple[int, ...]:
         return tuple(weight for _, weight in self.combinations)
 
-    def combination(self, at: Sequence[int]) -> dict[str, Told] | None:
+    def combination(self, at: Sequence[int]) -> dict[str, NamedValue] | None:
         found = {name: told for draw, n in zip(self.draws, at, strict=True) for name, told in draw.values[n]}
         numbers = {name: told.quantity.value for name, told in found.items() if told.quantity is not None}
         for one in self.follows:
@@ -265,7 +265,7 @@ class _Group:
             numbers[one.name] = found[one.name].quantity.value  # type: ignore[union-attr]  # a number follows
         return found if all(r.holds(numbers) for r in self.requirements) else None
 
-    def draw(self, stream: Stream) -> dict[str, Told]:
+    def draw(self, stream: Stream) -> dict[str, NamedValue]:
         if self.countable:
             return self.combinations[stream.choice(self.weights)][0]
         for _ in range(_TRIES):
@@ -353,7 +353,8 @@ def _draw(key: Scalar, value: Value) -> Draw:
             raise DocumentError(f"'{key.text}' has no values to draw from", value.span)
         if kind == "log_uniform":  # as many to a step as the logarithm grows over it
             weights = [int(2**40 * step / number) for number, step in numbers]
-        values: list[tuple[tuple[str, Told], ...]] = [((key.text, _number(number, unit)),) for number, _ in numbers]
+        values: list[tuple[tuple[str, NamedValue], ...]]
+        values = [((key.text, _number(number, unit)),) for number, _ in numbers]
     else:
         values = [_choice(key.text, item) for item in value.items]
         if not values:
@@ -372,7 +373,7 @@ def _draw(key: Scalar, value: Value) -> Draw:
     return Draw(key.text, tuple(values), tuple(weights) or (1,) * len(values), key.span)
 
 
-def _exercises(name: str, section: Section, said: _Drawn) -> tuple[tuple[tuple[str, Told], ...], ...]:
+def _exercises(name: str, section: Section, said: _Drawn) -> tuple[tuple[tuple[str, NamedValue], ...], ...]:
     """So many random systems of formulas with their points: a record of both for each."""
     from symcomm.teaching.differentiation.exercises import exercise
 
@@ -382,17 +383,18 @@ def _exercises(name: str, section: Section, said: _Drawn) -> tuple[tuple[tuple[s
     asked = {"operations": said.operations, "inputs": said.inputs, "outputs": said.outputs}
     sizes = {key: number for key, number in asked.items() if number is not None}
     stream = Stream(name, *(f"{key} {number}" for key, number in sorted(sizes.items())))
-    found: dict[str, tuple[tuple[str, Told], ...]] = {}
+    found: dict[str, tuple[tuple[str, NamedValue], ...]] = {}
     try:
         while len(found) < count:
             made = exercise(stream.below, **sizes)
-            found[made.formulas] = ((f"{name}.formulas", Told(made.formulas)), (f"{name}.point", Told(made.point)))
+            drawn = {"formulas": made.formulas, "point": made.point}
+            found[made.formulas] = tuple((f"{name}.{part}", NamedValue(text)) for part, text in drawn.items())
     except ValuesError as error:
         raise DocumentError(error.message, section.span, error.hint) from None
     return tuple(found.values())
 
 
-def _choice(name: str, item: Value) -> tuple[tuple[str, Told], ...]:
+def _choice(name: str, item: Value) -> tuple[tuple[str, NamedValue], ...]:
     if isinstance(item, Scalar):
         return ((name, _told(item)),)
     if isinstance(item, Listing):
@@ -405,7 +407,7 @@ def _choice(name: str, item: Value) -> tuple[tuple[str, Told], ...]:
     return tuple(made)
 
 
-def _told(scalar: Scalar) -> Told:
+def _told(scalar: Scalar) -> NamedValue:
     text = " ".join(scalar.text.split())
     if not text:
         raise DocumentError("an empty value", scalar.span)
@@ -414,19 +416,19 @@ def _told(scalar: Scalar) -> Told:
             "a value to draw cannot refer to another one", scalar.span, "refer to both where they stand"
         )
     if scalar.style or not re.match(r"[-+]?[.\d]", text):
-        return Told(text)
+        return NamedValue(text)
     try:
-        return Told.of(Quantity.parse(text), text)
+        return NamedValue.of(Quantity.parse(text), text)
     except SymcommError as error:
         raise DocumentError(error.message, scalar.span, "put a text that begins with a digit in quotes") from None
 
 
-def _number(value: Fraction, unit: str) -> Told:
+def _number(value: Fraction, unit: str) -> NamedValue:
     quantity = Quantity.parse(f"1 {unit}") if unit else Quantity(Fraction(1))
     text = exact_text(value) if value.denominator == 1 or "/" not in exact_text(value) else decimal_text(value, 12)
     if Fraction(text.replace(" ", "").replace("·10^", "e")) != value:
         text = exact_text(value)
-    return Told(f"{text} {unit}".strip(), Quantity(value * quantity.value, quantity.unit))
+    return NamedValue(f"{text} {unit}".strip(), Quantity(value * quantity.value, quantity.unit))
 
 
 def _numbers(section: Section, kind: str, said: _Drawn) -> Iterator[tuple[Fraction, Fraction]]:

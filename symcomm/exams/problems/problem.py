@@ -42,7 +42,7 @@ from symcomm.core.keys import (
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Option
 from symcomm.core.readers.entries import is_config
-from symcomm.core.records import Same, dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.text.finder import layer_tables, read_tables
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity
@@ -69,7 +69,16 @@ from symcomm.exams.problems.keys import (
     read_values,
     symbol_name,
 )
-from symcomm.exams.problems.references import Lookup, Reference, Told, fill, filled, of_values, references, referred
+from symcomm.exams.problems.references import (
+    Lookup,
+    NamedValue,
+    Reference,
+    fill,
+    filled,
+    of_values,
+    references,
+    referred,
+)
 
 if TYPE_CHECKING:
     from symcomm.core.quantities.declared import DeclaredQuantity
@@ -302,8 +311,8 @@ def letters(number: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _said(known: Known) -> Told:
-    return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
+def _said(known: Known) -> NamedValue:
+    return NamedValue.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
 
 def read_problem(path: str | Path) -> Problem:
@@ -353,12 +362,12 @@ class Template:
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
         return replace(self.head, entries=entries) if self.draws else self.head
 
-    def problem(self, drawn: Mapping[str, Told] | None = None, without: Collection[int] = ()) -> Problem:
+    def problem(self, drawn: Mapping[str, NamedValue] | None = None, without: Collection[int] = ()) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
         Without ``drawn`` it has the values of an example. The parts whose numbers are in ``without`` are left out.
 
-        >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
+        >>> made = parse_template("A model of {{ D }} columns.").problem({"D": NamedValue("4096")})
         >>> made.items[0].markdown
         'A model of 4096 columns.'
         """
@@ -430,12 +439,14 @@ Kept = dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]]
 
 
 @lru_cache(maxsize=4096)
-def _names(value: Same[Value]) -> frozenset[str]:
+def _names(value: ByIdentity[Value]) -> frozenset[str]:
     return referred(value.it)
 
 
 @lru_cache(maxsize=256)  # papers of one document seldom have drawn values in it
-def _front(head: Same[Section], drawn: tuple[tuple[str, Told], ...]) -> tuple[Section, Notation, tuple[Known, ...]]:
+def _front(
+    head: ByIdentity[Section], drawn: tuple[tuple[str, NamedValue], ...]
+) -> tuple[Section, Notation, tuple[Known, ...]]:
     """The front matter with drawn values, and what it says of symbols."""
     said = filled(head.it, of_values(dict(drawn), final=True))
     return said, *read_symbols(said, Notation())
@@ -444,11 +455,11 @@ def _front(head: Same[Section], drawn: tuple[tuple[str, Told], ...]) -> tuple[Se
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: Kept) -> None:
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, NamedValue], kept: Kept) -> None:
         self.file, self.drawn, self.kept = file, drawn, kept  # what was read, by what it depends on
-        names = _names(Same(head))
+        names = _names(ByIdentity(head))
         self.above = tuple((name, drawn[name]) for name in sorted(names if names <= drawn.keys() else drawn))
-        self.head, self.notation, self.values = _front(Same(head), self.above)
+        self.head, self.notation, self.values = _front(ByIdentity(head), self.above)
         self.items: list[Item] = []
         self.inside: Only | None = None
         self.in_words: set[str] = set()  # what the prose refers to
@@ -488,7 +499,7 @@ class _Reader:
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
 
-        def lookup(reference: Reference) -> Told | None:
+        def lookup(reference: Reference) -> NamedValue | None:
             if not reference.topic and reference.name in self.drawn:
                 return self.drawn[reference.name]
             said = {item.name: _said(item) for item in self.values}
@@ -504,7 +515,7 @@ class _Reader:
         """
         if not any(isinstance(item, (Prose, Heading)) and "{{" in item.markdown for item in self.items):
             return [*self.items]
-        said: dict[str, Told] = {}
+        said: dict[str, NamedValue] = {}
         models = [item.values for item in self.items if isinstance(item, ModelBlock)]
         asks = [item.given for item in self.items if isinstance(item, Ask)]
         several: dict[str, tuple[Known, Known]] = {}
@@ -515,7 +526,7 @@ class _Reader:
             said[known.name] = _said(known)
         lookup = of_values({**said, **self.drawn}, final=True)
 
-        def once(reference: Reference) -> Told | None:
+        def once(reference: Reference) -> NamedValue | None:
             self.in_words.add(reference.name)
             if not reference.topic and reference.name in several and reference.name not in self.drawn:
                 one, other = several[reference.name]
@@ -535,7 +546,7 @@ class _Reader:
 
     def entry(self, value: Value, refers: bool) -> None:
         """Adds what a block says; one that was read with the same drawn values is not read again."""
-        names = _names(Same(value)) if refers else frozenset[str]()
+        names = _names(ByIdentity(value)) if refers else frozenset[str]()
         if not names <= self.drawn.keys():  # it hangs on values that stand before it
             self.block(filled(value, self.known()))
         elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):

@@ -39,20 +39,20 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Told:
+class NamedValue:
     """What a name stands for: the text as it was written or drawn, and the quantity where it is one."""
 
     text: str
     quantity: Quantity | None = None
 
     @classmethod
-    def of(cls, quantity: Quantity, text: str = "") -> Told:
+    def of(cls, quantity: Quantity, text: str = "") -> NamedValue:
         """A quantity, as it is written or (without a text) with its exact number."""
         return cls(text or f"{exact_text(quantity.value)} {quantity.unit if str(quantity.unit) != '1' else ''}".strip(),
                    quantity)  # fmt: skip
 
 
-Lookup = Callable[[Reference], "Told | None"]
+Lookup = Callable[[Reference], "NamedValue | None"]
 
 
 def references(text: str, span: Span) -> Iterator[Reference]:
@@ -72,7 +72,7 @@ def fill(text: str, span: Span, lookup: Lookup, maths: bool | None = None) -> st
     ``lookup`` says what a reference stands for, or None where it has to stay. ``maths`` says for the whole text
     whether it is a formula; without it dollar signs tell. Raises ``DocumentError`` for a unit that does not fit.
 
-    >>> gib = Told.of(Quantity.parse("8 GiB"), "8 GiB")
+    >>> gib = NamedValue.of(Quantity.parse("8 GiB"), "8 GiB")
     >>> fill("has {{ M }}, $M = {{ M in MiB }}$", Span("t.md", 1, "", 0, 0), lambda reference: gib)
     'has 8 GiB, $M = 8192\\ \\text{MiB}$'
     """
@@ -89,13 +89,13 @@ def fill(text: str, span: Span, lookup: Lookup, maths: bool | None = None) -> st
     return "".join(parts) + text[end:]
 
 
-def of_values(values: Mapping[str, Told], *, final: bool = False) -> Lookup:
+def of_values(values: Mapping[str, NamedValue], *, final: bool = False) -> Lookup:
     """What names of values stand for. A topic is left for later; so is an unknown name, if this is not ``final``.
 
     Raises ``DocumentError`` for an unknown name.
     """
 
-    def lookup(reference: Reference) -> Told | None:
+    def lookup(reference: Reference) -> NamedValue | None:
         if reference.topic:
             return None
         said = values.get(reference.name)
@@ -136,7 +136,7 @@ def _find(text: str, span: Span) -> Iterator[tuple[Reference, re.Match[str]]]:
         yield Reference(said["topic"] or "", said["name"].strip(), said["unit"] or "", inside, place), match
 
 
-def _written(said: Told, reference: Reference, maths: bool) -> str:
+def _written(said: NamedValue, reference: Reference, maths: bool) -> str:
     text = said.text
     if reference.unit:
         if said.quantity is None:
@@ -155,7 +155,7 @@ def filled(value: Value, lookup: Lookup) -> Any:
     """The value with what its references stand for; every place is that of the reference.
 
     >>> from symcomm.core.blocks import plain, section_of
-    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": Told("8")})))
+    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": NamedValue("8")})))
     {'strategy': 'tensor(8)'}
     """
     if isinstance(value, Scalar):

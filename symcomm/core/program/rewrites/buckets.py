@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symcomm.core.parallel.placement import Collective
-from symcomm.core.program.instructions import Program, Rewrite, Turn
+from symcomm.core.program.instructions import Instruction, Program, Rewrite
 from symcomm.core.records import replace
 
 
@@ -15,7 +15,7 @@ def _rewritten(program: Program) -> Program:
     shards = {rule.mesh for rule in rules if rule.axis == "first" and "gradient" in rule.on}
     replicas = {rule.mesh for rule in rules if rule.axis == "batch"} - shards
 
-    def bucketed(turn: Turn) -> bool:
+    def bucketed(turn: Instruction) -> bool:
         return turn.accumulates and isinstance(turn.work, Collective) and bool(replicas.intersection(turn.work.meshes))
 
     return replace(program, turns=tuple(replace(turn, bucketed=bucketed(turn)) for turn in program.turns))

@@ -9,7 +9,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Compute
-from symcomm.core.program.instructions import Program, Rewrite, Turn
+from symcomm.core.program.instructions import Instruction, Program, Rewrite
 from symcomm.core.records import replace
 
 
@@ -30,8 +30,8 @@ def _rewritten(program: Program) -> Program:
     if program.accounting.softmax != "fused" or not graph.scores:
         return program
     launches = graph.kernels
-    again: dict[str, list[Turn]] = {}
-    turns: list[Turn] = []
+    again: dict[str, list[Instruction]] = {}
+    turns: list[Instruction] = []
     for turn in program.turns:
         work = turn.work
         launch = launches.get(work.op.output, "") if isinstance(work, Compute) else ""

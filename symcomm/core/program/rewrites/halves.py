@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.graph.ops import MAP
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.instructions import Program, Rewrite, Turn, gathers_weight
+from symcomm.core.program.instructions import Instruction, Program, Rewrite, gathers_weight
 from symcomm.core.records import replace
 
 
@@ -45,7 +45,7 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=tuple(turns))
 
 
-def _halves(graph: Graph, turns: list[Turn], gains: frozenset[str]) -> Iterator[tuple[Turn, str]]:
+def _halves(graph: Graph, turns: list[Instruction], gains: frozenset[str]) -> Iterator[tuple[Instruction, str]]:
     """The turns of one region from the last to the first, each with its half."""
     read = {name.partition(" @ ")[0] for t in turns if isinstance(t.work, Compute) for name in t.work.reads}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.instructions import HOST, Program, Rewrite, Send, Turn
+from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
 
 
@@ -24,7 +24,7 @@ def _rewritten(program: Program) -> Program:
     host = on_host(program.accounting)
     if "state" not in host:
         return program
-    turns: list[Turn] = []
+    turns: list[Instruction] = []
     for turn in program.turns:
         if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
             turns += _copies(program, turn, turn.work)
@@ -32,7 +32,7 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=tuple(turns), host=host)
 
 
-def _copies(program: Program, turn: Turn, update: Compute) -> Iterator[Turn]:
+def _copies(program: Program, turn: Instruction, update: Compute) -> Iterator[Instruction]:
     """The copies of one weight: its gradient, as the update reads it, and the new weight, as that makes it.
 
     A weight that the first and the last stage of a pipeline share is updated on both.

@@ -9,7 +9,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.autograd import autograd, has_scores
-from symcomm.core.program.instructions import Program, Rewrite, Turn, gathers_weight, made_by, weights_gathered
+from symcomm.core.program.instructions import Instruction, Program, Rewrite, gathers_weight, made_by, weights_gathered
 from symcomm.core.records import dataclass, replace
 
 # What a convention of recomputation computes again, as ``recomputed_ops`` calls it.
@@ -68,7 +68,7 @@ def _rewritten(program: Program) -> Program:
     # Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
     core = {op.output for op in graph.ops if how == "selective" and any(has_scores(graph, n) for n in op.inputs)}
     program = replace(program, dropped=dropped, runs=dropped | core)
-    before: dict[int, list[Turn]] = {}
+    before: dict[int, list[Instruction]] = {}
     moved, needed = set[int](), set[str]()
     for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
         mine = Again(program, region)
@@ -76,7 +76,7 @@ def _rewritten(program: Program) -> Program:
         for at, gathers, turns in mine.pieces():
             moved |= {id(turn.work) for turn in gathers}
             before.setdefault(at, []).extend([*gathers, *turns])
-    found = list[Turn]()
+    found = list[Instruction]()
     for turn in program.turns:
         found += [*before.get(id(turn), ()), *([turn] if id(turn.work) not in moved else [])]
     return replace(program, turns=tuple(found), needed=frozenset(needed))
@@ -120,7 +120,7 @@ class Again:
         every = self.program.runs & self.graph.producers.keys()
         return every & self.needed if self.program.recomputation == "needed" else every
 
-    def pieces(self) -> Iterator[tuple[int, list[Turn], list[Turn]]]:
+    def pieces(self) -> Iterator[tuple[int, list[Instruction], list[Instruction]]]:
         """Of each piece: the turn before which it stands (by its identity), the gathers of weights, and its turns."""
         for names in self.connected() if self.backward else ():
             made = names & self.needed | {name for name, op in self.moved.items() if op in names}
@@ -141,7 +141,7 @@ class Again:
         *pieces, last = sorted(found, key=lambda piece: max(order[name] for name in piece))
         return [*pieces, last | runs - needed]
 
-    def reads(self, turn: Turn, made: frozenset[str]) -> bool:
+    def reads(self, turn: Instruction, made: frozenset[str]) -> bool:
         """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""
         if not isinstance(turn.work, Compute):
             return getattr(turn.work, "tensor", "") in made
@@ -149,7 +149,7 @@ class Again:
         drawn = {name for item in self.facts.read_by(turn.work) for name in item.makers}
         return bool(made & {*turn.work.reads, *bases, *drawn, *map(self.facts.root, bases)})
 
-    def again(self, turn: Turn, names: frozenset[str], made: frozenset[str]) -> Turn | None:
+    def again(self, turn: Instruction, names: frozenset[str], made: frozenset[str]) -> Instruction | None:
         """An instruction of the forward pass as it runs a second time; None where it does not."""
         work = turn.work
         runs = made_by(turn) in names & (self.runs | self.needed)
@@ -160,7 +160,7 @@ class Again:
             return replace(turn, work=replace(work, why=why), phase="recompute")
         return None
 
-    def gathers(self, first: int, turns: list[Turn]) -> Iterator[Turn]:
+    def gathers(self, first: int, turns: list[Instruction]) -> Iterator[Instruction]:
         """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
 
         Of those of the backward pass it is that one, else one like that of the forward pass.

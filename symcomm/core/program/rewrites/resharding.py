@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symcomm.core.program.instructions import Program, Rewrite, Turn, weights_gathered
+from symcomm.core.program.instructions import Instruction, Program, Rewrite, weights_gathered
 from symcomm.core.records import replace
 
 
@@ -19,7 +19,7 @@ def _rewritten(program: Program) -> Program:
     if how == "reshard":
         return program
     stored = {call.stored for turn, call in weights_gathered(program.turns, program.graph) if turn.phase == "forward"}
-    turns: list[Turn] = []
+    turns: list[Instruction] = []
     kept, units = set[str](), set[str]()
     for turn in program.turns:
         call = next((call for _, call in weights_gathered([turn], program.graph)), None)
@@ -35,7 +35,7 @@ def _rewritten(program: Program) -> Program:
     return replace(made, turns=tuple(_unit_by_unit(made))) if units else made
 
 
-def _unit_by_unit(program: Program) -> Iterator[Turn]:
+def _unit_by_unit(program: Program) -> Iterator[Instruction]:
     """The turns with the weights of each unit gathered as a whole, before both passes of its region."""
     gathers = [(t, call) for t, call in weights_gathered(program.turns, program.graph) if call.stored in program.units]
     moved, begun = {id(turn) for turn, _ in gathers}, set[tuple[str, str]]()

@@ -10,7 +10,7 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.program import pipeline
-from symcomm.core.program.instructions import BETWEEN_STAGES, Program, Rewrite, Send, Turn
+from symcomm.core.program.instructions import BETWEEN_STAGES, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=(*program.turns, *_ties(program), *_messages(program)))
 
 
-def _ties(program: Program) -> Iterator[Turn]:
+def _ties(program: Program) -> Iterator[Instruction]:
     """What weights need that the first and the last stage of a pipeline share.
 
     Each of the two stages gathers its own copy of them where they are sharded, and finishes its own part of the
@@ -53,10 +53,10 @@ def _ties(program: Program) -> Iterator[Turn]:
         layout = program.plan.placements[gradient]
         tie = Collective("all-reduce", gradient, program.part(gradient, layout), BETWEEN_STAGES, "backward", gradient,
                          why, layout, layout, gradient)  # fmt: skip
-        yield Turn(tie, last, "backward", finishes=True)
+        yield Instruction(tie, last, "backward", finishes=True)
 
 
-def _messages(program: Program) -> list[Turn]:
+def _messages(program: Program) -> list[Instruction]:
     """What the stages of a pipeline send: what one repetition of the layers hands to the next one.
 
     Raises ``StrategyError`` where one kind of layer hands on more than another one.
@@ -64,7 +64,7 @@ def _messages(program: Program) -> list[Turn]:
     graph = program.graph
     forward = replace(graph, ops=tuple(op for op in graph.ops if op.phase == "forward"))
     same: list[tuple[str, Expr, str | None]] | None = None
-    turns: list[Turn] = []
+    turns: list[Instruction] = []
     for region in pipeline.stacked(graph):
         messages = pipeline.messages(forward.region(region.name))
         placed = program.plan.placements
@@ -76,7 +76,7 @@ def _messages(program: Program) -> list[Turn]:
                 "boundaries between stages differ",
                 hint="data, tensor and sharded parallelism cut both; a pipeline cuts one kind of layer: part(...)",
             )  # fmt: skip
-        same, turns = amounts, [Turn(one, region, one.phase) for one in sent]
+        same, turns = amounts, [Instruction(one, region, one.phase) for one in sent]
     return turns
 
 

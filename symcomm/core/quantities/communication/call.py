@@ -11,9 +11,9 @@ from symcomm.core.form import Form, num, product
 from symcomm.core.graph.graph import Region
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Program, Send, Turn
+from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Instruction, Program, Send
 from symcomm.core.program.loops import ONCE, repeats, training_step
-from symcomm.core.program.pipeline import Held, kinds
+from symcomm.core.program.pipeline import RankShare, kinds
 from symcomm.core.program.program import program
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
@@ -78,7 +78,7 @@ def joint(meshes: tuple[str, ...]) -> str:
 
 
 def calls(
-    setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: Held | None = None,
+    setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: RankShare | None = None,
     microbatches: Form = ONCE, copies: bool = False,
 ) -> tuple[Call, ...]:  # fmt: skip
     """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest.
@@ -94,7 +94,7 @@ def calls(
 
 
 def _counted(
-    made: Program, turn: Turn, work: Collective | Send, loops: Mapping[str, Form], held: Held,
+    made: Program, turn: Instruction, work: Collective | Send, loops: Mapping[str, Form], held: RankShare,
     gradient_dtype: str | None, dtype: str,
 ) -> Call:  # fmt: skip
     tensor = made.tensor(work)

@@ -21,8 +21,8 @@ from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
-from symcomm.core.records import Same, replace
-from symcomm.core.setting import Setting, Work, rests_on
+from symcomm.core.records import ByIdentity, replace
+from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, ELEMENT
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def derive(
     if per_rank and stage is None and over == "all_boundaries" and any(c.kind == "send" for c in chosen):
         raise AccountingError(f"{counted_as} counts one rank, but {over} adds up what all stages send",
                               hint="name a stage, such as stage=1; or count all_links")  # fmt: skip
-    work = Work(setting, *strategy.forms, m)
+    work = StepWriter(setting, *strategy.forms, m)
     if m != num(1) and any(c.accumulates for c in chosen):
         setting.choice("accumulation")
     setting.decided(TAKES_OUT, wanted)
@@ -164,7 +164,7 @@ def derive(
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
     """The same where the batch of each rank falls into whole microbatches; as it is where no axis is the batch."""
     try:
-        batch = batch_of(Same(setting.graph))
+        batch = batch_of(ByIdentity(setting.graph))
     except StrategyError:
         return setting
     ranks = dict.fromkeys(rule.mesh for _, rule in strategy.rules if rule.axis == "batch")

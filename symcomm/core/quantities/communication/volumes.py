@@ -19,11 +19,11 @@ from symcomm.core.program import pipeline
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
 from symcomm.core.quantities.witnesses import number, passes, ran, size
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import BYTE, ONE
 
 
-def volume(work: Work, name: str, n: Form, members: Sequence[Call]) -> Payload:
+def volume(work: StepWriter, name: str, n: Form, members: Sequence[Call]) -> Payload:
     call = members[0]
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
@@ -53,7 +53,7 @@ class Payload:
     counted: Callable[[Numbers], Fraction]
 
 
-def shares(work: Work, strategy: Strategy, payloads: Sequence[Payload]) -> list[Form]:
+def shares(work: StepWriter, strategy: Strategy, payloads: Sequence[Payload]) -> list[Form]:
     """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share."""
     accounting = work.setting.accounting
     if accounting.communication == "payload":
@@ -130,7 +130,7 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
     return made.told + said[accounting.communication]
 
 
-def sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:
+def sent_over_boundaries(work: StepWriter, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:
     """What stages send, as the accounting says: one direction or both, one boundary or all, of one pipeline or all."""
     cut, accounting = strategy.pipeline, work.setting.accounting
     assert cut is not None

@@ -21,7 +21,7 @@ from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
-from symcomm.core.setting import Setting, Work, mark, slug, times
+from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import FLOP
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def made_again(setting: Setting) -> frozenset[str]:
     return scores_again(setting.graph, setting.accounting, setting.frozen)
 
 
-def row_totals(work: Work, graph: Graph, counts: Iterable[tuple[Op, Form]], suffix: str) -> list[Form]:
+def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]], suffix: str) -> list[Form]:
     """One step a table row: the operations of its ops together."""
     setting = work.setting
     rows: dict[int, list[tuple[Op, Form]]] = {}
@@ -319,7 +319,7 @@ def derive(
     ``frozen`` weights get no gradient.
     """
     setting = setting.freeze(frozen)
-    graph, work = setting.graph, Work(setting)
+    graph, work = setting.graph, StepWriter(setting)
     chosen = setting.rows(op)
     decides = scope != "forward" and trains_inputs(graph)
     needs = (setting.choice("input_gradient") if decides else setting.accounting.input_gradient) == "needed"
@@ -371,7 +371,7 @@ def derive(
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps)
 
 
-def _without_first_input(work: Work, setting: Setting) -> None:
+def _without_first_input(work: StepWriter, setting: Setting) -> None:
     """Takes off what the first of repeated layers saves when its input needs no gradient."""
     made, every = program(setting.graph, None, setting.accounting, setting.frozen), forms.Sym(work.steps[-1].name)
     spares = [turn.work.op for turn in made.turns if isinstance(turn.work, Compute) and not turn.every]

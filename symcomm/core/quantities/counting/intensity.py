@@ -10,7 +10,7 @@ from symcomm.core.form import Form, Ratio, Total, total
 from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting import flops, traffic
 from symcomm.core.quantities.options import Dtype, OpName
-from symcomm.core.setting import Setting, Work, times
+from symcomm.core.setting import Setting, StepWriter, times
 from symcomm.core.units import FLOP, Unit
 
 
@@ -22,7 +22,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
     setting = setting.in_format(dtype)
-    work = Work(setting)
+    work = StepWriter(setting)
     chosen = setting.rows(op)
     terms: list[Form] = []
     ran = [(region if len(chosen.regions) > 1 else Region(region.name), o) for region in chosen.regions or (

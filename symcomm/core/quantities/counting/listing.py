@@ -12,7 +12,7 @@ from symcomm.core.form import Sym, Total, num
 from symcomm.core.notation import symbol
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.options import NoModel, Whole
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.text.table import Table
 from symcomm.core.units import Unit
 
@@ -36,7 +36,7 @@ def derive(
     end = Sym(last) if isinstance(last, str) else num(last)
     if isinstance(last, str):
         symbol(last)  # refuses what cannot be a name
-    work = Work(setting, end)
+    work = StepWriter(setting, end)
     work.define("n", Total((end, num(-1), num(1))), Unit.parse("element"), "from the first to the last",
                 f"The index {index} runs from 1 to the last one, both counted.",
                 witness=lambda n: len(range(1, 1 + int(n[last] if isinstance(last, str) else last))))  # fmt: skip

@@ -23,7 +23,7 @@ from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import Call, calls
 from symcomm.core.quantities.counting.flops import counted, shared_pairs
-from symcomm.core.records import Same, dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
@@ -159,7 +159,7 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
     shared = replace(setting.accounting, recomputation=Accounting.recomputation)
-    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
+    graph, ops = _computed(ByIdentity(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
     for turn in made.turns:
@@ -210,7 +210,7 @@ def _inside_kernels(setting: Setting, made: Program, ops: Sequence[OpLoad]) -> t
 
 @lru_cache(maxsize=64)
 def _computed(
-    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
+    held: ByIdentity[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
 ) -> tuple[Graph, tuple[OpLoad, ...]]:
     """The training graph, and what a rank computes for one microbatch."""
     setting = Setting(held.it, accounting, dtype, frozen=frozen)
@@ -277,7 +277,7 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
 
 
 @lru_cache(maxsize=256)
-def experts_of(held: Same[Graph]) -> dict[str, Routing]:
+def experts_of(held: ByIdentity[Graph]) -> dict[str, Routing]:
     """The weights of experts, each with how tokens are routed to them."""
     return chosen_experts(held.it)
 
@@ -287,7 +287,7 @@ def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: For
 
     The tokens are divided into ``parts``, of which an op works on one.
     """
-    routing, sizes = experts_of(Same(graph)).get(name), list(graph.sizes(name))
+    routing, sizes = experts_of(ByIdentity(graph)).get(name), list(graph.sizes(name))
     if routing is None or name == op.output:
         return setting.sizes(sizes)
     every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)
@@ -324,13 +324,13 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    size = setting.written(setting.graph.axes[batch_of(Same(setting.graph))].size)
+    size = setting.written(setting.graph.axes[batch_of(ByIdentity(setting.graph))].size)
     setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
-    return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
+    return replace(setting, graph=_in_microbatches(ByIdentity(setting.graph), microbatches))
 
 
 @lru_cache(maxsize=64)
-def _in_microbatches(held: Same[Graph], microbatches: Form) -> Graph:
+def _in_microbatches(held: ByIdentity[Graph], microbatches: Form) -> Graph:
     graph, batch = held.it, batch_of(held)
     size, parts = graph.axes[batch].size, forms.value(microbatches)
     axes = {

@@ -14,7 +14,7 @@ from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.witnesses import often, passes, size
-from symcomm.core.setting import Setting, Work, mark, times
+from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import PARAMETER
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def derive(
     """
     if of not in COUNTED:
         raise ValuesError(f"unknown choice '{of[:40]}' of 'of'", hint=nearest(of, [*COUNTED]))
-    graph, work = setting.graph, Work(setting)
+    graph, work = setting.graph, StepWriter(setting)
     experts = chosen_experts(graph) if of == "active" else {}
 
     def elements(name: str, axes: tuple[str, ...]) -> Form:

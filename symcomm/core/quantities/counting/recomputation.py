@@ -22,7 +22,7 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, Recomputation, StrategyOption
 from symcomm.core.quantities.witnesses import often
 from symcomm.core.quantities.witnesses import size as length
-from symcomm.core.setting import Setting, Work, mark, times
+from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import BYTE, FLOP, ONE
 
 COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
@@ -66,7 +66,7 @@ def _called(again: str) -> str:
 
 def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivation:
     """What runs again, the scores inside of a kernel included, which its backward pass makes for itself."""
-    both, work = made.graph, Work(setting)
+    both, work = made.graph, StepWriter(setting)
     if setting.graph.scores:
         setting.choice("softmax")
     terms: list[Form] = []
@@ -102,7 +102,7 @@ def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivatio
 
 
 def _collectives(setting: Setting, made: Program, count: str, title: str) -> Derivation:
-    work = Work(setting, *made.strategy.forms)
+    work = StepWriter(setting, *made.strategy.forms)
     setting.choice("communication")
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
     moved = [(t, t.work) for t in made.turns if isinstance(t.work, Collective) and not t.between_stages

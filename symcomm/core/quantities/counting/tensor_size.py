@@ -10,7 +10,7 @@ from symcomm.core.form import product
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype
 from symcomm.core.quantities.witnesses import elements
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ELEMENT
 
 
@@ -26,7 +26,7 @@ def derive(
     setting = setting.in_format(dtype)
     if dtype and "=" not in dtype:  # also for a mask, which has a format of its own
         setting = setting.in_format(f"{tensor}={dtype}")
-    graph, work = setting.graph, Work(setting)
+    graph, work = setting.graph, StepWriter(setting)
     found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
     sizes = setting.sizes(graph.sizes(found.name))

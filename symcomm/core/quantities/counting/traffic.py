@@ -18,8 +18,8 @@ from symcomm.core.quantities.counting.flops import counts
 from symcomm.core.quantities.counting.load import elements_moved, experts_of, uses
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import elements, experts_hit, often, passes, size
-from symcomm.core.records import Same
-from symcomm.core.setting import Setting, Work, slug, times
+from symcomm.core.records import ByIdentity
+from symcomm.core.setting import Setting, StepWriter, slug, times
 from symcomm.core.units import BYTE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     return Total(tuple(product(element_bytes(f), s) for f, s in zip(formats, sizes, strict=True)))
 
 
-def write_down(work: Work, op: str | None) -> Form:
+def write_down(work: StepWriter, op: str | None) -> Form:
     """The steps that count the bytes; gives the name of the total."""
     setting = work.setting
     names: list[Form] = []
@@ -81,7 +81,7 @@ def write_down(work: Work, op: str | None) -> Form:
 
 def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers) -> Fraction:
     """The bytes of operands and results, laid out one by one."""
-    graph, found, experts = setting.graph, Fraction(0), experts_of(Same(setting.graph))
+    graph, found, experts = setting.graph, Fraction(0), experts_of(ByIdentity(setting.graph))
     for region, op in ops:
         for name, (_, count) in uses(setting, graph, op).items():
             tensor = graph.tensors[name]
@@ -133,6 +133,6 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     several heads share are read once.
     """
     setting = setting.in_format(dtype)
-    work = Work(setting)
+    work = StepWriter(setting)
     write_down(work, op)
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps)

@@ -13,7 +13,7 @@ from symcomm.core.form import Form, Num, Power, Ratio, Root, Total, negative, nu
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.quantities.witnesses import number
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity, Unit
 
 WANTED = {
@@ -55,7 +55,7 @@ def derive(
     if line != bool(through) or line == bool(values):
         needed = "through: 16: 11 GB, 64: 38 GB" if line else "values: 0.8 s, 0.9 s"
         raise ValuesError(f"the {want} takes '{'through' if line else 'values'}' and nothing else", hint=needed)
-    work = Work(setting)
+    work = StepWriter(setting)
     if line:
         _line(work, want, *_points(str(through), least=WANTED[want]))
     else:
@@ -97,7 +97,7 @@ def _add(terms: Sequence[Form]) -> Form:
     return Total(tuple(terms)) if len(terms) > 1 else terms[0]
 
 
-def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
+def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> None:
     if want in ("difference", "ratio", "increase"):
         first, second = values
         if want == "ratio":
@@ -135,7 +135,7 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
     work.define("s", Root(variance), unit, "root", text, witness=squared)
 
 
-def _line(work: Work, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:
+def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:
     at = [num(v, of) for v in x]
     unit = y[0].unit / of
     if want == "slope_through_zero":

@@ -32,7 +32,7 @@ from symcomm.core.quantities.options import (
 )
 from symcomm.core.quantities.witnesses import number, size, together
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work, mark, slug
+from symcomm.core.setting import Setting, StepWriter, mark, slug
 from symcomm.core.units import BYTE, ONE
 
 NOTHING: Form = Num(Fraction(0), BYTE)
@@ -70,7 +70,7 @@ def derive(
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     made = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
-    work = Work(setting, *(strategy.forms if strategy else ()))
+    work = StepWriter(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, saved(made, region.name, setting.dtype)) for region, part in zip(
         setting.regions, setting.parts, strict=True) if region.name in held.regions]  # fmt: skip
     mine = [one for region, part, kept in mine for one in _shared_apart(setting.graph, region, part, kept)]
@@ -112,7 +112,7 @@ def bytes_of(setting: Setting, item: Saved) -> Form:
     return product(setting.written(item.elements), element_bytes(item.dtype))
 
 
-def _layer(work: Work, setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Form:
+def _layer(work: StepWriter, setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Form:
     """One step a row of the table of a region, and their sum."""
     if not kept and alone:
         return work.define("A", forms.Num(Fraction(0), BYTE), BYTE, "nothing", "No gradient reads an activation.",
@@ -163,7 +163,7 @@ def _reason(items: list[Saved]) -> str:
 
 
 def _all_layers(
-    work: Work, parts: list[tuple[Region, Form]], strategy: Strategy | None, held: pipeline.Held,
+    work: StepWriter, parts: list[tuple[Region, Form]], strategy: Strategy | None, held: pipeline.RankShare,
     every: int | str | None, schedule: str | None, stage: int | str | None, chunks: int | str | None,
 ) -> tuple[Condition, ...]:  # fmt: skip
     """The steps from one repetition of each part to all of them, and where they hold."""
@@ -200,7 +200,7 @@ def _all_layers(
 
 
 def _in_flight(
-    work: Work, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
+    work: StepWriter, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
 ) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
     """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
     found = find(schedule)

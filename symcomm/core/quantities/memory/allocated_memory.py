@@ -16,9 +16,9 @@ from symcomm.core.program.autograd import storage
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import bytes_of, saved_tensors
 from symcomm.core.quantities.memory.asked import read_choices
-from symcomm.core.quantities.options import Amount, Dtype, Held
+from symcomm.core.quantities.options import Amount, Dtype, RankShare
 from symcomm.core.quantities.witnesses import size as length
-from symcomm.core.setting import Setting, Work, named, slug
+from symcomm.core.setting import Setting, StepWriter, named, slug
 from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import BYTE
 
@@ -48,7 +48,7 @@ def block(size: Fraction, rounding: str = "blocks") -> Fraction:
 
 def derive(
     setting: Setting,
-    held: Held | None = None,
+    held: RankShare | None = None,
     workspace: Annotated[Amount, Meaning("what a library keeps for itself, such as 32 MiB")] = None,
     rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "requests",
     dtype: Dtype | None = None,
@@ -61,7 +61,7 @@ def derive(
     if rounding not in ROUNDINGS:
         raise ValuesError(f"unknown rounding '{rounding[:40]}'", hint=nearest(rounding, [*ROUNDINGS]))
     setting = setting.in_format(dtype)
-    graph, work = setting.graph, Work(setting)
+    graph, work = setting.graph, StepWriter(setting)
     kept = saved_tensors(setting)
     parts: list[Form] = []
     asked: list[tuple[Expr, Num]] = []
@@ -101,7 +101,7 @@ def derive(
     return setting.derivation("Memory before backward", work.steps, notes=notes)
 
 
-def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:
+def _given(work: StepWriter, name: str, size: Form, rounding: str, text: str) -> Form:
     values = work.setting.values
     if rounding == "none":
         return work.define(name, size, BYTE, "bytes", text)

@@ -37,8 +37,8 @@ from symcomm.core.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.core.records import Same, replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.records import ByIdentity, replace
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ONE, Quantity
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def derive(
                 parts.append((name, what if part == 1 else f"{what}, {part} of all", part, of))
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
-    work = Work(setting, *(strategy.forms if strategy else ()))
+    work = StepWriter(setting, *(strategy.forms if strategy else ()))
     for name, what, part, found in parts:
         _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found), found.touched)
     whole = sp.Add(*(part * found.expr for _, _, part, found in parts))
@@ -156,7 +156,7 @@ def derive(
     return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, notes=notes), where=where)
 
 
-def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> None:
+def _within_table(work: StepWriter, setting: Setting, name: str, multiple: int) -> None:
     """A sequence is no longer than the model's table of positions."""
     found = next((limit for limit in setting.graph.limits if limit[0] == name), None)
     if found is None or f"{name}_max" not in work.known:
@@ -179,7 +179,7 @@ def _within_table(work: Work, setting: Setting, name: str, multiple: int) -> Non
 
 
 def _dividing(
-    work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool, whole: Expr, size: Fraction
+    work: StepWriter, setting: Setting, name: str, strategy: Strategy, activations: bool, whole: Expr, size: Fraction
 ) -> None:
     """The least number of ranks from the one that fits on that divides what is computed in parts.
 
@@ -192,7 +192,7 @@ def _dividing(
         return
     least = int(forms.evaluate(forms.from_expr(found), values))
     cutting, known = computed(strategy, activations), setting.graph.relations.complete(values)
-    graph, shared = setting.graph, cut_vocabulary(Same(setting.graph), cutting)
+    graph, shared = setting.graph, cut_vocabulary(ByIdentity(setting.graph), cutting)
     if shared is not None and all(graph.axes[a].size.is_Symbol for a in shared.axes):
         parts = shared.in_parts(graph, setting.accounting)
         whole = whole.xreplace({graph.axes[a].size: parts.axes[a].size for a in shared.axes})
@@ -236,7 +236,7 @@ def _dividing(
 
 
 def _said(
-    work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None, by: tuple[str, ...] = ()
+    work: StepWriter, name: str, expr: Expr, text: str, witness: Witness | None = None, by: tuple[str, ...] = ()
 ) -> Form:  # fmt: skip
     """A step for a part of the bytes whose derivation is known; it is written collected at once."""
     form = in_bytes(sp.factor_terms(expr))
@@ -282,7 +282,7 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
 
 
 def _solve(
-    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int, fits: Witness
+    work: StepWriter, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int, fits: Witness
 ) -> tuple[Condition, ...]:
     """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
     relations = setting.graph.relations
@@ -335,7 +335,7 @@ def _fits(needed: Fraction, name: str, least: int, size: Fraction) -> None:
 
 
 def _search(
-    work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int, fits: Witness
+    work: StepWriter, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int, fits: Witness
 ) -> None:  # fmt: skip
     """Where the bytes are no straight line: the last whole number that fits, found by halving."""
     relations = setting.graph.relations
@@ -375,7 +375,7 @@ def _part(share: Fraction, of: Derivation, numbers: Numbers) -> Fraction:
     return share * of.again(numbers)
 
 
-def _last(work: Work, whole: Expr, name: str, capacity: Fraction, multiple: int, numbers: Numbers) -> bool:
+def _last(work: StepWriter, whole: Expr, name: str, capacity: Fraction, multiple: int, numbers: Numbers) -> bool:
     """Whether the answer fits, and the next size beyond it does not."""
     step = next(s for s in work.steps if s.name.startswith((f"{name}_min", f"{name}_max")))
     answer, relations = numbers[step.name], work.setting.graph.relations

@@ -14,7 +14,7 @@ from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.witnesses import elements, often, together
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work, mark, slug, times
+from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import BYTE
 
 
@@ -31,7 +31,7 @@ def derive(
     tensor has the tensor's format, so that of an fp32 weight is in fp32: the gradient of its copy is cast back.
     """
     setting = setting.in_format(dtype)
-    graph, work = setting.graph, Work(setting)
+    graph, work = setting.graph, StepWriter(setting)
     casts = [op for op in graph.ops if op.attribute("cast")]
     if not casts and (dtype is None or autocast_of(dtype) is None):
         raise ValuesError("the model runs in one format: nothing is copied", hint="dtype: autocast(fp16)")
@@ -56,7 +56,7 @@ def derive(
     return setting.derivation(f"Copies of {of} under autocast", work.steps, exhibits=[_formats(setting, graph)])
 
 
-def _copy(work: Work, graph: Graph, op: Op) -> Form:
+def _copy(work: StepWriter, graph: Graph, op: Op) -> Form:
     """The step that counts the bytes of one copy."""
     made = graph.tensors[op.output]
     size = element_bytes(made.dtype or work.setting.dtype)

@@ -33,8 +33,8 @@ from symcomm.core.quantities.options import (
     Dtype,
     Every,
     Frozen,
-    Held,
     Microbatches,
+    RankShare,
     RecipeName,
     Recomputation,
     ScheduleName,
@@ -42,7 +42,7 @@ from symcomm.core.quantities.options import (
     StrategyOption,
 )
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work, named
+from symcomm.core.setting import Setting, StepWriter, named
 from symcomm.core.units import BYTE, Quantity
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def derive(
         Literal["forward", "backward", "first", "later"],
         Meaning("the forward or the backward pass alone, the first step or a later one"),
     ] = "later",
-    held: Held | None = None,
+    held: RankShare | None = None,
     workspace: Annotated[Amount, Meaning("what a library keeps for the thread of each pass, such as 32 MiB")] = None,
     rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "none",
     update_copies: Annotated[
@@ -137,7 +137,7 @@ def derive(
     if linear:  # each instant is a line over the layers: two counts say which of them are ever the highest
         tops = _highest(totals, [b - a for a, b in zip(totals, followed(3)[2], strict=True)])
     pieces = [form for n in tops for form in (*(size for _, size in found[n].alive), *found[n].held)]
-    work = Work(setting, *(strategy.forms if strategy else ()), *pieces)
+    work = StepWriter(setting, *(strategy.forms if strategy else ()), *pieces)
     if linear:
         lines: list[Form] = []
         for n in tops:
@@ -288,7 +288,7 @@ def _bytes(said: object) -> Fraction:
     return size
 
 
-def _free(work: Work, name: str) -> str:
+def _free(work: StepWriter, name: str) -> str:
     while name in work.taken or name in work.known:
         name += "'"
     return name

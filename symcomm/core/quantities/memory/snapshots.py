@@ -70,7 +70,7 @@ class Snapshot:
 
 
 def step_of(
-    setting: Setting, run: StepRun, held: pipeline.Held | None = None, chunks: int = 1,
+    setting: Setting, run: StepRun, held: pipeline.RankShare | None = None, chunks: int = 1,
     ends: tuple[int | None, ...] = (0, 0),
 ) -> RankStep:  # fmt: skip
     """The step of a rank that holds all of a model, or its stage of a pipeline."""

@@ -29,7 +29,7 @@ from symcomm.core.quantities.recipes import recipe_of as recipe_of
 from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work, mark
+from symcomm.core.setting import Setting, StepWriter, mark
 from symcomm.core.units import BYTE, PARAMETER, Unit
 
 
@@ -57,7 +57,7 @@ def derive(
     weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
     """
     setting = setting.freeze(frozen)
-    kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
+    kept, work, graph, still = recipe_of(recipe), StepWriter(setting), setting.graph, setting.frozen
     strategy = placed(strategy, stage=stage, schedule=schedule)
     setting = setting.divided(computed(strategy, activations=False)) if strategy is not None else setting
     rules, rests = resolve(strategy, graph) if strategy else (), resting(graph, strategy)

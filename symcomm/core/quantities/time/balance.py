@@ -13,7 +13,7 @@ from symcomm.core.quantities.time import peak_rate
 from symcomm.core.quantities.time.machine import machine
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.records import replace
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 
 
@@ -32,7 +32,7 @@ def derive(
     """
     made = machine(setting, **rates)
     given = dict(made.given)
-    work = Work(setting, *made.symbols)
+    work = StepWriter(setting, *made.symbols)
     writer = TimeWriter(work, made, ONE_DEVICE)
     rate: Form = made.peak
     if any(value is not None for value in (clock, units, fma)):

@@ -17,7 +17,7 @@ from symcomm.core.quantities.time.machine import RATES, machine
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Quantity
 
 
@@ -98,7 +98,7 @@ def derive(
     if tensor is not None:
         size = tensor_size.derive(setting, tensor)
         made = machine(setting, **rates)
-        work = Work(setting, *made.symbols)
+        work = StepWriter(setting, *made.symbols)
         work.steps, work.known = [*size.steps], dict(size.worth)
         writer = TimeWriter(work, made, ONE_DEVICE)
         flops: Form | None = None

@@ -19,7 +19,7 @@ from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def derive(
     return replace(made, where=(*made.where, *where))
 
 
-def _whole(work: Work, answer: Form, name: str, kind: str) -> None:
+def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:
     """The step that rounds the answer, and the same in the symbols that the answer was written in last."""
     assert isinstance(answer, Sym)
     if work.known[answer.name] == 0:

@@ -22,7 +22,7 @@ from symcomm.core.printing import plain
 from symcomm.core.quantities.time.mesh_terms import MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class _Comparison:
 
     def __init__(self, terms: MeshTerms, over: str, name: str, sent: Sequence[Form], several: bool) -> None:
         self.terms, self.over, self.name, self.sent, self.several = terms, over, name, sent, several
-        self.work: Work = terms.work
+        self.work: StepWriter = terms.work
         symbols = {s.name: s for f in (terms.compute, *sent) for s in terms.worth(f).free_symbols}
         if over not in symbols:
             raise ValuesError(

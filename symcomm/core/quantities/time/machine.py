@@ -14,7 +14,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, num, product
 from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity, Unit
 
 
@@ -106,7 +106,7 @@ class Machine:
         """A rate times the part of it that is sustained."""
         return rate if self.utilisation is None else product(self.utilisation, rate)
 
-    def rate_of(self, work: Work) -> Form:
+    def rate_of(self, work: StepWriter) -> Form:
         """The peak rate for the format of the products: the given one, or a part of the 8-bit rate."""
         if work.setting.accounting.rate == "of_format":
             return self.peak

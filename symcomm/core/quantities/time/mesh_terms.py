@@ -18,7 +18,7 @@ from symcomm.core.quantities.time.links import by_axis, levels, linked
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -36,7 +36,7 @@ class MeshTerms:
 
     setting: Setting
     strategy: Strategy
-    work: Work
+    work: StepWriter
     writer: TimeWriter
     compute: Form
     sent: Mapping[str, Form]
@@ -129,7 +129,7 @@ def write(
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
-    work = Work(setting, *strategy.forms, *made.symbols, *more)
+    work = StepWriter(setting, *strategy.forms, *made.symbols, *more)
     writer = TimeWriter(work, made, strategy)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])

@@ -10,7 +10,7 @@ from symcomm.core.graph.graph import Region
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, Work, mark
+from symcomm.core.setting import Setting, StepWriter, mark
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _passes(
     return replace(made, last=last, end_network=sync.network)
 
 
-def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
+def joined(work: StepWriter, terms: Terms, beside: Terms) -> Terms:
     """The terms of two loads that run side by side."""
 
     def both(a: Form | None, b: Form | None, name: str) -> Form | None:

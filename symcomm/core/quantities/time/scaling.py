@@ -23,7 +23,7 @@ from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.links import PIPE, by_axis
 from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
 KINDS = ("strong", "weak", "speedup")
@@ -74,7 +74,7 @@ def derive(
         grown = replace(setting, graph=replace(setting.graph, axes={**setting.graph.axes, batch: bigger}))
     one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
     many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
-    work = Work(setting, *placed.forms)
+    work = StepWriter(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
     text = f"A step with {over} = 1, in s."
     first: Form = work.define("T_1", _bare(forms.from_expr(one.expr)), ONE, "one rank", text, witness=one.again)

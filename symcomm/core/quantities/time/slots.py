@@ -40,12 +40,12 @@ def add_times(terms: Sequence[Form]) -> Form:
     return terms[0] if len(terms) == 1 else Total(tuple(terms))
 
 
-class Pipe:
+class PipelineTime:
     """Writes the time of all microbatches and of the end of the batch, of the kinds of stages that there are."""
 
     def __init__(
-        self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
-        between: Load, buckets: Form | None = None,
+        self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.RankShare], run: Run,
+        p: Form, between: Load, buckets: Form | None = None,
     ) -> None:  # fmt: skip
         self.writer, self.work, self.found, self.kinds, self.run = writer, writer.work, found, kinds, run
         self.shown = {**run.sizes, "p": p}  # the sizes as they are written

@@ -36,13 +36,13 @@ from symcomm.core.quantities.options import (
 )
 from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
-from symcomm.core.quantities.time.slots import Pipe, Run
+from symcomm.core.quantities.time.slots import PipelineTime, Run
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.quantities.witnesses import over, together
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
 ANSWERS = ("step", "exposed", "hidden", "network")
@@ -57,14 +57,14 @@ class StepTime:
 
     setting: Setting
     strategy: Strategy
-    work: Work
+    work: StepWriter
     writer: TimeWriter
     time: Form
     alone: Form | None
     network: Form | None
     load: Load
     regions: tuple[RegionTime, ...]
-    pipe: Pipe
+    pipe: PipelineTime
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
 
@@ -111,10 +111,10 @@ def write(
     elif call_overhead is not None:
         raise ValuesError("the overhead of a call goes with buckets", hint="for instance buckets=8")
     made = linked(setting, chosen, rates, *others)
-    work = Work(micro, *chosen.forms, *made.symbols, *others)
+    work = StepWriter(micro, *chosen.forms, *made.symbols, *others)
     writer = TimeWriter(work, made, chosen)
 
-    kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
+    kinds: Mapping[str, pipeline.RankShare] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every,
                any(c.kind == "send" for _, c in between))  # fmt: skip
     if count is not None:
@@ -132,7 +132,7 @@ def write(
         setting.choice("accumulation")
     if run.letters == APART and norm_weights(setting.graph) & _made_apart(every):
         setting.choice("norm_gradients")
-    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
+    pipe = PipelineTime(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     if every.first != every and all(one.first is None for one in found):
         pipe.notes.append("The first layer is timed as all others are.")
@@ -147,7 +147,7 @@ def _made_apart(every: Load) -> set[str]:
     return made | {call.tensor for phase, call in every.calls if phase == "backward" and call.half}
 
 
-def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Mapping[str, pipeline.Held]) -> None:
+def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Mapping[str, pipeline.RankShare]) -> None:
     """Raises ``SymcommError`` where gradients are not reduced in buckets that are all alike."""
     if setting.accounting.gradient_sync != Accounting.gradient_sync:
         raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
@@ -162,7 +162,7 @@ def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Map
 
 
 def _run(
-    setting: Setting, kinds: Mapping[str, pipeline.Held], schedule: str | None, chunks: Size | None,
+    setting: Setting, kinds: Mapping[str, pipeline.RankShare], schedule: str | None, chunks: Size | None,
     sizes: Mapping[str, Form], every: Load, sends: bool,
 ) -> Run:  # fmt: skip
     """How the schedule of a pipeline is timed. Raises ``StrategyError`` for sizes that it does not take."""
@@ -192,8 +192,8 @@ def _run(
 
 
 def _layers_named(
-    work: Work, graph: Graph, cut: PipelineCut, kinds: Mapping[str, pipeline.Held], p: Form
-) -> Mapping[str, pipeline.Held]:
+    work: StepWriter, graph: Graph, cut: PipelineCut, kinds: Mapping[str, pipeline.RankShare], p: Form
+) -> Mapping[str, pipeline.RankShare]:
     """The stages with a name for the layers of one of them."""
     usual = kinds.get("middle", kinds.get("only"))
     if usual is None or not usual.counts:

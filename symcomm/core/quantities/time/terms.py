@@ -22,7 +22,7 @@ from symcomm.core.quantities.time.machine import Machine, MachineLink
 from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, Work, rests_on, slug, times
+from symcomm.core.setting import Setting, StepWriter, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
@@ -76,7 +76,7 @@ class Terms:
 class TimeWriter:
     """Writes the terms of loads into one derivation."""
 
-    def __init__(self, work: Work, machine: Machine, strategy: Strategy) -> None:
+    def __init__(self, work: StepWriter, machine: Machine, strategy: Strategy) -> None:
         self.work, self.machine, self.strategy = work, machine, strategy
         self.setting: Setting = work.setting
         self._rate: Form | None = None

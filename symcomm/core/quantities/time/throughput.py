@@ -41,7 +41,7 @@ from symcomm.core.quantities.time.machine import Rate, checked
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import FLOP, ONE, Number, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def devices(setting: Setting, strategy: Strategy) -> Form:
     return product(*parts)
 
 
-def model_flops(setting: Setting, work: Work, count: Form) -> Form:
+def model_flops(setting: Setting, work: StepWriter, count: Form) -> Form:
     """The operations that training one batch needs, as the convention counts them."""
     if setting.accounting.model_flops == "6nd":
         if isinstance(tokens(setting), forms.Total):
@@ -127,7 +127,7 @@ _AGAIN = {
 }
 
 
-def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
+def hardware_flops(setting: Setting, work: StepWriter, model: Form) -> Form:
     """The operations that the machine does: recomputed ones as well."""
     how = RECOMPUTED[setting.choice("recomputation")]
     if how == "none" and not flops.made_again(setting):
@@ -208,7 +208,7 @@ def derive(
     else:
         mach = linked(setting, placed, rates, number)
         known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
-        work = Work(setting, *placed.forms, *mach.symbols, number, *known)
+        work = StepWriter(setting, *placed.forms, *mach.symbols, number, *known)
         writer = TimeWriter(work, mach, placed)
     name, title = ANSWERS[of]
     if of == "devices":
@@ -253,7 +253,8 @@ def _possible(name: str, option: str, share: Expr, known: Mapping[str, Fraction]
 
 
 def _measured_time(
-    setting: Setting, work: Work, number: Form, count: Form, step: object, achieved: object, given: dict[str, object],
+    setting: Setting, work: StepWriter, number: Form, count: Form, step: object, achieved: object,
+    given: dict[str, object],
 ) -> Form | None:  # fmt: skip
     """The time of a step that was measured, or that follows from the operations a second; None from a utilisation."""
     if step is not None:

@@ -19,7 +19,7 @@ from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
 from symcomm.core.records import replace
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
 
 PHASES = {
@@ -39,7 +39,7 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
-) -> tuple[Setting, Work, TimeWriter, Terms, list[Exhibit]]:
+) -> tuple[Setting, StepWriter, TimeWriter, Terms, list[Exhibit]]:
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
@@ -53,7 +53,7 @@ def write(
 
     part = wanted(setting)
     made = linked(setting, placed, rates)
-    work = Work(setting, *placed.forms, *made.symbols)
+    work = StepWriter(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
     setting.decided(TAKES_OUT, wanted)
     terms = writer.terms(part)
@@ -105,7 +105,7 @@ def derive(
     return with_rates(setting.derivation(title, work.steps, exhibits=shown), writer)
 
 
-def ending(work: Work, *names: Form) -> list[Step]:
+def ending(work: StepWriter, *names: Form) -> list[Step]:
     """The steps that settle some names, and those they rest on."""
     wanted = {name.name for name in names if isinstance(name, Sym)}
     kept: list[Step] = []

@@ -16,7 +16,7 @@ from symcomm.core.graph.drafts import size_form
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.quantities.witnesses import passes
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.text.formula import parse_size
 from symcomm.core.units import ELEMENT, FLOP, ONE, Quantity, Unit
 from symcomm.teaching.einsum import Einsum, bound, gradients, orders, read_subscripts
@@ -58,7 +58,7 @@ def derive(
     names, sizes = _operands(shapes)
     einsum = bound(read_subscripts(subscripts), [[forms.value(size) for size in shape] for shape in sizes])
     written_as = {str(forms.value(size)): size for shape in sizes for size in shape}
-    work = Work(_with_sizes(setting, einsum), *written_as.values())
+    work = StepWriter(_with_sizes(setting, einsum), *written_as.values())
     if want == "elements":
         _elements(work, einsum, written_as)
     elif want == "flops":
@@ -151,20 +151,20 @@ def _lengths(einsum: Einsum, indices: Sequence[str], numbers: Numbers) -> list[F
             for form in (forms.from_expr(_expr(einsum.sizes[i])) for i in indices)]  # fmt: skip
 
 
-def _points(work: Work, einsum: Einsum, said: dict[str, Form]) -> Form:
+def _points(work: StepWriter, einsum: Einsum, said: dict[str, Form]) -> Form:
     listed = ", ".join(f"`{index}`" for index in einsum.indices)
     return work.define("P", _sizes(einsum, einsum.indices, said), ONE, "count the combinations",
                        f"One for each combination of the indices {listed}." if listed else "There is no index.",
                        witness=lambda numbers: passes(_lengths(einsum, einsum.indices, numbers)))  # fmt: skip
 
 
-def _elements(work: Work, einsum: Einsum, said: dict[str, Form], unit: Unit = ELEMENT) -> Form:
+def _elements(work: StepWriter, einsum: Einsum, said: dict[str, Form], unit: Unit = ELEMENT) -> Form:
     return work.define("R", _sizes(einsum, einsum.output, said), unit, "count the elements",
                        "The product of the sizes of the result.",
                        witness=lambda numbers: passes(_lengths(einsum, einsum.output, numbers)))  # fmt: skip
 
 
-def _at_once(work: Work, einsum: Einsum, said: dict[str, Form], count: Count) -> Form:
+def _at_once(work: StepWriter, einsum: Einsum, said: dict[str, Form], count: Count) -> Form:
     points, n, sums = _points(work, einsum, said), len(einsum.operands), bool(einsum.summed)
     products = max(1, n - 1) if count == "opt_einsum" else n - 1
     made = "no product" if not products else "a product" if products == 1 else f"{products} products"
@@ -195,7 +195,7 @@ def _at_once(work: Work, einsum: Einsum, said: dict[str, Form], count: Count) ->
     return work.define("F", form, FLOP, "count the operations", text, witness=counted)
 
 
-def _backward(work: Work, einsum: Einsum, said: dict[str, Form], count: Count) -> None:
+def _backward(work: StepWriter, einsum: Einsum, said: dict[str, Form], count: Count) -> None:
     n = len(einsum.operands)
     if count != "fma2":
         raise ValuesError(f"the gradients are counted in fma2, not in {count}", hint="count: fma2")
@@ -209,7 +209,7 @@ def _backward(work: Work, einsum: Einsum, said: dict[str, Form], count: Count) -
                 witness=lambda numbers: n * n * passes(_lengths(einsum, einsum.indices, numbers)))  # fmt: skip
 
 
-def _ordered(work: Work, einsum: Einsum, count: Count, want: str) -> None:
+def _ordered(work: StepWriter, einsum: Einsum, count: Count, want: str) -> None:
     if len(einsum.operands) < 2:
         raise ValuesError("an einsum of one operand has no order", hint="want: flops")
     before, parts = 0, list[Form]()

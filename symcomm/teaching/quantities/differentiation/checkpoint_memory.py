@@ -9,7 +9,7 @@ from symcomm.core.derivation import Condition, Derivation, Numbers
 from symcomm.core.form import Floor, Form, Ratio, Sym, Total, num, product
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 
 VALUE = Unit.parse("element")
@@ -28,7 +28,7 @@ def derive(
     Source: Griewank and Walther, Evaluating Derivatives, chapter 12; Chen et al., arXiv 1604.06174, section 4.
     """
     total, distance = (Sym(one) if isinstance(one, str) else num(one) for one in (operations, every))
-    work = Work(setting, total, distance)
+    work = StepWriter(setting, total, distance)
     kept = work.define("M_checkpoints", Ratio(total, distance), VALUE, "one each segment",
                        "The value before each segment is kept.",
                        witness=lambda n: len(range(0, _whole(total, n), _whole(distance, n))))  # fmt: skip

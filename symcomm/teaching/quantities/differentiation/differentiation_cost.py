@@ -8,7 +8,7 @@ from symcomm.core.derivation import Derivation, Exhibit
 from symcomm.core.form import Total, num, product
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Unit
 from symcomm.teaching.differentiation.costs import forward_cost, kept_values, reverse_cost
 from symcomm.teaching.quantities.differentiation.asked import Formulas, Outputs, Point, answer, traced
@@ -35,7 +35,7 @@ def derive(
     total = {name: passes if want == "passes" else passes * cost.operations for name, (passes, cost) in costs.items()}
     best = min(costs, key=lambda name: (total[name], name)) if mode == "cheaper" else mode
     passes, cost = costs[best]
-    work = Work(setting)
+    work = StepWriter(setting)
     unit = Unit.parse("operation")
     what = "input" if best == "forward" else "output"
     count = work.define("P", num(passes), ONE, "a pass each", f"A pass of {best} mode for each {what}.",

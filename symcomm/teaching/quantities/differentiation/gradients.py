@@ -19,7 +19,7 @@ from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import saved_tensors
 from symcomm.core.quantities.options import Frozen, OpName
-from symcomm.core.setting import Setting, Work
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
 from symcomm.teaching.differentiation.comparison import beside_gradients
 from symcomm.teaching.differentiation.gradients import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
@@ -78,7 +78,7 @@ _SPREADS = "`{}` is the number a row that the norm divides by."
 
 def _elements(setting: Setting, gradient: Gradient) -> Derivation:
     """The number of elements of a gradient: that of the tensor it is of."""
-    work = Work(setting)
+    work = StepWriter(setting)
     tensor = setting.graph.tensors[gradient.of]
     sizes = [setting.graph.axes[axis].size for axis in tensor.axes]
     work.define(f"n_{bare(tensor.name)}", setting.sizes(sizes), Unit.parse("element"), "shape of the tensor",

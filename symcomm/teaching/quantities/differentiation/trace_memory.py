@@ -10,7 +10,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Largest, num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 from symcomm.teaching.differentiation.costs import Segment, kept_values, peak, segments
 from symcomm.teaching.quantities.differentiation.asked import Formulas, Outputs, Point, answer, traced
@@ -41,7 +41,7 @@ def derive(
     total = len(made.operations)
     if every > total:
         raise ValuesError(f"'every' is {every}, but the trace has {total} operations", hint=f"every: 1 to {total}")
-    work = Work(setting)
+    work = StepWriter(setting)
     if every:
         parts = segments(made, every)
         names = [

@@ -13,7 +13,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Total, num, product
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching import sums
 from symcomm.teaching.quantities.numbers.rounded import Number, round_step, told
@@ -61,7 +61,7 @@ def derive(
         raise ValuesError(f"numbers in {own.name} are added {_METHODS[method]} in their own format here",
                           hint="leave out x_format, or add in order")  # fmt: skip
     found = sums.summed(given, n, f, own)
-    work = Work(setting)
+    work = StepWriter(setting)
     start = round_step(work, given, own)
     title = f"{decimal(given)} added {n} times in {f.name}"
     notes = _notes(found, own, f, n, method)
@@ -101,7 +101,7 @@ def _notes(found: sums.RepeatedSum, own: NumberFormat, f: NumberFormat, n: int, 
     return notes
 
 
-def _sum(work: Work, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str, own: str) -> Form:
+def _sum(work: StepWriter, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str, own: str) -> Form:
     value: Value = found.result
     if method != "in_order":
         value = (sums.pairwise if method == "pairwise" else sums.compensated)(found.x, n, f)
@@ -150,19 +150,19 @@ def _halved(numbers: list[Fraction], f: NumberFormat) -> Fraction | None:
     return None if isinstance(made, str) else made
 
 
-def _representation(work: Work, start: Form, x: Fraction, n: int) -> Form:
+def _representation(work: StepWriter, start: Form, x: Fraction, n: int) -> Form:
     return work.define("E_x", product(num(n), Total((start, num(-x)))), ONE, "representation",
                        "What n times the rounded number is more than n times the number: no accumulator mends it.",
                        witness=lambda numbers: n * numbers["x_r"] - n * x)  # fmt: skip
 
 
-def _accumulation(work: Work, value: Form, start: Form, n: int) -> Form:
+def _accumulation(work: StepWriter, value: Form, start: Form, n: int) -> Form:
     return work.define("E_s", Total((value, product(num(-n), start))), ONE, "accumulation",
                        "The sum less n times the rounded number: what the additions lose or gain.",
                        witness=lambda numbers: numbers["s_n"] - n * numbers["x_r"])  # fmt: skip
 
 
-def _bound(work: Work, start: Form, f: NumberFormat, n: int, method: str) -> None:
+def _bound(work: StepWriter, start: Form, f: NumberFormat, n: int, method: str) -> None:
     """What the additions can lose at most.
 
     Sources: for sums in any order Jeannerod and Rump, Improved error bounds for inner products in floating-point
@@ -195,7 +195,7 @@ def _depth(n: int, method: str) -> int:
     return levels
 
 
-def _ends(work: Work, found: sums.RepeatedSum, f: NumberFormat, want: str, method: str) -> None:
+def _ends(work: StepWriter, found: sums.RepeatedSum, f: NumberFormat, want: str, method: str) -> None:
     if method != "in_order":
         raise ValuesError(f"{want} is asked of a sum in order", hint="method: in_order")
     if want == "overflow":

@@ -12,7 +12,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Power, Ratio, num
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE
 from symcomm.teaching.quantities.numbers.number_format import first_number
 
@@ -45,7 +45,7 @@ def derive(
     >>> str(derive(setting, "fp16", gradient="0.00000001", want="least_scale").at())
     '4'
     """
-    f, work = number_format(dtype), Work(setting)
+    f, work = number_format(dtype), StepWriter(setting)
     if not f.floating:
         raise ValuesError(f"gradients are not kept in {f.name}", hint="a floating format, such as fp16")
     title = f"Loss scaling in {f.name}"
@@ -79,7 +79,7 @@ def _edge(f: NumberFormat, want: str, numbers: Numbers) -> Fraction:
     return found / 2 if want == "flushed_up_to" else found
 
 
-def _scale(work: Work, f: NumberFormat, g: Fraction, want: str) -> None:
+def _scale(work: StepWriter, f: NumberFormat, g: Fraction, want: str) -> None:
     if not g:
         raise ValuesError("a gradient of 0 is kept under every scale", hint="gradient: 0.00000001")
     if want == "least_scale":

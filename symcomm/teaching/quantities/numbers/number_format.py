@@ -12,7 +12,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Power, Ratio, Total, negative, num, product
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity
 
 FormatName = Annotated[str, Reads("dtype"), OneOf(FORMATS, open=True), Meaning("the number format, such as bf16")]
@@ -38,7 +38,7 @@ def derive(
     >>> str(derive(Setting(Graph("no model", {}, {}, ())), "fp16", "largest").at())
     '65 504'
     """
-    f, work = number_format(dtype), Work(setting)
+    f, work = number_format(dtype), StepWriter(setting)
     title = f"{want.replace('_', ' ').capitalize()} of {f.name}"
     notes = (f"{f.name}: {described(f)}.", *((f"Source: {f.source}.",) if f.source else ()))
     if not f.floating:
@@ -91,7 +91,7 @@ def _number(value: Value) -> Fraction:
     return value
 
 
-def _floating(work: Work, f: NumberFormat, want: str) -> None:
+def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
     """The steps to what is asked of a floating format."""
     e, m = num(f.exponent), num(f.mantissa)
     one_code = f.bias << f.mantissa

@@ -11,7 +11,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, Total, num
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.setting import Work
+from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching.quantities.numbers.number_format import FormatName
 
@@ -35,7 +35,7 @@ def derive(
     '205/2048 ≈ 0.100098'
     """
     f, given = number_format(dtype), exact(x, "x")
-    work = Work(setting)
+    work = StepWriter(setting)
     if want == "spacing":
         spacing = f.spacing(given)
         text = f"{decimal(given)} lies in a binade whose neighbours are so far apart."
@@ -56,7 +56,7 @@ def derive(
     return setting.derivation(f"{decimal(given)} in {f.name}", work.steps, exhibits=exhibits)
 
 
-def round_step(work: Work, x: Fraction, f: NumberFormat) -> Form:
+def round_step(work: StepWriter, x: Fraction, f: NumberFormat) -> Form:
     """The step that rounds a number. Raises ``ValuesError`` where it is none of the format's any more."""
     found = f.rounded(x)
     if isinstance(found, str):
