@@ -171,6 +171,49 @@ def test_a_package_imports_only_from_those_that_it_may():
     assert {package(name) for names in every_import() for name in names if name not in TOP} == set(MAY_IMPORT)
 
 
+# How many names each package takes from another: limits that only go down, to 60 at most.
+WIDTH = {
+    ("cli", "core"): 20,
+    ("cli", "documents"): 6,
+    ("cli", "exams"): 31,
+    ("cli", "searching"): 1,
+    ("cli", "verify"): 11,
+    ("documents", "core"): 88,
+    ("documents", "teaching"): 3,
+    ("exams", "core"): 156,
+    ("exams", "documents"): 51,
+    ("exams", "teaching"): 3,
+    ("searching", "core"): 84,
+    ("searching", "documents"): 1,
+    ("teaching", "core"): 105,
+    ("verify", "core"): 44,
+    ("verify", "documents"): 1,
+}
+
+
+def test_no_border_of_a_package_gets_wider():
+    across: dict[tuple[str, str], set[str]] = {}
+    for path in MODULES:
+        for module, names, _ in IMPORT.findall(text_of(path)):
+            if {module, module_name(path)} & TOP or not module.startswith("symcomm."):
+                continue
+            own, other = package(module_name(path)), package(f"{module}.")
+            if own != other:
+                words = re.findall(r"(?:^|,)\s*(\w+)", re.sub(r"#.*", "", names).strip("() \n"))
+                across.setdefault((own, other), set()).update(f"{module}.{word}" for word in words)
+    assert {pair: len(found) for pair, found in across.items() if len(found) > WIDTH.get(pair, 0)} == {}
+
+
+def test_tests_take_inner_names_from_one_file():
+    """A module that moves, or a name that changes, is one row of ``tests/api.py``."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.name != "api.py" and "symcomm." in text:
+            found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+            names = [getattr(node, "module", None) or node.names[0].name for node in found]
+            assert not [name for name in names if name.startswith("symcomm.")], path
+
+
 def test_a_circle_is_seen_whatever_the_import():
     lazy = "def f():\n    from symcomm.core.units import ONE\n    return ONE"
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from symcomm.core.form import Form"
@@ -271,8 +314,7 @@ def test_the_python_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_problem_blocks_of_a_page_are_understood(page: Path):
     """A page shows blocks inside a fence of four marks: each is a document that can be solved."""
-    from symcomm.exams.problems.problem import parse_problem
-    from symcomm.exams.problems.solve import solve
+    from api import parse_problem, solve
 
     for text in re.findall(r"^````markdown\n(.*?)^````", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         solve(parse_problem(text, page.name))

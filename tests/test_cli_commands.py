@@ -9,11 +9,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from api import QUANTITIES, main
 from click.testing import CliRunner, Result
 
 import symcomm
-from symcomm.cli import main
-from symcomm.core.quantities import QUANTITIES
 
 ROOT = Path(__file__).parents[1]
 HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")

@@ -3,12 +3,9 @@
 import re
 
 import pytest
-
-from symcomm.core import drawing
-from symcomm.core.drawing import Box, Drawing, as_svg, rails
-from symcomm.core.errors import RenderError
-from symcomm.core.graph.graph import Graph
-from symcomm.core.model import load
+from api import Box, Drawing, Graph, RenderError, as_svg, rails
+from api import core_drawing as drawing
+from api import model_load as load
 
 
 def boxes(names: str) -> tuple[Box, ...]:

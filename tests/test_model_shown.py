@@ -8,12 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from api import SymcommError, main
+from api import core_drawing as drawing
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core import drawing
-from symcomm.core.errors import SymcommError
 
 TABLE = "Computation\tInput\tOutput\ny = relu(xW)\tx [B, D], W [D, F]\ty [B, F]\n"
 SQUARE = TABLE.replace("F", "D")  # a layer that can follow itself

@@ -6,7 +6,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import symcomm.core.model as sc
+from api import model as sc
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = {e["id"]: e for e in json.loads((ROOT / "tests/data/golden_balance.json").read_text())}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import StrategyError, SymcommError, ValuesError
 from balance_models import BOOK, OVERLAP, block, xxl
 
 import symcomm as sc
-from symcomm.core.errors import StrategyError, SymcommError, ValuesError
 
 MESH = "fsdp(X) + tensor(Y)"
 RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
@@ -112,7 +112,7 @@ def test_where_the_batch_decides_nothing_the_refusal_names_what_does() -> None:
 
 
 def test_a_batch_that_the_table_fixes_is_no_symbol_to_solve_for() -> None:
-    import symcomm.core.model as sc
+    from api import model as sc
 
     text = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [64, D], W [D, F] | y [64, F] |\n"
     with pytest.raises(ValuesError, match="the batch is 64 in the table, no symbol to solve for"):
@@ -120,7 +120,7 @@ def test_a_batch_that_the_table_fixes_is_no_symbol_to_solve_for() -> None:
 
 
 def test_times_that_are_no_straight_line_are_refused() -> None:
-    import symcomm.core.model as sc
+    from api import model as sc
 
     text = "| Computation | Input | Output |\n|---|---|---|\n"
     text += "| q = xW | x [B, L, D], W [D, D] | q [B, L, D] |\n| s = qq^T | q [B, L, D] | s [B, L, L] |\n"

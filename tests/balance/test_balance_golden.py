@@ -7,10 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import Derivation, from_expr
+from api import form_evaluate as evaluate
 from balance_models import BOOK, GOLDEN, ROOT, block, published, xxl
-
-from symcomm.core.derivation import Derivation
-from symcomm.core.form import evaluate, from_expr
 
 RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
 MESH = {"X": 16, "Y": 4}
@@ -111,8 +110,7 @@ def test_an_even_ring_both_ways_sends_at_the_bandwidth_of_one_direction_just_as_
 
 
 def test_the_example_states_the_published_answers() -> None:
-    from symcomm.exams.problems.problem import read_problem
-    from symcomm.exams.problems.solve import solve
+    from api import read_problem, solve
 
     document = solve(read_problem(ROOT / "examples/communication-accounting/communication-accounting.md"))
     answers = {answer.quantity.value for answer in document.answers() if answer.quantity is not None}

@@ -13,12 +13,9 @@ from balance_models import BOOK, OVERLAP, block, block_products, swiglu, swiglu_
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "collectives"))
 import exchange as ex
-
-import symcomm.core.model as sc
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import Sym, evaluate
-from symcomm.core.quantities.communication.wire import wire
+from api import Derivation, Sym, ValuesError, wire
+from api import form_evaluate as evaluate
+from api import model as sc
 
 ONE_WAY = {"time": "serial"}
 MESH = "fsdp(X) + tensor(Y)"

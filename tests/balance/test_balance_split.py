@@ -6,11 +6,8 @@ import random
 from fractions import Fraction
 
 import pytest
+from api import Derivation, Model, ValuesError
 from balance_models import BOOK, OVERLAP, block, block_products, swiglu, swiglu_products, walk, xxl
-
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import ValuesError
-from symcomm.core.model import Model
 
 MESH = "fsdp(X) + tensor(Y)"
 RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
@@ -109,7 +106,8 @@ def test_the_split_with_the_least_batch_has_half_of_the_tensor_ranks_that_are_po
     found = split(xxl(), devices=64, links="X=2, Y=1", least="batch", **RATES)
     most = Fraction(53248 * 180 * 10**9, 460 * 10**12)  # F W M_Y / C
     assert found.at().value == 64 / (most / 2)
-    from symcomm.core.form import evaluate, from_expr
+    from api import form_evaluate as evaluate
+    from api import from_expr
 
     least = evaluate(from_expr(found.worth["B^least"]), dict(found.given))
     at = {"D": 16384, "F": 53248, "R": 460 * 10**12, "W_net": 180 * 10**9, "M_X": 2}
@@ -188,7 +186,7 @@ def test_a_split_beyond_the_devices_says_so() -> None:
     ],
 )
 def test_a_split_that_makes_no_sense_is_refused(options: dict[str, object], said: str) -> None:
-    from symcomm.core.errors import SymcommError
+    from api import SymcommError
 
     with pytest.raises(SymcommError) as error:
         split(block(), **options)
@@ -200,7 +198,7 @@ def test_a_split_that_makes_no_sense_is_refused(options: dict[str, object], said
     "strategy", ["fsdp(X)", "fsdp(16) + tensor(4)", "fsdp(X) + tensor(X)", "data(A) + fsdp(X, mesh=b) + tensor(Y)"]
 )
 def test_a_mesh_without_two_free_axes_is_not_split(strategy: str) -> None:
-    from symcomm.core.errors import StrategyError
+    from api import StrategyError
 
     with pytest.raises(StrategyError, match="devices are split into two mesh axes"):
         block().derive("mesh_split", strategy=strategy, devices=64, accounting=BOOK)

@@ -11,14 +11,31 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import exchange as ex
-
-from symcomm.core.accounting import COLLECTIVES, CONVENTIONS, Accounting
-from symcomm.core.collectives.algorithms import ALGORITHMS, KINDS, algorithm, runs_by, share
-from symcomm.core.collectives.bounds import BOUNDS
-from symcomm.core.collectives.cost import Case, Exchange, product
-from symcomm.core.errors import AccountingError, SymcommError
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, evaluate, names, num
-from symcomm.core.quantities.communication.wire import wire
+from api import (
+    ALGORITHMS,
+    BOUNDS,
+    COLLECTIVES,
+    KINDS,
+    Accounting,
+    AccountingError,
+    Case,
+    Ceiling,
+    Exchange,
+    Form,
+    Num,
+    Ratio,
+    Sym,
+    SymcommError,
+    algorithm,
+    names,
+    num,
+    product,
+    runs_by,
+    share,
+    wire,
+)
+from api import accounting_CONVENTIONS as CONVENTIONS
+from api import form_evaluate as evaluate
 
 ITEM = 8  # bytes of the int64 that the simulated ranks hold
 EVERY = [(a.name, kind) for a in ALGORITHMS.values() for kind in a.runs]
@@ -582,7 +599,7 @@ def test_an_unknown_collective_is_refused_with_near_ones() -> None:
 
 
 def test_an_unknown_number_format_is_refused_with_a_near_one() -> None:
-    from symcomm.core.dtypes import element_bytes
+    from api import element_bytes
 
     with pytest.raises(SymcommError) as caught:
         element_bytes("fp15")

@@ -7,14 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-
-from symcomm.core.collectives import algorithms
-from symcomm.core.collectives.cost import Case, Exchange, plus, times
-from symcomm.core.collectives.messages import run
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import DerivationError
-from symcomm.core.form import num
-from symcomm.exams.problems.deriving import no_model
+from api import Case, Derivation, DerivationError, Exchange, algorithms, no_model, num, plus, times
+from api import messages_run as run
 
 RUN = [(a.name, kind) for a in algorithms.ALGORITHMS.values() for kind in a.runs if kind != "send"]
 LEVELS = {"hierarchical": [{"group": 2, "ranks": 6}],
@@ -82,7 +76,7 @@ def test_a_record_with_a_slip_is_refused(name: str, kind: str, slip: str, monkey
 
 
 def test_a_run_that_adds_a_part_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symcomm.core.collectives import messages
+    from api import messages
 
     def again(k: int, p: int, apart: int, names: object, adds: bool) -> list[messages.Message]:
         return [(rank, (rank + 1) % p, ["t"], adds, 0) for rank in range(p)]

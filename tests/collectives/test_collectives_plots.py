@@ -7,10 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.errors import RenderError, ValuesError
-from symcomm.documents.plots.curves import plot_costs
-from symcomm.exams.problems.deriving import no_model
+from api import RenderError, ValuesError, no_model, plot_costs
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of matplotlib's own imports

@@ -7,13 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from symcomm.core.collectives.algorithms import ALGORITHMS, KINDS
-from symcomm.core.collectives.sweep import compile_sweep
-from symcomm.core.derivation import exact
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import evaluate, from_expr
-from symcomm.exams.problems.deriving import no_model
+from api import ALGORITHMS, KINDS, ValuesError, compile_sweep, exact, from_expr, no_model
+from api import form_evaluate as evaluate
 
 NUMBERS = {"alpha": 5e-6, "W": 1e11, "q": 16, "g": 4, "k_x": 2, "k_y": 2, "alpha_out": 1e-5, "W_out": 2.5e10}
 EXACT = {"alpha": "5 us", "W": 10**11, "q": 16, "g": 4, "k_x": 2, "k_y": 2, "alpha_out": "10 us", "W_out": 25 * 10**9}

@@ -13,15 +13,23 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import exchange as ex
+from api import (
+    AccountingError,
+    Derivation,
+    Quantity,
+    Sym,
+    SymcommError,
+    Unit,
+    ValuesError,
+    algorithm,
+    no_model,
+    num,
+    share,
+)
+from api import form_evaluate as evaluate
 from test_collectives_algorithms import ITEM, LEVELED, PLAIN, SIMULATED, Setup
 
 from symcomm import load
-from symcomm.core.collectives.algorithms import algorithm, share
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import AccountingError, SymcommError, ValuesError
-from symcomm.core.form import Sym, evaluate, num
-from symcomm.core.units import Quantity, Unit
-from symcomm.exams.problems.deriving import no_model
 
 GOLDEN = {
     row["id"]: row
@@ -62,7 +70,7 @@ def test_the_ring_has_the_published_steps_and_chunk() -> None:
     d = timed(payload=params["payload"], ranks=params["k"])
     values = d.values()
     by_name = {step.name: step for step in d.steps if step.relation == ":="}
-    from symcomm.core.form import from_expr
+    from api import from_expr
 
     assert evaluate(from_expr(d.worth["c"]), values) == chunk
     assert evaluate(from_expr(d.worth["R"]), values) == golden("001.ring.steps")[1]
@@ -410,7 +418,7 @@ def test_every_number_of_ranks_is_tried_or_the_sentence_says_which_were_not() ->
     less = [k for k in range(2, 4097) if (t := bruck_and_pairwise(10**6, k, Fraction(1, 10**6)))[0] < t[1]]
     assert less == [*range(int(d.at().value), 4097)]
     assert not any("not every" in note for note in d.notes)
-    from symcomm.core.optimum.crossover import crossover
+    from api import crossover
 
     one, two = (timed(collective="all-to-all", algorithm=a, payload="1 MB", latency="1 us", bandwidth="10 GB/s")
                 for a in ("bruck", "pairwise"))  # fmt: skip

@@ -6,18 +6,37 @@ from fractions import Fraction
 
 import pytest
 import sympy as sp
+from api import (
+    BYTE,
+    ELEMENT,
+    FLOP,
+    ONE,
+    Accounting,
+    AccountingError,
+    Derivation,
+    DerivationError,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Reason,
+    Relations,
+    Step,
+    Sym,
+    Total,
+    Unit,
+    ValuesError,
+    exact,
+    identical,
+    num,
+    product,
+    symbol,
+)
+from api import form as forms
 from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact
-from symcomm.core.errors import AccountingError, DerivationError, ValuesError
-from symcomm.core.form import Num, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.core.identity import identical
-from symcomm.core.notation import symbol
-from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 WHY = Reason("rule", "because")
 HEADS = Relations((("D", product(Sym("n_H"), Sym("H"))),))
@@ -126,7 +145,7 @@ def test_numbers_that_break_a_relation_are_refused_with_both_sides() -> None:
 
 
 def test_two_derivations_under_different_conventions_are_not_combined() -> None:
-    from symcomm.core.model import ratio
+    from api import ratio
 
     step = Step("V", Num(Fraction(8), BYTE), BYTE, WHY)
     a = Derivation("first", Accounting(), (step,), ("communication",))

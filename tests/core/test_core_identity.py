@@ -8,18 +8,32 @@ from itertools import product
 
 import pytest
 import sympy as sp
+from api import (
+    ONE,
+    Accounting,
+    Ceiling,
+    Derivation,
+    DerivationError,
+    Floor,
+    Form,
+    Largest,
+    Ratio,
+    Reason,
+    Smallest,
+    Step,
+    Sym,
+    Total,
+    UndecidedError,
+    ValuesError,
+    amount,
+    identical,
+    identity,
+    num,
+    symbol,
+)
+from api import form as forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core import form as forms
-from symcomm.core import identity
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Reason, Step
-from symcomm.core.errors import DerivationError, ValuesError
-from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, Total, num
-from symcomm.core.identity import UndecidedError, identical
-from symcomm.core.notation import amount, symbol
-from symcomm.core.units import ONE
 
 n, k, m = (symbol(name) for name in "nkm")
 x, y, w = (amount(name) for name in "xyw")

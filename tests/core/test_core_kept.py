@@ -5,34 +5,37 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.collected import collect
-from symcomm.core.derivation import Derivation, Reason, Step
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import (
+from api import (
+    ONE,
+    QUANTITIES,
+    Accounting,
     Ceiling,
+    Derivation,
     Floor,
     Form,
     Largest,
     Logarithm,
     Power,
     Ratio,
+    Reason,
     Root,
+    Setting,
     Smallest,
+    Step,
     Sym,
+    SymcommError,
     Total,
+    collect,
+    kept,
     num,
+    parse_strategy,
     product,
 )
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities import QUANTITIES, kept
-from symcomm.core.setting import Setting
-from symcomm.core.units import ONE
+from api import form as forms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import symcomm as sc
 
 LLAMA = sc.load({
     "model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 8,

@@ -5,14 +5,27 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import (
+    BYTE,
+    ONE,
+    Accounting,
+    AccountingError,
+    Derivation,
+    Quantity,
+    Reason,
+    Span,
+    Step,
+    Sym,
+    SymcommError,
+    Unit,
+    ValuesError,
+    exact,
+    product,
+)
+from api import accounting_CONVENTIONS as CONVENTIONS
+from api import errors_nearest as nearest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.core.accounting import CONVENTIONS, Accounting
-from symcomm.core.derivation import Derivation, Reason, Step, exact
-from symcomm.core.errors import AccountingError, Span, SymcommError, ValuesError, nearest
-from symcomm.core.form import Sym, product
-from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 
 @pytest.mark.parametrize(

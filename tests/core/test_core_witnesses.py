@@ -8,19 +8,35 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    ONE,
+    QUANTITIES,
+    Accounting,
+    Ceiling,
+    Derivation,
+    DerivationError,
+    Floor,
+    Form,
+    Largest,
+    Numbers,
+    Product,
+    Ratio,
+    Reason,
+    Smallest,
+    Step,
+    Sym,
+    Total,
+    ValuesError,
+    num,
+    product,
+    read_problem,
+    solve,
+)
+from api import form as forms
+from api import messages_run as run
+from api import witnesses_passes as passes
 
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.collectives.messages import run
-from symcomm.core.derivation import Derivation, Numbers, Reason, Step
-from symcomm.core.errors import DerivationError, ValuesError
-from symcomm.core.form import Ceiling, Floor, Form, Largest, Product, Ratio, Smallest, Sym, Total, num, product
-from symcomm.core.quantities import QUANTITIES
-from symcomm.core.quantities.witnesses import passes
-from symcomm.core.units import ONE
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import solve
 
 EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("**/*.md") if p.stem != "checkpoints")
 TABLE = """Computation\tInput\tOutput
@@ -303,7 +319,7 @@ def test_a_step_is_seen_by_the_witness_of_what_is_made_of_it() -> None:
 
 
 def test_tiny_numbers_keep_the_relations_and_what_is_given() -> None:
-    from symcomm.core.derivation import Relations
+    from api import Relations
 
     heads = Relations((("D", product(Sym("n_H"), Sym("H"))),))
     numbers = Numbers({"D": Fraction(4096), "n_H": Fraction(32)}, heads)

@@ -1,11 +1,9 @@
 """A block that is declared once is read, refused and described as its record says."""
 
 import pytest
-
-from symcomm.core.blocks import section_of
-from symcomm.core.errors import DocumentError
-from symcomm.core.keys import COUNT, TEXT, TEXTS, YES, block, blocks, keyed, one_of, read_keys, schema_of
-from symcomm.core.records import dataclass
+from api import COUNT, TEXT, TEXTS, YES, DocumentError, dataclass, keyed, one_of, read_keys, schema_of, section_of
+from api import keys_block as block
+from api import keys_blocks as blocks
 
 
 @dataclass(frozen=True)

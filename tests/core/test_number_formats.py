@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from api import QUANTITIES, ValuesError, formats, main
 from click.testing import CliRunner
 from sympy import Expr, expand, symbols
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.dtypes import formats
-from symcomm.core.errors import ValuesError
-from symcomm.core.quantities import QUANTITIES
 
 PRODUCT = r"""| Computation | Input | Output |
 |---|---|---|

@@ -5,10 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sympy
+from api import ONE, Quantity, SymcommError, Unit, ValuesError
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.units import ONE, Quantity, Unit
 
 GIB = Quantity.parse("1 GiB")
 LAYER = sc.load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")

@@ -11,9 +11,7 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
-
-from symcomm.core.garbage import collected_rarely
-from symcomm.core.records import dataclass, replace
+from api import collected_rarely, dataclass, replace
 
 
 def classes(made):
@@ -154,7 +152,7 @@ def test_a_record_is_replaced_as_a_frozen_dataclass_is():
 
 
 def test_records_are_pickled():
-    from symcomm.core.errors import Span
+    from api import Span
 
     span = Span("f", 1, "text", 0, 2)
     assert pickle.loads(pickle.dumps(span)) == span

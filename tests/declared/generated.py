@@ -8,14 +8,21 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from symcomm.core.keys import BlockKey, keys_of
-from symcomm.core.quantities import QUANTITIES
-from symcomm.core.quantities.declared import DeclaredQuantity, Option
-from symcomm.exams.problems.answer_keys import AnswerKeys
-from symcomm.exams.problems.exam_keys import ExamKeys
-from symcomm.exams.problems.figures import Figure
-from symcomm.exams.problems.problem import FRONT, TABLE_KEYS, Ask, ModelBlock
-from symcomm.exams.problems.schema import problem_schema
+from api import (
+    FRONT,
+    QUANTITIES,
+    TABLE_KEYS,
+    AnswerKeys,
+    Ask,
+    BlockKey,
+    DeclaredQuantity,
+    ExamKeys,
+    Figure,
+    ModelBlock,
+    Option,
+    keys_of,
+    problem_schema,
+)
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "problem.schema.json"

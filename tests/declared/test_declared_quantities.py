@@ -12,18 +12,23 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from api import (
+    QUANTITIES,
+    DeclaredQuantity,
+    SymcommError,
+    ValuesError,
+    main,
+    one_line_end,
+    parse_problem,
+    problem,
+    schema,
+)
+from api import core_blocks as blocks
+from api import problems_pieces as pieces
 from click.testing import CliRunner
 from generated import ROOT, expected
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core import blocks
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.files import one_line_end
-from symcomm.core.quantities import QUANTITIES
-from symcomm.core.quantities.declared import DeclaredQuantity
-from symcomm.exams.problems import pieces, problem, schema
-from symcomm.exams.problems.problem import parse_problem
 
 TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
 DOCUMENT = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, D], W [D, F] | y [B, F] |\n\n"

@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from api import Accounting, Names, backward, derive, why
+from api import form as forms
+from api import gradients_gradients as gradients
 
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.graph.gradient import backward
-from symcomm.exams.problems.deriving import derive
-from symcomm.teaching.differentiation.gradients import Names, gradients, why
 
 HEAD = "Computation\tInput\tOutput\n"
 ENTRIES = {e["id"]: e for e in json.loads((Path(__file__).parents[1] / "data/golden_differentiation.json").read_text())}

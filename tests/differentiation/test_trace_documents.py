@@ -7,19 +7,23 @@ from unicodedata import normalize
 
 import pytest
 import sympy as sp
+from api import (
+    TRACE_MISTAKES,
+    Accounting,
+    derive,
+    exercise,
+    jacobian,
+    main,
+    no_model,
+    parse_problem,
+    parse_template,
+    peak,
+    solve,
+)
+from api import derivation as as_json
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.accounting import Accounting
-from symcomm.documents.report import derivation as as_json
-from symcomm.exams.problems.deriving import derive, no_model
-from symcomm.exams.problems.problem import parse_problem, parse_template
-from symcomm.exams.problems.solve import solve
-from symcomm.teaching.differentiation.costs import peak
-from symcomm.teaching.differentiation.exercises import exercise
-from symcomm.teaching.differentiation.mistakes import TRACE_MISTAKES
-from symcomm.teaching.differentiation.sweeps import jacobian
 
 FORWARD = """| Forward Primal | Value | Forward Tangent | Value |
 |---|---|---|---|
@@ -274,7 +278,7 @@ def test_an_irrational_answer_is_exact_and_its_decimals_are_marked():
 
 @pytest.mark.parametrize("kind", ["md", "tex", "html", "typ"])
 def test_every_format_shows_the_table_with_dots_and_bars(kind):
-    from symcomm.documents.render.view import page
+    from api import page
 
     text = f"```symcomm\nask: forward_mode\n{SYSTEM}by: x_1\n```\n```symcomm\nask: reverse_mode\n{SYSTEM}of: y_1\n```\n"
     shown = str(page(solve(parse_problem(text, "hw.md")), kind, True))
@@ -286,7 +290,8 @@ def test_every_format_shows_the_table_with_dots_and_bars(kind):
 
 
 def test_the_graph_of_a_trace_is_drawn(tmp_path: Path):
-    from symcomm.documents.plots.trace import says, trace_plot
+    from api import trace_plot
+    from api import trace_says as says
 
     made = sc.trace("y_1 = ln(x_1) + x_1 x_2; y_2 = x_1 x_1", "x_1 = 2, x_2 = 5")
     trace_plot(made, tmp_path / "trace.svg")

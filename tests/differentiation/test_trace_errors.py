@@ -4,11 +4,9 @@ import contextlib
 import time
 
 import pytest
+from api import forward, parse_problem, reverse, solve
 
 import symcomm as sc
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
-from symcomm.teaching.differentiation.sweeps import forward, reverse
 
 WRONG = {
     "an undefined variable": ("y = x_1 + x_3", "x_1=1, x_2=2", "unknown name 'x_3'", "x_3"),

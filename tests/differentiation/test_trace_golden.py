@@ -7,15 +7,23 @@ from unicodedata import normalize
 
 import pytest
 import sympy as sp
+from api import (
+    Accounting,
+    Exhibit,
+    Form,
+    Related,
+    adjoints,
+    derive,
+    forward,
+    jacobian,
+    no_model,
+    plain,
+    primal,
+    reverse,
+    tangents,
+)
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Exhibit
-from symcomm.core.form import Form, Related
-from symcomm.core.printing import plain
-from symcomm.exams.problems.deriving import derive, no_model
-from symcomm.teaching.differentiation.sweeps import forward, jacobian, reverse
-from symcomm.teaching.differentiation.tables import adjoints, primal, tangents
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = json.loads((DATA / "golden_traces.json").read_text())

@@ -5,11 +5,9 @@ import random
 import mpmath
 import pytest
 import sympy as sp
+from api import SymcommError, exercise, forward, hessian_product, jacobian, reverse
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.teaching.differentiation.exercises import exercise
-from symcomm.teaching.differentiation.sweeps import forward, hessian_product, jacobian, reverse
 
 X = sp.symbols("x_1:4", real=True)
 UNARY = {  # as SymPy has it, and as mpmath works it out

@@ -7,8 +7,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from api import parse_problem
+
 import symcomm as sc
-from symcomm.exams.problems.problem import parse_problem
 
 ROOT = Path(__file__).parents[2]
 TABLE = (

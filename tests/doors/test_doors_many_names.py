@@ -1,11 +1,11 @@
 """Thousands of given names take no longer each than a few do, and slips among them are found as before."""
 
 import pytest
+from api import model as models
 from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core import model as models
 
 NAMES = st.text("aAbB_1", min_size=1, max_size=5).filter(lambda name: name[0].isalpha())
 
@@ -35,7 +35,7 @@ def test_names_that_mean_nothing_are_compared_with_few_sizes(monkeypatch):
 
 
 def test_a_document_gives_a_thousand_numbers_one_after_the_other(monkeypatch):
-    from symcomm.exams.problems import keys, problem
+    from api import keys, problem
 
     counted = []
     merge = keys.merge

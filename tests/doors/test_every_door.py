@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from api import main, parse_problem
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.exams.problems.problem import parse_problem
 
 TABLE = (
     "| Computation | Input | Output |\n|-|-|-|\n"

@@ -10,11 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from api import DocumentError, RenderError, main, read_text, write_file, write_files
 from click.testing import CliRunner
-
-from symcomm.cli import main
-from symcomm.core.errors import DocumentError, RenderError
-from symcomm.core.files import read_text, write_file, write_files
 
 ROOT = Path(__file__).parents[2]
 HOMEWORK = ROOT / "examples" / "comp4901y-homework2" / "homework.md"

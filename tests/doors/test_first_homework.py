@@ -1,10 +1,9 @@
 """What a teacher writes in a first homework is read, or the error says what to write."""
 
 import pytest
+from api import QUANTITIES, parse_problem
 
 import symcomm as sc
-from symcomm.core.quantities import QUANTITIES
-from symcomm.exams.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
 TABLE = (

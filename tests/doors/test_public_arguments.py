@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from api import QUANTITIES
 
 import symcomm as sc
-from symcomm.core.quantities import QUANTITIES
 
 LAYER = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\nz = yV\tV [F, D]\tz [B, D]\n"
 TOPOLOGY = Path(__file__).parents[1] / "data" / "topology_damaged.md"

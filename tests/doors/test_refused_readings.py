@@ -1,12 +1,9 @@
 """What was once accepted and wrong, or accepted in silence: each is refused, or read in the only way it can be."""
 
 import pytest
+from api import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError, num, parse_problem, plain
 
 import symcomm as sc
-from symcomm.core.errors import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError
-from symcomm.core.form import num
-from symcomm.core.printing.forms import plain
-from symcomm.exams.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
 BLOCK = HEAD + "h = gelu(x W)\tx [B, D], W [D, F]\th [B, F]\ny = h V\th [B, F], V [F, D]\ty [B, D]\n"

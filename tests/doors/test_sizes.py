@@ -60,7 +60,7 @@ def test_a_long_chain_is_read_as_a_short_one_is():
 
 
 def test_blanks_without_end_are_no_module():
-    from symcomm.core.readers.module_text import is_module_text
+    from api import is_module_text
 
     assert not is_module_text(" " * 100_000)
     assert not is_module_text("\n" * 50_000 + " " * 50_000)

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from api import load_model
 
 import symcomm as sc
-from symcomm.exams.problems.solve import load_model
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = json.loads((DATA / "answers.json").read_text(encoding="utf-8"))

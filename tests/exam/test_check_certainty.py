@@ -7,15 +7,28 @@ import time
 from fractions import Fraction
 
 import pytest
+from api import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Root,
+    Smallest,
+    TimeUpError,
+    Total,
+    are_apart,
+    deadline,
+    decision,
+    parse_template,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Root, Smallest, Total
-from symcomm.exams import decision
-from symcomm.exams.decision import TimeUpError, deadline
-from symcomm.exams.numbers import are_apart
-from symcomm.exams.problems.problem import parse_template
 
 
 @pytest.mark.parametrize("answer", [
@@ -78,9 +91,8 @@ trees = st.recursive(
 @given(trees, trees)
 def test_forms_are_apart_only_where_their_numbers_differ_by_another_library(one: Form, other: Form):
     """SymPy works both out to 60 digits; rounding of what is nearly whole is left out."""
+    from api import value
     from sympy import N
-
-    from symcomm.core.form import value
 
     a, b = (N(value(form), 60) for form in (one, other))
     if are_apart(one, other, {}):
@@ -92,7 +104,7 @@ def test_forms_are_apart_only_where_their_numbers_differ_by_another_library(one:
 
 
 def _walk(form: Form):
-    from symcomm.core.form import walk
+    from api import walk
 
     return walk(form)
 

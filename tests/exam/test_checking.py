@@ -5,16 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
+from api import MISTAKES, decide, main, parse_problem
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_answers_golden import DATA, key
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.exams.decision import decide
-from symcomm.exams.mistakes import MISTAKES
-from symcomm.exams.problems.problem import parse_problem
 
 TABLE = """| Computation | Input | Output |
 |---|---|---|

@@ -3,12 +3,7 @@
 from fractions import Fraction
 
 import pytest
-
-from symcomm.core.units import Quantity
-from symcomm.exams.choices import option_text
-from symcomm.exams.papers import Exam
-from symcomm.exams.problems.problem import parse_template
-from symcomm.exams.roster import numbered
+from api import Exam, Quantity, numbered, option_text, parse_template
 
 QUIZ = """---
 title: Options

@@ -7,29 +7,30 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from symcomm.cli import main
-from symcomm.core.errors import DocumentError
-from symcomm.exams.grading import grade
-from symcomm.exams.papers import Exam
-from symcomm.exams.problems.problem import parse_template
-from symcomm.exams.roster import Student
-from symcomm.exams.rubric import mark_of, share_of
-from symcomm.exams.self_test import self_test
-from symcomm.exams.sheets import Sheet, read_sheets
-from symcomm.exams.summary import (
+from api import (
     Decision,
+    DocumentError,
+    Exam,
+    Sheet,
+    Student,
+    Verdict,
     feedback,
+    grade,
     grades_csv,
     html,
     look_at,
     look_csv,
-    markdown,
+    main,
+    mark_of,
+    parse_template,
     read_decisions,
+    read_sheets,
+    self_test,
+    share_of,
     summary,
 )
-from symcomm.exams.verdict import Verdict
+from api import summary_markdown as markdown
+from click.testing import CliRunner
 
 QUIZ = """---
 title: Quiz

@@ -10,15 +10,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from api import Exam, MatrixCode, Order, RenderError, Student, make, matrix_code, numbered, parse_template
+from api import problem_read_template as read_template
 from hypothesis import given, settings
 from test_exports import texts
-
-from symcomm.core.errors import RenderError
-from symcomm.documents.render.codes import MatrixCode, matrix_code
-from symcomm.exams.papers import Exam
-from symcomm.exams.problems.problem import parse_template, read_template
-from symcomm.exams.roster import Student, numbered
-from symcomm.exams.writing import Order, make
 
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm" / "midterm.md"
 SHORT = """---
@@ -113,8 +108,7 @@ def test_the_code_of_a_pdf_is_read_back(tmp_path, engine):
 
 @cache
 def _sources(edition: str) -> tuple[str, ...]:
-    from symcomm.documents.render import source
-    from symcomm.exams.pages import paper_page, solution_page
+    from api import paper_page, solution_page, source
 
     page = paper_page if edition == "paper" else solution_page
     exam = Exam(read_template(MIDTERM), "0")
@@ -127,7 +121,7 @@ def _sources(edition: str) -> tuple[str, ...]:
 @pytest.mark.skipif(shutil.which("latexmk") is None, reason="latexmk is not installed")
 @pytest.mark.parametrize("edition", ["paper", "solution", "graders"])
 def test_latex_sets_every_edition_of_the_midterm_without_complaint(edition):
-    from symcomm.documents.render.pdf import latex_run
+    from api import latex_run
 
     for text in _sources(edition):
         data, log = latex_run(text)
@@ -172,9 +166,7 @@ def loosely(text: str) -> str:
 @given(texts)
 @settings(max_examples=15)
 def test_hostile_texts_arrive_in_latex_or_are_refused_with_the_place(text):
-    from symcomm.core.errors import SymcommError
-    from symcomm.documents.render import source
-    from symcomm.exams.pages import paper_page
+    from api import SymcommError, paper_page, source
 
     said = json.dumps(text, ensure_ascii=False)
     try:

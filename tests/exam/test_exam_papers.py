@@ -8,19 +8,28 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    DocumentError,
+    Exam,
+    Quantity,
+    Student,
+    csv_text,
+    key_record,
+    keys_csv,
+    keys_json,
+    main,
+    numbered,
+    paper_page,
+    papers_of,
+    parse_template,
+    read_roster,
+    significant_digits,
+    solution_page,
+    solve,
+    source,
+)
+from api import problem_read_template as read_template
 from click.testing import CliRunner
-
-from symcomm.cli import main
-from symcomm.core.errors import DocumentError
-from symcomm.core.units import Quantity
-from symcomm.documents.render import source
-from symcomm.exams.pages import paper_page, solution_page
-from symcomm.exams.papers import Exam, significant_digits
-from symcomm.exams.problems.problem import parse_template, read_template
-from symcomm.exams.problems.solve import solve
-from symcomm.exams.roster import Student, csv_text, numbered, read_roster
-from symcomm.exams.sheets import papers_of
-from symcomm.exams.writing import key_record, keys_csv, keys_json
 
 HEAD = """---
 title: Quiz

@@ -24,6 +24,9 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from api import EXPORTERS, DocumentError, Num, Power, Product, QuestionPart, Sym, draw_items, parse_template
+from api import item_Item as Item
+from api import problem_read_template as read_template
 from hypothesis import given, settings
 from test_exports import (
     INFO,
@@ -36,13 +39,6 @@ from test_exports import (
     texts,
     words,
 )
-
-from symcomm.core.errors import DocumentError
-from symcomm.core.form import Num, Power, Product, Sym
-from symcomm.exams.exports import EXPORTERS
-from symcomm.exams.exports.drawing import draw_items
-from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.problems.problem import parse_template, read_template
 
 DATA = Path(__file__).parents[1] / "data" / "exports"
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm" / "midterm.md"

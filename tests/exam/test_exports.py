@@ -19,17 +19,31 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from api import (
+    EXPORTERS,
+    FRACTIONS,
+    DocumentError,
+    Exporter,
+    Medium,
+    Num,
+    Power,
+    Product,
+    Quantity,
+    QuestionOption,
+    QuestionPart,
+    Ratio,
+    Recognised,
+    Sym,
+    SymcommError,
+    draw_items,
+    number_text,
+    parse_template,
+    shown_in,
+)
+from api import exports_register as register
+from api import item_Item as Item
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core.errors import DocumentError, SymcommError
-from symcomm.core.form import Num, Power, Product, Ratio, Sym
-from symcomm.core.units import Quantity
-from symcomm.exams.exports import EXPORTERS, Exporter, register
-from symcomm.exams.exports.drawing import draw_items
-from symcomm.exams.exports.item import Item, Medium, QuestionOption, QuestionPart, Recognised, number_text, shown_in
-from symcomm.exams.exports.moodle import FRACTIONS
-from symcomm.exams.problems.problem import parse_template
 
 DATA = Path(__file__).parents[1] / "data" / "exports"
 QUIZ = r"""---
@@ -707,9 +721,8 @@ def test_a_tolerance_is_a_share():
 
 
 def run(*words: str) -> tuple[int, str]:
+    from api import main
     from click.testing import CliRunner
-
-    from symcomm.cli import main
 
     result = CliRunner().invoke(main, ["exam", *words])
     return result.exit_code, result.output

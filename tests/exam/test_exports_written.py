@@ -6,12 +6,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-from symcomm.core.errors import DocumentError
-from symcomm.exams.exports import EXPORTERS, Exporter, writing
-from symcomm.exams.exports.drawing import draw_items
-from symcomm.exams.exports.markup import Packed, as_text, element, ready, zipped
-from symcomm.exams.problems.problem import Template, parse_template
+from api import (
+    EXPORTERS,
+    DocumentError,
+    Exporter,
+    Packed,
+    Template,
+    as_text,
+    draw_items,
+    element,
+    parse_template,
+    ready,
+    zipped,
+)
+from api import exports_writing as writing
 
 FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
 QUIZ = """---

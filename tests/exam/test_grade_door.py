@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from api import DocumentError
 
 import symcomm as sc
-from symcomm.core.errors import DocumentError
 
 QUIZ = """---
 title: Quiz

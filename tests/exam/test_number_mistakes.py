@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from api import parse_problem
 
 import symcomm as sc
-from symcomm.exams.problems.problem import parse_problem
 
 EINSUM = "ask: einsum\nsubscripts: ab,bc,cd->ad\nshapes: A [10, 20], B [20, 5], C [5, 40]\nwant: best_order"
 CHAIN = EINSUM.replace("[10, 20], B [20, 5], C [5, 40]", "[10, 20], B [20, 30], C [30, 2]")

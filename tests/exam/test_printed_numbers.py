@@ -6,17 +6,24 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    Quantity,
+    Unit,
+    amounts,
+    answer_of,
+    following,
+    key_of,
+    load_model,
+    main,
+    parse_problem,
+    quantity_in,
+    short,
+)
+from api import measures_measure as measure
+from api import shared_read_template as read_template
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.cli.shared import read_template
-from symcomm.core.printing import amounts, quantity_in, short
-from symcomm.core.units import Quantity, Unit
-from symcomm.exams.key import key_of
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import answer_of, following, load_model
-from symcomm.exams.reading.measures import measure
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in ROOT.glob("examples/**/*.md") if path.stem != "checkpoints")  # that one is a sheet

@@ -8,21 +8,40 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    TOLERANCE,
+    Ceiling,
+    Exam,
+    Form,
+    FormNumber,
+    FormNumbers,
+    Largest,
+    Num,
+    Power,
+    Product,
+    QuestionPart,
+    Ratio,
+    Root,
+    Student,
+    Sym,
+    Total,
+    answer_of,
+    exam_of,
+    following,
+    grade,
+    items_of,
+    number_of,
+    number_text,
+    numbered,
+    parse_template,
+    read_roster,
+    read_sheets,
+    self_test,
+)
+from api import exports_drawing as drawing
+from api import problem_read_template as read_template
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.core.form import Ceiling, Form, Largest, Num, Power, Product, Ratio, Root, Sym, Total
-from symcomm.exams.exports import drawing
-from symcomm.exams.exports.drawing import TOLERANCE, exam_of, items_of
-from symcomm.exams.exports.item import QuestionPart, number_text
-from symcomm.exams.grading import grade
-from symcomm.exams.numbers import FormNumber, FormNumbers, number_of
-from symcomm.exams.papers import Exam
-from symcomm.exams.problems.problem import parse_template, read_template
-from symcomm.exams.problems.solve import answer_of, following
-from symcomm.exams.roster import Student, numbered, read_roster
-from symcomm.exams.self_test import self_test
-from symcomm.exams.sheets import read_sheets
 
 MIDTERM = Path(__file__).parents[2] / "examples" / "midterm"
 GRADES = Path(__file__).parents[1] / "data" / "midterm_grades.csv"

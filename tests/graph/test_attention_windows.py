@@ -7,13 +7,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from api import AccountingError, FormulaError, ReaderError, read_config
 from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core.errors import AccountingError, FormulaError
-from symcomm.core.readers.blueprint import ReaderError
-from symcomm.core.readers.config import read_config
 
 ROWS = """Computation\tInput\tOutput
 Q = xW^Q\tx [B, L, D], W^Q [D, D]\tQ [B, L, D]

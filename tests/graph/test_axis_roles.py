@@ -7,16 +7,25 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from api import (
+    Graph,
+    Notation,
+    Region,
+    ShapeError,
+    StrategyError,
+    SymcommError,
+    axis_role,
+    backward,
+    batch_axes,
+    check_divisible,
+    paired_axes,
+    parse_strategy,
+    plan,
+    sequence_axes,
+    vocabulary_axes,
+)
 
 import symcomm as sc
-from symcomm.core.errors import ShapeError, StrategyError, SymcommError
-from symcomm.core.graph.axis_roles import batch_axes, paired_axes, sequence_axes, vocabulary_axes
-from symcomm.core.graph.gradient import backward
-from symcomm.core.graph.graph import Graph, Region
-from symcomm.core.notation import Notation, axis_role
-from symcomm.core.parallel.placement import plan
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.pipeline import check_divisible
 
 HEAD = "Computation\tInput\tOutput\n"
 FFN = (

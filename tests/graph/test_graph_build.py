@@ -6,16 +6,11 @@ import itertools
 from fractions import Fraction
 
 import pytest
+from api import Graph, Op, Setting, SymcommError, backward, is_matrix_product, matrix_flops
+from api import form_evaluate as evaluate
+from api import model as sc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import symcomm.core.model as sc
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import evaluate
-from symcomm.core.graph.gradient import backward
-from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.quantities.counting.flops import is_matrix_product, matrix_flops
-from symcomm.core.setting import Setting
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 

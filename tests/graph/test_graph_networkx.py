@@ -4,10 +4,9 @@ from fractions import Fraction
 
 import networkx as nx
 import pytest
+from api import symbol, training
 
 import symcomm as sc
-from symcomm.core.graph.gradient import training
-from symcomm.core.notation import symbol
 
 B, D, F = map(symbol, "BDF")
 TABLE = """Computation\tInput\tOutput

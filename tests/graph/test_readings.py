@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from api import FormulaError, ShapeError
 
 import symcomm as sc
-from symcomm.core.errors import FormulaError, ShapeError
 
 SIZES = {"B": 2, "L": 3, "D": 8, "F": 5, "H": 4, "C": 3, "r": 2, "k": 7, "d": 6}
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from api import ShapeError, parse_problem, solve
 from sympy import Expr
 
 import symcomm as sc
-from symcomm.core.errors import ShapeError
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 HEAD = "Computation\tInput\tOutput\n"
 Row = tuple[str, str, str]

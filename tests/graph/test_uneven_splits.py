@@ -5,11 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import StrategyError, check_divisible, parse_strategy
 
 import symcomm as sc
-from symcomm.core.errors import StrategyError
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.pipeline import check_divisible
 
 FFN = (
     "Computation\tInput\tOutput\nu = relu(x W^1)\tx [L, B, D], W^1 [D, F]\tu [L, B, F]\n"

@@ -2,11 +2,9 @@
 
 from typing import Any
 
+from api import Derivation, Graph, Model, built_in
+
 import symcomm
-from symcomm.core.derivation import Derivation
-from symcomm.core.graph.graph import Graph
-from symcomm.core.model import Model
-from symcomm.core.worksheets import built_in
 
 PLANS = ("host", "serial", "relay", "pipelined")
 STATEMENTS = {dict(q.chosen).get("plan"): q.notes for q in built_in()["broadcast"].read.questions}

@@ -8,13 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import SymcommError, Unit, parse_problem, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.units import Unit
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 sys.path.insert(0, str(Path(__file__).parent))
 from asked import PLANS, STATEMENTS, broadcast, gpu_copy, host_copy, speedup

@@ -7,15 +7,23 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import AccountingError, DocumentError, SymcommError, ValuesError
-from symcomm.core.hardware.devices import Device, device, devices, known_devices
-from symcomm.core.model import Model
-from symcomm.core.quantities.time.peak_rate import balance
-from symcomm.core.units import Quantity, Unit
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
+from api import (
+    Accounting,
+    AccountingError,
+    Device,
+    DocumentError,
+    Model,
+    Quantity,
+    SymcommError,
+    Unit,
+    ValuesError,
+    balance,
+    device,
+    devices,
+    known_devices,
+    parse_problem,
+    solve,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from asked import peak_rate
@@ -190,7 +198,7 @@ def test_the_balance_of_a_device_is_its_rate_over_its_memory_bandwidth():
 
 
 def test_the_pass_without_a_device_is_symbolic_as_before():
-    from symcomm.core.graph.graph import Graph
+    from api import Graph
 
     empty = Model(Graph("no model", {}, {}, ()))
     assert str(empty.derive("peak_rate").expr) == "2*f*n_FMA*n_SM"

@@ -8,12 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.hardware.paths import Wiring, wiring
-from symcomm.core.hardware.topology import read_topology
-from symcomm.core.quantities.time.peak_rate import balance
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import solve
+from api import Wiring, balance, read_problem, read_topology, solve, wiring
 
 sys.path.insert(0, str(Path(__file__).parent))
 from asked import broadcast, gpu_copy, host_copy, peak_rate, speedup

@@ -8,16 +8,23 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from api import (
+    LEGEND,
+    Accounting,
+    DocumentError,
+    SymcommError,
+    TableError,
+    Topology,
+    ValuesError,
+    nvlinks,
+    parse_problem,
+    rank,
+    read_topology,
+    solve,
+    wiring,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import DocumentError, SymcommError, TableError, ValuesError
-from symcomm.core.hardware.matrix import LEGEND
-from symcomm.core.hardware.paths import wiring
-from symcomm.core.hardware.topology import Topology, nvlinks, rank, read_topology
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 DAMAGED = (Path(__file__).parent.parent / "data" / "topology_damaged.md").read_text(encoding="utf-8")
 

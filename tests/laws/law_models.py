@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from api import ARCHITECTURES
+
 import symcomm as sc
-from symcomm.core.readers.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("convolution", "cross-attention", "encoder", "grouped-query-attention", "lora", "mixture-of-experts",

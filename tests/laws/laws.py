@@ -13,8 +13,9 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
+from api import accounting_CONVENTIONS as CONVENTIONS
+
 import symcomm as sc
-from symcomm.core.accounting import CONVENTIONS
 
 Pair = tuple[str, Fraction | None, Fraction | None]
 NOTHING_ELSE = {"memory": "1000000 PB/s", "network": "1000000 PB/s", "latency": "0 s"}  # only computing takes time

@@ -12,23 +12,33 @@ from pathlib import Path
 
 import pytest
 import sympy as sp
+from api import (
+    EMITTERS,
+    EXPORTERS,
+    HOST,
+    Convention,
+    Exporter,
+    Instruction,
+    Program,
+    Rewrite,
+    Schedule,
+    Send,
+    _program,
+    accounting,
+    main,
+    ops,
+    saved,
+    torch_module,
+)
+from api import accounting_CONVENTIONS as CONVENTIONS
+from api import item_Item as Item
+from api import orders_Item as StepWriter
+from api import orders_passes as passes
+from api import program_program as program
+from api import program_schedules as schedules
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core import accounting
-from symcomm.core.accounting import CONVENTIONS, Convention
-from symcomm.core.graph import ops
-from symcomm.core.program import program, schedules
-from symcomm.core.program.autograd import saved
-from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
-from symcomm.core.program.orders import Item as StepWriter
-from symcomm.core.program.orders import Schedule, passes
-from symcomm.core.program.program import _program
-from symcomm.exams.exports import EXPORTERS, Exporter
-from symcomm.exams.exports.item import Item
-from symcomm.verify.emitters import EMITTERS
-from symcomm.verify.module import torch_module
 
 T, D, F, N = 48, 4, 10, 4
 SIZES = {"T": T, "D": D, "F": F}

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from api import accounting_CONVENTIONS as CONVENTIONS
 from law_models import model
 from laws import RATES, worth
 
 import symcomm as sc
-from symcomm.core.accounting import CONVENTIONS
 
 MODELS = ("GPT2LMHeadModel with loss", "MixtralForCausalLM with loss")
 ROOFS = {key: RATES[key] for key in ("peak", "memory")}

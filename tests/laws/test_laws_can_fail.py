@@ -158,9 +158,10 @@ def test_a_law_finds_what_is_broken(law: str, tmp_path: Path) -> None:
     change = CHANGES[law]
     for folder in ("symcomm", "templates", "tests/laws", "tests/data", "examples/layers"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "tests" / "api.py", tmp_path / "tests")
     broken = tmp_path / "symcomm" / "core" / change.file
     broken.write_text(broken.read_text().replace(change.old, change.new))
-    paths = os.pathsep.join((str(tmp_path), str(tmp_path / "tests" / "laws")))
+    paths = os.pathsep.join(str(tmp_path / folder) for folder in ("", "tests", "tests/laws"))
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, law, change.model, change.strategy], cwd=tmp_path,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths},

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from api import Model
+
 import symcomm as sc
-from symcomm.core.model import Model
 
 DATA = Path(__file__).parent.parent / "data"
 

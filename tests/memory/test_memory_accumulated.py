@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import SymcommError
+from api import form_evaluate as evaluate
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import evaluate
 
 D, F, N = 8, 24, 4
 TABLE = (

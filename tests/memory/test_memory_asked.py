@@ -7,10 +7,9 @@ from math import ceil
 
 import memory_tables as tables
 import pytest
+from api import Derivation, SymcommError, ValuesError
 
 import symcomm as sc
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import SymcommError, ValuesError
 
 XXL = {"D": 16384, "F": 53248, "N_layer": 126}
 P = 126 * 2 * 16384 * 53248

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 import whole_models as models
+from api import Autocast, Setting, ValuesError, result_format
 
 import symcomm as sc
-from symcomm.core.dtypes import Autocast
-from symcomm.core.errors import ValuesError
-from symcomm.core.graph.autocast import result_format
-from symcomm.core.setting import Setting
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_formats.json").read_text(encoding="utf-8"))
 NAMES = {"matmul": "product", "linear": "product", "layer_norm": "layernorm", "cross_entropy": "crossentropy",

@@ -7,9 +7,9 @@ from fractions import Fraction
 import memory_tables as tables
 import pytest
 import whole_models as models
+from api import ValuesError
 
 import symcomm as sc
-from symcomm.core.errors import ValuesError
 
 GB80 = 80 * 10**9
 # The course's layer in half precision: 12 D^2 weights; 16 bytes of states for each.

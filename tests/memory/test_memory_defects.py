@@ -6,14 +6,9 @@ from pathlib import Path
 
 import memory_tables as tables
 import pytest
+from api import Setting, StepRun, num, parse_strategy, recipe_of, snapshots, timeline
 
 import symcomm as sc
-from symcomm.core.form import num
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.memory.snapshots import StepRun, snapshots
-from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.setting import Setting
-from symcomm.documents.plots.timeline import timeline
 
 LAYERS = Path(__file__).parents[2] / "examples" / "layers"
 PYTORCH, FUSED = {"saved": "pytorch"}, {"softmax": "fused"}

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import memory_tables as tables
 import pytest
+from api import ValuesError
 
 import symcomm as sc
-from symcomm.core.errors import ValuesError
 
 # A layer with an adapter of low rank (LoRA, arXiv 2106.09685) beside its frozen weight, and what follows it.
 LORA = tables.table(

@@ -1,9 +1,9 @@
 """Which stage of a pipeline answers, what two stages of a rank hold, and what rests on the host."""
 
 import pytest
+from api import StrategyError
 
 import symcomm as sc
-from symcomm.core.errors import StrategyError
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 8, "vocab_size": 2048,

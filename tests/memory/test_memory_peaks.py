@@ -12,16 +12,9 @@ from pathlib import Path
 import memory_tables as tables
 import pytest
 import whole_models as models
-
-from symcomm.core.collectives.algorithms import algorithm
-from symcomm.core.collectives.cost import Case
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import Sym, evaluate, num
-from symcomm.core.model import model_of_parts
-from symcomm.core.quantities.memory.allocated_memory import block
-from symcomm.exams.problems.deriving import no_model
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import load_model
+from api import Case, Sym, ValuesError, algorithm, load_model, model_of_parts, no_model, num, read_problem
+from api import allocated_memory_block as block
+from api import form_evaluate as evaluate
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
 GOLDEN = {entry["id"]: entry for entry in ENTRIES}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import memory_tables as tables
 import pytest
 import whole_models as models
+from api import Model, SymcommError, from_expr
+from api import form_evaluate as evaluate
 from walked_steps import Walk, cases
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import evaluate, from_expr
-from symcomm.core.model import Model
 
 LAYER = tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]")
 # Many tokens and few weights, and the other way round.

@@ -7,22 +7,36 @@ from fractions import Fraction
 import memory_tables as tables
 import pytest
 import whole_models as models
+from api import (
+    GRADIENT,
+    ONE_RANK,
+    PASSING,
+    SAVED,
+    Accounting,
+    Action,
+    Fold,
+    Form,
+    Free,
+    Keep,
+    Loop,
+    OpRun,
+    RankStep,
+    Setting,
+    StepOptions,
+    StepRun,
+    StorageEvent,
+    StrategyError,
+    Sym,
+    ValuesError,
+    from_expr,
+    num,
+    parse_strategy,
+    recipe_of,
+    step_of,
+)
+from api import form_evaluate as evaluate
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Form, Sym, evaluate, from_expr, num
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.alive import Fold, Free, Keep, OpRun, StorageEvent
-from symcomm.core.program.loops import Loop
-from symcomm.core.program.orders import Action
-from symcomm.core.program.program import ONE_RANK
-from symcomm.core.program.step import RankStep, StepOptions
-from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
-from symcomm.core.quantities.memory.snapshots import StepRun, step_of
-from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.setting import Setting
 
 VALUES = {"n": Fraction(5), "k": Fraction(3), "D": Fraction(7)}
 SIZES = st.sampled_from([num(1), num(4), Sym("D")])

@@ -8,11 +8,9 @@ from math import ceil
 
 import memory_tables as tables
 import pytest
+from api import Model, symbol
 from memory_tables import DATA
 from sympy import simplify
-
-from symcomm.core.model import Model
-from symcomm.core.notation import symbol
 
 GOLDEN = {entry["id"]: entry for entry in json.loads((DATA / "golden_memory.json").read_text(encoding="utf-8"))}
 PYTORCH = {"saved": "pytorch"}

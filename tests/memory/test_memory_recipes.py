@@ -6,12 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import ValuesError, main, recipe_of
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.errors import ValuesError
-from symcomm.core.quantities.recipes import recipe_of
 
 TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
 

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import memory_tables as tables
 import pytest
+from api import ONE_RANK, SAVED, Accounting, Line, Setting, StepOptions, StepRun, parse_strategy, recipe_of, step_of
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.program import ONE_RANK
-from symcomm.core.program.step import StepOptions
-from symcomm.core.program.storage import SAVED, Line
-from symcomm.core.quantities.memory.snapshots import StepRun, step_of
-from symcomm.core.quantities.memory.state_memory import recipe_of
-from symcomm.core.setting import Setting
 
 FEW = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
        "intermediate_size": 96, "vocab_size": 128}  # fmt: skip

@@ -6,12 +6,10 @@ from fractions import Fraction
 
 import memory_tables as tables
 import pytest
+from api import RECIPES, AccountingError, StrategyError, ValuesError, recipe_of, symbol
 from sympy import simplify
 
 import symcomm as sc
-from symcomm.core.errors import AccountingError, StrategyError, ValuesError
-from symcomm.core.notation import symbol
-from symcomm.core.quantities.recipes import RECIPES, recipe_of
 
 B, L, D, E, F, C, k, t, N = (symbol(x) for x in ("B", "L", "D", "E", "F", "C", "k", "t", "N"))
 GPT_SIZES = {"N": 12, "D": 768, "F": 3072, "n_h": 12, "H": 64, "L": 1024, "B": 8}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from api import Autocast, result_format
 
 import symcomm as sc
-from symcomm.core.dtypes import Autocast
-from symcomm.core.graph.autocast import result_format
 
 torch: Any = pytest.importorskip("torch")
 from torch_memory import kept_bytes  # noqa: E402

@@ -12,9 +12,8 @@ import memory_tables as tables
 import pytest
 
 torch = pytest.importorskip("torch")
+from api import Model, load_known  # noqa: E402
 from torch_memory import dropout, joined, kept_bytes, repeated, split, turned  # noqa: E402  (needs torch)
-
-from symcomm.core.model import Model, load_known  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn, functional = torch.nn, torch.nn.functional

@@ -7,8 +7,8 @@ from typing import Any
 import memory_tables as tables
 import pytest
 import whole_models as models
-
-from symcomm.core.form import evaluate, from_expr
+from api import form_evaluate as evaluate
+from api import from_expr
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

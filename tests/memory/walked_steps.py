@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from symcomm.core.program.schedules import find
+from api import find
 
 FLOAT = 4
 # Each op: what it makes, how wide that is (w and A are gradients of weights), and which tensors it reads.

@@ -10,10 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.teaching.einsum import COUNTS, Einsum, bound, count_at_once, gradients, orders, read_subscripts
-from symcomm.teaching.einsum.orders import path, sums_first, trees, written
+from api import (
+    COUNTS,
+    Einsum,
+    SymcommError,
+    ValuesError,
+    bound,
+    count_at_once,
+    orders,
+    path,
+    read_subscripts,
+    sums_first,
+    trees,
+)
+from api import einsum_gradients as gradients
+from api import orders_written as written
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_einsum.json").read_text(encoding="utf-8"))
 

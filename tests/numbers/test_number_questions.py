@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import FORMATS, derive, no_model, number_format, symbol
 
 import symcomm as sc
-from symcomm.core.dtypes import FORMATS, number_format
-from symcomm.core.notation import symbol
-from symcomm.exams.problems.deriving import derive, no_model
 
 DATA = Path(__file__).parents[1] / "data"
 EINSUMS = json.loads((DATA / "golden_einsum.json").read_text(encoding="utf-8"))

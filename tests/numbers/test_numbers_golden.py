@@ -7,10 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from api import FORMATS, derive, no_model, summed
+
 import symcomm as sc
-from symcomm.core.dtypes import FORMATS
-from symcomm.exams.problems.deriving import derive, no_model
-from symcomm.teaching.sums import summed
 
 ENTRIES = json.loads((Path(__file__).parents[1] / "data" / "golden_numbers.json").read_text(encoding="utf-8"))
 GOLDEN = {entry["id"]: entry for entry in ENTRIES}

@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api import FORMATS, NumberFormat, ValuesError, added, compensated, number_format, pairwise, promoted, summed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core.dtypes import FORMATS, NumberFormat, number_format
-from symcomm.core.errors import ValuesError
-from symcomm.teaching.sums import added, compensated, pairwise, promoted, summed
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_formats.json").read_text(encoding="utf-8"))
 FLOATING = [f for f in FORMATS.values() if f.floating]

@@ -4,8 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-
-from symcomm.core.quantities.communication.bucket_cap import FIRST, USUAL, assignment, partition
+from api import FIRST, USUAL, assignment, partition
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -6,12 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from api import Condition, Sym, SymcommError, ValuesError, derived, num
 
 import symcomm as sc
-from symcomm.core.derivation import Condition
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.form import Sym, num
-from symcomm.core.optimum.cost import derived
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,

@@ -8,18 +8,35 @@ from itertools import pairwise
 
 import pytest
 import sympy as sp
+from api import (
+    ONE,
+    Accounting,
+    AccountingError,
+    Ceiling,
+    Crossing,
+    Derivation,
+    Form,
+    Power,
+    Product,
+    Ratio,
+    Reason,
+    Step,
+    Sym,
+    Total,
+    Unit,
+    ValuesError,
+    amount,
+    crossover,
+    crossovers,
+    envelope,
+    holding,
+    no_model,
+    num,
+    product,
+    sure_root,
+)
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Reason, Step
-from symcomm.core.errors import AccountingError, ValuesError
-from symcomm.core.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.core.notation import amount
-from symcomm.core.optimum.crossover import crossover, crossovers, envelope
-from symcomm.core.optimum.equality import holding, sure_root
-from symcomm.core.optimum.roots import Crossing
-from symcomm.core.units import ONE, Unit
-from symcomm.exams.problems.deriving import no_model
 
 N, X = Sym("n"), Sym("x", whole=False)
 

@@ -9,13 +9,10 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
+from api import ValuesError, crossovers, no_model, patience
 from mpmath import mp, mpf
 
 import symcomm as sc
-from symcomm.core import patience
-from symcomm.core.errors import ValuesError
-from symcomm.core.optimum.crossover import crossovers
-from symcomm.exams.problems.deriving import no_model
 
 UNSURE = "more often than is listed"
 
@@ -68,11 +65,7 @@ def test_steps_that_may_decide_everywhere_are_said_not_to_be_tried_everywhere() 
 
 def sc_count(text: str) -> sc.Derivation:
     """A cost over a whole number n."""
-    from symcomm.core.accounting import Accounting
-    from symcomm.core.derivation import Reason, Step
-    from symcomm.core.form import Sym, substitute
-    from symcomm.core.optimum.cost import derived
-    from symcomm.core.units import ONE
+    from api import ONE, Accounting, Reason, Step, Sym, derived, substitute
 
     form = substitute(derived(text).answer.form, lambda s: Sym(s.name))
     return sc.Derivation(text, Accounting(), (Step("T", form, ONE, Reason("given", "A test.")),))

@@ -6,12 +6,11 @@ from fractions import Fraction as F  # noqa: N817
 
 import pytest
 import sympy as sp
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Reason, Step
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import (
+from api import (
+    BYTE,
+    Accounting,
     Ceiling,
+    Derivation,
     Floor,
     Form,
     Largest,
@@ -19,21 +18,26 @@ from symcomm.core.form import (
     Num,
     Power,
     Ratio,
+    Reason,
     Root,
     Smallest,
+    Step,
     Sym,
     Total,
+    Unit,
+    ValuesError,
+    break_even,
+    crossover,
+    maximise,
+    minimise,
     negative,
     num,
     product,
     rational,
+    real,
+    sensitivity,
     total,
 )
-from symcomm.core.optimum.crossover import crossover
-from symcomm.core.optimum.minimum import maximise, minimise
-from symcomm.core.optimum.search import real
-from symcomm.core.optimum.sensitivity import break_even, sensitivity
-from symcomm.core.units import BYTE, Unit
 
 n, a, b, c = (Sym(name, False) for name in "nabc")
 SECOND = Unit.parse("second")

@@ -7,10 +7,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
+from api import FormulaError, points
 
 import symcomm as sc
-from symcomm.core.errors import FormulaError
-from symcomm.core.optimum.roots import points
 
 
 @pytest.mark.parametrize(

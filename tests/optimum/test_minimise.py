@@ -5,21 +5,43 @@ from fractions import Fraction as F  # noqa: N817
 
 import pytest
 import sympy as sp
-
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Reason, Step
-from symcomm.core.errors import AccountingError, ValuesError
-from symcomm.core.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, Sym, Total, num, product, total
-from symcomm.core.irrational import Irrational
-from symcomm.core.notation import amount, symbol
-from symcomm.core.optimum import search
-from symcomm.core.optimum.cost import written
-from symcomm.core.optimum.minimum import maximise, minimise
-from symcomm.core.optimum.powers import course, neat, terms
-from symcomm.core.optimum.roots import sign_at
-from symcomm.core.optimum.sensitivity import break_even, elasticities, sensitivity
-from symcomm.core.units import ONE, Unit
+from api import (
+    ONE,
+    Accounting,
+    AccountingError,
+    Derivation,
+    Irrational,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Ratio,
+    Reason,
+    Root,
+    Smallest,
+    Step,
+    Sym,
+    Total,
+    Unit,
+    ValuesError,
+    amount,
+    break_even,
+    course,
+    elasticities,
+    maximise,
+    minimise,
+    neat,
+    num,
+    product,
+    sensitivity,
+    sign_at,
+    symbol,
+    terms,
+    total,
+)
+from api import cost_written as written
+from api import form as forms
+from api import optimum_search as search
 
 SECOND = Unit.parse("second")
 n, s, w, o, x = (Sym(name, False) for name in "nswox")

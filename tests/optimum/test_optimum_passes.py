@@ -7,17 +7,24 @@ from fractions import Fraction as F  # noqa: N817
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import Power, Ratio, Sym, num, product, total
-from symcomm.core.graph.graph import Graph
-from symcomm.core.identity import identical
-from symcomm.core.optimum.minimum import minimise
-from symcomm.core.quantities import QUANTITIES
-from symcomm.core.quantities.communication import bucket_cap, buckets
-from symcomm.core.quantities.time import pipeline_time
-from symcomm.core.setting import Setting
-from symcomm.core.worksheets import built_in
+from api import (
+    QUANTITIES,
+    Graph,
+    Power,
+    Ratio,
+    Setting,
+    Sym,
+    ValuesError,
+    bucket_cap,
+    buckets,
+    built_in,
+    identical,
+    minimise,
+    num,
+    pipeline_time,
+    product,
+    total,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulations import overlapped_buckets, pipeline
@@ -140,7 +147,7 @@ def test_the_overhead_with_a_symbol_for_rho_is_that_of_the_event_simulation_in_b
 
 
 def test_each_piece_of_the_overhead_holds_where_its_row_says():
-    from symcomm.core.form import evaluate
+    from api import form_evaluate as evaluate
 
     rng = random.Random(13)
     table = buckets.derive(setting(), "overhead", "rho").exhibits[0]
@@ -198,7 +205,7 @@ def test_uneven_stages_keep_their_unit_in_the_least_time_and_the_best_number():
 
 
 def test_the_course_case_gives_the_number_the_size_and_the_least_overhead():
-    from symcomm.core.printing import plain
+    from api import plain
 
     said = {want: [plain(step.form) for step in buckets.derive(setting(), want).steps] for want in
             ("number", "size", "least")}  # fmt: skip
@@ -247,7 +254,7 @@ TABLE = "Computation\tInput\tOutput\ny = x U\tx [B, D], U [D, F]\ty [B, F]\nz = 
 
 
 def model(**values):
-    from symcomm.core.model import load
+    from api import model_load as load
 
     return load(TABLE, repeat="N_layer", values={"D": 1024, "F": 4096, "N_layer": 12, **values})
 
@@ -269,7 +276,7 @@ def test_the_recommended_cap_is_the_best_of_all_caps_of_a_model():
 def test_a_cap_needs_the_link_and_all_sizes():
     with pytest.raises(ValuesError, match="a value for w is needed: algorithm bandwidth"):
         model().derive("bucket_cap")
-    from symcomm.core.model import load
+    from api import model_load as load
 
     with pytest.raises(ValuesError, match="the sizes of the gradients need a value for D, F"):
         load(TABLE, values={"w": 1, "o": 1}).derive("bucket_cap")

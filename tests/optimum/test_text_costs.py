@@ -1,9 +1,9 @@
 """Costs written as text: read by the grammar, never evaluated."""
 
 import pytest
+from api import SymcommError
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
 
 
 @pytest.mark.parametrize(

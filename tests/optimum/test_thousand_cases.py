@@ -10,18 +10,26 @@ from fractions import Fraction as F  # noqa: N817
 from pathlib import Path
 
 import pytest
-
-from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation
-from symcomm.core.form import Largest, Power, Ratio, Sym, num, product, total
-from symcomm.core.graph.graph import Graph
-from symcomm.core.notation import amount
-from symcomm.core.optimum import search
-from symcomm.core.optimum.minimum import maximise, minimise
-from symcomm.core.quantities.communication import buckets
-from symcomm.core.quantities.time import pipeline_time
-from symcomm.core.setting import Setting
-from symcomm.core.worksheets import built_in
+from api import (
+    Derivation,
+    Graph,
+    Largest,
+    Power,
+    Ratio,
+    Setting,
+    Sym,
+    amount,
+    buckets,
+    built_in,
+    maximise,
+    minimise,
+    num,
+    pipeline_time,
+    product,
+    total,
+)
+from api import form as forms
+from api import optimum_search as search
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brute_force import least, least_of_a_valley

@@ -5,13 +5,24 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import (
+    BYTE,
+    FormulaError,
+    Num,
+    Power,
+    Ratio,
+    Root,
+    Sym,
+    Unit,
+    ValuesError,
+    minimise,
+    no_model,
+    num,
+    product,
+    total,
+)
 
 import symcomm as sc
-from symcomm.core.errors import FormulaError, ValuesError
-from symcomm.core.form import Num, Power, Ratio, Root, Sym, num, product, total
-from symcomm.core.optimum.minimum import minimise
-from symcomm.core.units import BYTE, Unit
-from symcomm.exams.problems.deriving import no_model
 
 SECOND = Unit.parse("second")
 n = Sym("n", False)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from api import ONE, DerivedAmount, DerivedAmounts, Graph, Ratio, Setting, StepWriter, Sym, num, product
+
 import symcomm as sc
-from symcomm.core.form import Ratio, Sym, num, product
-from symcomm.core.graph.graph import Graph
-from symcomm.core.quantities.derived_amounts import DerivedAmount, DerivedAmounts
-from symcomm.core.setting import Setting, StepWriter
-from symcomm.core.units import ONE
 
 TABLE = "Computation\tInput\tOutput\ny = relu(x W)\tx [B, D], W [D, F]\ty [B, F]\n"
 LAYER = sc.load(TABLE)

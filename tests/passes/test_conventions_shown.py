@@ -6,14 +6,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from api import QUANTITIES, Accounting, Derivation, SymcommError, no_model, num
+from api import accounting_CONVENTIONS as CONVENTIONS
 
 from symcomm import load
-from symcomm.core.accounting import CONVENTIONS, Accounting
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import num
-from symcomm.core.quantities import QUANTITIES
-from symcomm.exams.problems.deriving import no_model
 
 ROWS = r"""Computation	Input	Output
 n = layernorm(x)	x [B, L, D]	n [B, L, D]

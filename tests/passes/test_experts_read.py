@@ -7,14 +7,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from api import ExpectedExperts, Setting, ValuesError, parse_strategy
+from api import form_evaluate as evaluate
+from api import load_load as load
 
 import symcomm as sc
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import evaluate
-from symcomm.core.graph.experts import ExpectedExperts
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.counting.load import load
-from symcomm.core.setting import Setting
 
 MIXTRAL = {
     "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from api import derived_flops, make_case
 
 import symcomm as sc
-from symcomm.verify.expected import derived_flops, make_case
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "vocab_size": 64,

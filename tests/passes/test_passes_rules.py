@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import SymcommError, no_model
+from api import model as sc
 
-import symcomm.core.model as sc
 from symcomm import load
-from symcomm.core.errors import SymcommError
-from symcomm.exams.problems.deriving import no_model
 
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from api import training
 
 import symcomm as sc
-from symcomm.core.graph.gradient import training
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256,

@@ -9,15 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from api import FIGURES, Picture, SymcommError, contents, main, parse_problem, render, solve, source
 from click.testing import CliRunner
-
-from symcomm.cli import main
-from symcomm.core.errors import SymcommError
-from symcomm.documents.render import contents, render, source
-from symcomm.documents.render.document import Picture
-from symcomm.exams.problems.figures import FIGURES
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
@@ -207,7 +200,7 @@ def test_a_figure_is_set_by_tex() -> None:
     ("collective", "k"), [("all-reduce", 3), ("all-reduce", 8), ("reduce-scatter", 4), ("all-gather", 5)]
 )
 def test_a_ring_that_is_drawn_ends_as_its_collective_says(collective: str, k: int) -> None:
-    from symcomm.documents.plots.ring import _run
+    from api import _run
 
     *_, (title, held, _) = _run(collective, k)
     everyone = frozenset(range(k))

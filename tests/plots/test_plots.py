@@ -9,18 +9,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api import (
+    Accounting,
+    RenderError,
+    SymcommError,
+    Times,
+    Unit,
+    ValuesError,
+    break_even_plot,
+    crossover_plot,
+    derive,
+    no_model,
+    optimum_plot,
+    schedule_plot,
+    sensitivity_plot,
+    timeline,
+    timeline_plot,
+)
+from api import figure_words as words
+from api import figure_written as written
+from api import schedule_says as says
+from api import schedules_run as run
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import RenderError, SymcommError, ValuesError
-from symcomm.core.program.events import Times
-from symcomm.core.program.schedules import run
-from symcomm.core.units import Unit
-from symcomm.documents.plots.figure import words, written
-from symcomm.documents.plots.optimum import break_even_plot, crossover_plot, optimum_plot, sensitivity_plot
-from symcomm.documents.plots.schedule import says, schedule_plot
-from symcomm.documents.plots.timeline import timeline, timeline_plot
-from symcomm.exams.problems.deriving import derive, no_model
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
@@ -92,9 +103,8 @@ def test_the_least_cost_is_where_its_two_terms_meet() -> None:
 
 
 def test_a_greatest_value_is_drawn_as_well() -> None:
-    from symcomm.core import form as forms
-    from symcomm.core.derivation import Reason, Step
-    from symcomm.core.units import ONE
+    from api import ONE, Reason, Step
+    from api import form as forms
 
     n = forms.Sym("n", False)
     gain = forms.total(forms.product(forms.num(7), n), forms.negative(forms.product(n, n)))
@@ -119,9 +129,8 @@ def test_a_crossover_is_marked_where_both_costs_are_equal() -> None:
 
 
 def test_a_break_even_point_is_marked() -> None:
-    from symcomm.core import form as forms
-    from symcomm.core.derivation import Reason, Step
-    from symcomm.core.units import ONE
+    from api import ONE, Reason, Step
+    from api import form as forms
 
     n = forms.Sym("n", False)
     pair = [

@@ -5,11 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.program.events import Times
-from symcomm.core.program.schedules import run
-from symcomm.exams.problems.deriving import derive, no_model
+from api import Accounting, Times, derive, no_model
+from api import schedules_run as run
 
 
 @pytest.mark.parametrize("stages", ["6, 2, 2, 2", "1, 5, 2, 3", "1/2, 1/3, 3/4, 2"])

@@ -6,13 +6,8 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-
-from symcomm.core import blocks
-from symcomm.core.errors import DocumentError
-from symcomm.exams.problems.drawing_values import read_draws
-from symcomm.exams.problems.problem import parse_template
-from symcomm.exams.problems.randomness import Stream
-from symcomm.exams.problems.solve import solve
+from api import DocumentError, Stream, parse_template, read_draws, solve
+from api import core_blocks as blocks
 
 
 def draws(text):

@@ -4,11 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from symcomm.documents.render.document import Heading, LayerTable, Prose
-from symcomm.exams.problems.pieces import pieces
-from symcomm.exams.problems.problem import parse_problem, read_problem
-from symcomm.exams.problems.solve import load_model, solve
+from api import Heading, LayerTable, Prose, load_model, parse_problem, read_problem, solve
+from api import pieces_pieces as pieces
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRODUCT = r"$Y = XW$ ; $X \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times K}$ ; $Y \in \mathbb{R}^{B \times K}$"
@@ -16,9 +13,7 @@ HEADER = ("Computation", "Input", "Output")
 
 
 def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
-    from symcomm.core.errors import DocumentError
-    from symcomm.exams.problems.problem import parse_problem
-    from symcomm.exams.problems.solve import solve
+    from api import DocumentError, parse_problem, solve
 
     text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, F]\ty [B, F]\n"
     with pytest.raises(DocumentError) as caught:

@@ -3,10 +3,7 @@
 import re
 
 import pytest
-
-from symcomm.core.errors import SymcommError
-from symcomm.exams.problems.problem import parse_problem, read_problem
-from symcomm.exams.problems.solve import solve
+from api import SymcommError, parse_problem, read_problem, solve
 
 TABLE = r"""| Computation | Input | Output |
 |---|---|---|

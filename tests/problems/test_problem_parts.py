@@ -3,12 +3,7 @@
 import re
 
 import pytest
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.model import Model
-from symcomm.documents.render import source
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import load_model, solve
+from api import Model, SymcommError, load_model, parse_problem, solve, source
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 FILE = (

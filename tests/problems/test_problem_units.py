@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from api import StrategyError, SymcommError, ValuesError, parse_problem, render, solve
 
 import symcomm as sc
-from symcomm.core.errors import StrategyError, SymcommError, ValuesError
-from symcomm.documents.render import render
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 TABLE = """| Computation | Input | Output |
 |---|---|---|
@@ -81,7 +78,7 @@ def test_the_problem_file_itself_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "p.md"
     path.write_text(document(MODEL, "ask: flops"), encoding="utf-8")
     before = path.read_bytes()
-    from symcomm.exams.problems.problem import read_problem
+    from api import read_problem
 
     solved = solve(read_problem(path))
     with pytest.raises(SymcommError, match="is the problem file itself, which would be overwritten"):

@@ -1,13 +1,7 @@
 """References in prose and blocks stand for values; an unknown one is refused with its line."""
 
 import pytest
-
-from symcomm.core.errors import DocumentError
-from symcomm.core.units import Quantity
-from symcomm.documents.render.document import Prose
-from symcomm.exams.problems.problem import parse_problem, parse_template
-from symcomm.exams.problems.references import NamedValue
-from symcomm.exams.problems.solve import solve
+from api import DocumentError, NamedValue, Prose, Quantity, parse_problem, parse_template, solve
 
 LAYER = """| Computation | Input | Output |
 |---|---|---|

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import ONE_DEVICE, ReaderError, Setting, class_names, parse_strategy
+from api import form_evaluate as evaluate
+from api import load_load as load
 
 import symcomm as sc
-from symcomm.core.form import evaluate
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.counting.load import ONE_DEVICE, load
-from symcomm.core.readers.architectures import class_names
-from symcomm.core.readers.blueprint import ReaderError
-from symcomm.core.setting import Setting
 
 LLAMA_70B = {
     "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from api import Compute, parse_strategy
+from api import program_program as program
 
 import symcomm as sc
-from symcomm.core.parallel.placement import Compute
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.program import program
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16,

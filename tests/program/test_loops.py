@@ -5,13 +5,12 @@ from math import prod
 
 import pytest
 import sympy as sp
+from api import Loop, num, repeats
+from api import form as forms
 from hypothesis import given
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.form import num
-from symcomm.core.program.loops import Loop, repeats
 
 TABLE = """Computation\tInput\tOutput
 H = relu(X W_1)\tX [B, L, D], W_1 [D, F]\tH [B, L, F]

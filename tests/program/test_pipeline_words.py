@@ -6,13 +6,10 @@ import re
 from fractions import Fraction
 
 import pytest
+from api import SymcommError, main, parse_problem, solve
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.errors import SymcommError
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 
 def answers(*blocks: str) -> list[Fraction]:

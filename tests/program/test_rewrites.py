@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import ValuesError
 
 import symcomm as sc
-from symcomm.core.errors import ValuesError
 
 T, D, N, K = 8, 256, 6, 4
 WEIGHTS, BYTES = 2 * D * D + D, 4

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from api import HOST, Compute, Instruction, Op, Piece, Program, Rewrite, Send, _program, rewrites, saved
+from api import run_search as search
 
 import symcomm as sc
-from symcomm.core.graph.graph import Op
-from symcomm.core.parallel.lowering import Piece
-from symcomm.core.parallel.placement import Compute
-from symcomm.core.program.autograd import saved
-from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
-from symcomm.core.program.program import _program
-from symcomm.core.program.rewrites import rewrites
-from symcomm.searching.run import search
 
 T, D, N = 4096, 16, 6
 ROWS = """Computation\tInput\tOutput

@@ -7,12 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.program.events import Times
-from symcomm.core.program.order_file import parse_order
-from symcomm.core.program.schedules import find, run, schedules
-from symcomm.documents.plots.schedule import timetable
+from api import SymcommError, Times, find, parse_order, timetable
+from api import schedules_run as run
+from api import schedules_schedules as schedules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
 PICTURES = re.findall(

@@ -8,15 +8,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import OrderError, SymcommError, Times, find, in_flight, parse_order, read_order, simulate
+from api import orders_written as written
+from api import schedules_register as register
+from api import schedules_run as run
+from api import schedules_schedules as schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_slots import any_order, held, ticks
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.program.events import OrderError, Times, simulate
-from symcomm.core.program.order_file import parse_order, read_order
-from symcomm.core.program.orders import in_flight, written
-from symcomm.core.program.schedules import find, register, run, schedules
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_schedules.json").read_text(encoding="utf-8"))
 NAMES = {"interleaved-1f1b": "interleaved", "dualpipe-v": "dualpipev"}

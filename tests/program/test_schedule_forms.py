@@ -7,17 +7,34 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import Sym, evaluate, value
-from symcomm.core.program import closed_forms
-from symcomm.core.program.closed_forms import HOP, OVERHEAD, PAIR, conditions, cone, held, measures, time
-from symcomm.core.program.events import Times, simulate
-from symcomm.core.program.orders import Action, Schedule, in_flight, passes
-from symcomm.core.program.schedules import _registry as registered
-from symcomm.core.program.schedules import find, register, schedules
-from symcomm.exams.problems.deriving import derive, no_model
+from api import (
+    HOP,
+    OVERHEAD,
+    PAIR,
+    Accounting,
+    Action,
+    Schedule,
+    Sym,
+    SymcommError,
+    Times,
+    closed_forms,
+    conditions,
+    cone,
+    derive,
+    find,
+    held,
+    in_flight,
+    measures,
+    no_model,
+    simulate,
+    time,
+    value,
+)
+from api import _registry as registered
+from api import form_evaluate as evaluate
+from api import orders_passes as passes
+from api import schedules_register as register
+from api import schedules_schedules as schedules
 
 RECORDS = [schedule for schedule in schedules() if schedule.name != "registered"]
 MEASURES = ("makespan", "span", "work", "bubble", "span bubble")
@@ -240,8 +257,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "given", "told"), REFUSED, ids=[told[:40] for _, _, told in REFUSED])
 def test_what_a_schedule_cannot_answer_is_refused(options, given, told):
-    from symcomm.core.quantities import QUANTITIES
-    from symcomm.exams.problems.keys import convert
+    from api import QUANTITIES, convert
 
     known = {option.name: option for option in QUANTITIES["pipeline_time"].options}
     with pytest.raises(SymcommError) as caught:
@@ -259,9 +275,9 @@ def test_a_closed_form_refuses_numbers_for_which_it_does_not_hold():
 
 def test_a_schedule_that_is_registered_at_run_time_has_all_quantities(monkeypatch: pytest.MonkeyPatch):
     """Two microbatches at a time, forward and then backward: a flush after each pair."""
+    from api import parse_problem, solve
+
     import symcomm as sc
-    from symcomm.exams.problems.problem import parse_problem
-    from symcomm.exams.problems.solve import solve
 
     def order(rank, p, m, v):
         pairs = [range(i, min(i + 2, m)) for i in range(0, m, 2)]

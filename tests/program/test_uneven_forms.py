@@ -7,15 +7,28 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from api import (
+    APART,
+    SECOND,
+    WHOLE,
+    Applied,
+    Largest,
+    Makespan,
+    Sym,
+    SymcommError,
+    find,
+    from_expr,
+    makespan,
+    num,
+    plain,
+    sums,
+    unit_of,
+    value,
+    walk,
+)
+from api import form_evaluate as evaluate
+from api import orders_written as written
 from pipeline_slots import ticks
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.form import Applied, Largest, Sym, evaluate, from_expr, num, unit_of, value, walk
-from symcomm.core.printing import plain
-from symcomm.core.program.closed_forms import SECOND
-from symcomm.core.program.orders import written
-from symcomm.core.program.schedules import find
-from symcomm.core.program.uneven import APART, WHOLE, Makespan, makespan, sums
 
 SIZES = {"p": Sym("p"), "m": Sym("m"), "v": num(1)}
 

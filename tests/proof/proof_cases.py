@@ -8,14 +8,10 @@ from functools import cache
 from math import prod
 
 import numpy as np
+from api import Accounting, Collective, Compute, Graph, Plan, update_ops, value
 from proof_ranks import Mesh, MissingBlockError, Ranks, WrongCallError
 from proof_reference import Array, ShapeMismatchError, Sizes, outside, run
 from proof_tables import ALL, graph, planned
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.form import value
-from symcomm.core.graph.graph import Graph
-from symcomm.core.parallel.placement import Collective, Compute, Plan, update_ops
 
 # (op kind, strategy) -> how often it ran, for the summary at the end of the session.
 RAN: dict[tuple[str, str], int] = {}

@@ -10,13 +10,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from api import PARTIAL, Accounting, Compute, Plan, placings, resolve, with_slots
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.parallel.layouts import placings
-from symcomm.core.parallel.placement import PARTIAL, Compute, Plan, with_slots
-from symcomm.core.parallel.strategy import resolve
 
 WHOLE = -2
 RANKS = 4

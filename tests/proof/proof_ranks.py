@@ -12,11 +12,9 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from api import PARTIAL, Accounting, Collective, Compute, Layout, Plan
 from proof_maps import compute_part, parts
 from proof_reference import Array, ShapeMismatchError, Sizes, compute
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 
 Coordinates = tuple[int, ...]
 Block = tuple[tuple[int, int], ...]  # for each axis of a tensor, where a rank's part begins and ends

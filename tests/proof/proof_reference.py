@@ -15,10 +15,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-
-from symcomm.core.form import value
-from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.graph.ops import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Rotate
+from api import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Graph, Op, Rotate, value
 
 Array = np.ndarray
 EPSILON_VALUE = 1e-3  # large, so that a forgotten epsilon shows

@@ -11,19 +11,22 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 
+from api import (
+    FUNCTIONS,
+    MAP,
+    MAPS,
+    Accounting,
+    Graph,
+    Plan,
+    build,
+    layer_tables,
+    parse_layer,
+    parse_strategy,
+    plan,
+    training,
+)
+from api import program_program as program
 from proof_homework import HOMEWORK
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.graph.build import build
-from symcomm.core.graph.functions import FUNCTIONS
-from symcomm.core.graph.gradient import training
-from symcomm.core.graph.graph import Graph
-from symcomm.core.graph.ops import MAP, MAPS
-from symcomm.core.parallel.placement import Plan, plan
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.program import program
-from symcomm.core.text.finder import layer_tables
-from symcomm.core.text.formula import parse_layer
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 import sympy as sp
+from api import Accounting, Collective, Plan, StrategyError, check_divisible, parse_strategy, value
 from proof_tables import LAYERS, graph, planned
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import StrategyError
-from symcomm.core.form import value
-from symcomm.core.parallel.placement import Collective, Plan
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.program.pipeline import check_divisible
 
 
 def calls(made: Plan, phase: str = "") -> list[tuple[str, str]]:

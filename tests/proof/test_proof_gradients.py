@@ -10,16 +10,29 @@ from functools import cache
 
 import numpy as np
 import pytest
+from api import (
+    Called,
+    Elementwise,
+    Names,
+    Notation,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Sym,
+    Total,
+    Transposed,
+    backward,
+    forward_form,
+    plain,
+)
+from api import form as forms
+from api import gradients_gradients as gradients
 from proof_reference import EPSILON_VALUE, Sizes, outside, run
 from proof_tables import ALL, table
 
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.form import Called, Elementwise, Num, Power, Product, Ratio, Root, Sym, Total, Transposed
-from symcomm.core.graph.gradient import backward
-from symcomm.core.notation import Notation
-from symcomm.core.printing import plain
-from symcomm.teaching.differentiation.gradients import Names, forward_form, gradients
 
 SIZES = {"B": 2, "L": 5, "M": 7, "D": 24, "F": 11, "V": 13, "H": 6, "n_h": 4, "n_k": 2, "E": 3, "C": 8, "k": 2, "R": 9,
          "c": 14, "d": 15, "e": 16, "N": 17, "K": 19}  # fmt: skip

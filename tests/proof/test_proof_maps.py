@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from api import MAP, MAPS, Graph, Op, operations
 from proof_reference import EPSILON_VALUE, Array, Sizes, compute
-
-from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.graph.ops import MAP, MAPS, operations
 
 Row = Callable[..., Array]
 

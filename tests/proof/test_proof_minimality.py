@@ -6,17 +6,11 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from api import Accounting, PriceTable, cheapest, parse_strategy, plan, reference, way
 from hypothesis import given
 from hypothesis import strategies as st
 from proof_optimum import PARTIAL, WHOLE, Question, State, paid, price
 from proof_tables import ALL, STRATEGIES, applies, graph
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.parallel.cheapest import way
-from symcomm.core.parallel.elimination import PriceTable, cheapest
-from symcomm.core.parallel.placement import plan
-from symcomm.core.parallel.reference import reference
-from symcomm.core.parallel.strategy import parse_strategy
 
 # Compositions of several axes of the mesh that no list of strategies names yet.
 COMPOSED = (

@@ -6,10 +6,9 @@ A collective is left out as if nothing was sent: each rank goes on with the part
 from __future__ import annotations
 
 import pytest
+from api import Accounting
 from proof_cases import case, superfluous
 from proof_tables import ALL, LAYERS, STRATEGIES, applies
-
-from symcomm.core.accounting import Accounting
 
 CASES = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
 _EVERY = set(STRATEGIES)

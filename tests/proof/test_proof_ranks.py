@@ -10,21 +10,28 @@ from functools import cache
 from math import prod
 
 import pytest
+from api import (
+    MAPS,
+    Accounting,
+    StrategyError,
+    dy,
+    num,
+    parse_strategy,
+    plan,
+    resolve,
+    share,
+    training,
+    update_ops,
+    value,
+)
+from api import STRATEGIES as RECORDS
+from api import form_evaluate as evaluate
 from proof_cases import PASSES, Case, case, superfluous
 from proof_ranks import Mesh
 from proof_reference import Sizes, outside, run
 from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph, parts
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.collectives.algorithms import share
-from symcomm.core.errors import StrategyError
-from symcomm.core.form import evaluate, num, value
-from symcomm.core.graph.gradient import training
-from symcomm.core.graph.ops import MAPS, dy
-from symcomm.core.parallel.placement import plan, update_ops
-from symcomm.core.parallel.strategy import STRATEGIES as RECORDS
-from symcomm.core.parallel.strategy import parse_strategy, resolve
 
 APPLICABLE = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
 VARIANTS = {

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api import MAP, MAPS, Graph, Op
 from proof_cases import numbers
 from proof_ranks import same
 from proof_reference import Array, Sizes, compute, outside, reach, route, run
 from proof_tables import ALL, LAYERS, graph
-
-from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.graph.ops import MAP, MAPS
 
 SMALL = (2,)  # the mesh whose sizes are used
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from api import parse_strategy, plan, training
+
 import symcomm as sc
-from symcomm.core.graph.gradient import training
-from symcomm.core.parallel.placement import plan
-from symcomm.core.parallel.strategy import parse_strategy
 
 ROWS = r"""Computation	Input	Output
 Q = x W^Q	x [B,L,D], W^Q [D,D]	Q [B,L,D]

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import Model, SymcommError, ValuesError, load_known, read_config
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.model import Model, load_known
-from symcomm.core.readers.config import read_config
 
 GOLDEN = {g["id"]: g for g in json.loads((Path(__file__).parents[1] / "data" / "golden_models.json").read_text())}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from api import ReaderError
 
 import symcomm as sc
-from symcomm.core.readers.blueprint import ReaderError
 
 BERT = (Path(__file__).parent.parent / "data" / "bert_printed.txt").read_text(encoding="utf-8")
 BEFORE = "# Report\n\n## Task 3\n\nThe model (BERT) prints so:\n\n```\n"

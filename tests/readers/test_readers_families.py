@@ -6,13 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from api import ARCHITECTURES, Model, SymcommError, class_names, load_known, read_config
 from family_cases import FAMILIES, SMALL
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.core.model import Model, load_known
-from symcomm.core.readers.architectures import ARCHITECTURES, class_names
-from symcomm.core.readers.config import read_config
 
 # The first configuration of each family in the short suite, all of them in the long one.
 _FIRST = {row["config"]["model_type"]: row["name"] for row in reversed(FAMILIES)}

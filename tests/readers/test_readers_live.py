@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from api import Model, SymcommError, load_known, module_tree
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.core.model import Model, load_known
-from symcomm.core.readers.live import module_tree
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

@@ -8,14 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from api import LEAVES, Model, Module, SymcommError, ValuesError, count, parse_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.model import Model
-from symcomm.core.readers.module_text import parse_module
-from symcomm.core.readers.modules import LEAVES, Module, count
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = {g["id"]: g for g in json.loads((DATA / "golden_models.json").read_text())}

@@ -6,13 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from api import _HEADS, _TIED, ARCHITECTURES, SymcommError, _misspelled, class_names, load_known, read_config
 from family_cases import FAMILIES, SMALL
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.model import load_known
-from symcomm.core.readers.architectures import ARCHITECTURES, class_names
-from symcomm.core.readers.config import _misspelled, read_config
-from symcomm.core.readers.unprinted import _HEADS, _TIED
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")

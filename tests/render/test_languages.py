@@ -9,26 +9,33 @@ from pathlib import Path
 
 import pytest
 import yaml
+from api import (
+    MISTAKES,
+    TEMPLATES,
+    Answer,
+    Catalogue,
+    Exhibit,
+    Kind,
+    Notation,
+    PageWriter,
+    Quantity,
+    RenderError,
+    Sketch,
+    Unit,
+    built_in,
+    figure,
+    main,
+    page,
+    said,
+    source,
+    table_view,
+)
+from api import accounting_CONVENTIONS as CONVENTIONS
+from api import figure_written as written
+from api import words_words as words
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.accounting import CONVENTIONS
-from symcomm.core.derivation import Exhibit
-from symcomm.core.errors import RenderError
-from symcomm.core.notation import Notation
-from symcomm.core.units import Quantity, Unit
-from symcomm.core.worksheets import built_in
-from symcomm.documents.plots.drawing import Sketch
-from symcomm.documents.plots.figure import figure, said, written
-from symcomm.documents.render import source
-from symcomm.documents.render.catalogue import Catalogue
-from symcomm.documents.render.document import Answer
-from symcomm.documents.render.environment import TEMPLATES
-from symcomm.documents.render.view import page
-from symcomm.documents.render.words import words
-from symcomm.documents.render.writer import Kind, PageWriter, table_view
-from symcomm.exams.mistakes import MISTAKES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WHOLE = ("comp4901y-homework2/homework.md", "zero-table/zero.md", "professor/quiz.md")  # read fully in every language

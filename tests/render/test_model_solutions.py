@@ -9,16 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from api import Answer, DocumentError, RenderError, contents, main, parse_problem, render, solve, source, with_mistakes
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.errors import DocumentError, RenderError
-from symcomm.documents.render import contents, render, source
-from symcomm.documents.render.document import Answer
-from symcomm.exams.common import with_mistakes
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
 
 ROOT = Path(__file__).parents[2] / "examples"
 LONG = pytest.mark.long

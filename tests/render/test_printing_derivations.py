@@ -6,11 +6,25 @@ import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
 import pytest
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, writing
-from symcomm.core.form import Num, Power, Product, Root, Sym, num, product
-from symcomm.core.units import BYTE, ONE, Quantity, Unit
+from api import (
+    BYTE,
+    ONE,
+    Accounting,
+    Derivation,
+    Exhibit,
+    Num,
+    Power,
+    Product,
+    Quantity,
+    Reason,
+    Root,
+    Step,
+    Sym,
+    Unit,
+    num,
+    product,
+)
+from api import derivation_writing as writing
 
 D2 = Power(Sym("D"), num(2))
 ALL_REDUCE = Derivation(

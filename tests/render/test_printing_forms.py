@@ -7,32 +7,35 @@ import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from symcomm.core import form as forms
-from symcomm.core import printing
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import (
+from api import (
+    BYTE,
+    GREEK_NAMES,
+    ONE,
     Ceiling,
     Floor,
     Form,
     Largest,
     Logarithm,
+    Notation,
     Num,
     Power,
     Product,
+    Quantity,
     Ratio,
     Root,
     Smallest,
     Sym,
     Total,
+    Unit,
+    ValuesError,
+    inline,
     num,
+    printing,
     product,
 )
-from symcomm.core.notation import GREEK_NAMES, Notation
-from symcomm.core.printing.forms import inline
-from symcomm.core.units import BYTE, ONE, Quantity, Unit
+from api import form as forms
+from hypothesis import given
+from hypothesis import strategies as st
 
 D, K, N = Sym("D"), Sym("k"), Sym("N_layer")
 

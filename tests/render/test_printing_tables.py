@@ -6,20 +6,30 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from symcomm.core import printing
-from symcomm.core.derivation import Exhibit, writing
-from symcomm.core.derivation.tables import to_the_right
-from symcomm.core.errors import RenderError
-from symcomm.core.files import write_files as write
-from symcomm.core.form import Num, Product, Ratio, Sym, Total, num, product
-from symcomm.core.notation import Notation
-from symcomm.core.printing.quantities import quantity_in
-from symcomm.core.units import BYTE, Quantity, Unit
-from symcomm.documents.render import render
-from symcomm.documents.render.pdf import typst_pdf
-from symcomm.exams.problems.problem import parse_problem
-from symcomm.exams.problems.solve import solve
+from api import (
+    BYTE,
+    Exhibit,
+    Notation,
+    Num,
+    Product,
+    Quantity,
+    Ratio,
+    RenderError,
+    Sym,
+    Total,
+    Unit,
+    num,
+    parse_problem,
+    printing,
+    product,
+    quantity_in,
+    render,
+    solve,
+    to_the_right,
+    typst_pdf,
+)
+from api import derivation_writing as writing
+from api import write_files as write
 
 SECOND = Unit.parse("second")
 TIMES = Exhibit(

@@ -5,10 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-
-from symcomm.core.errors import Span
-from symcomm.documents.render import prose
-from symcomm.documents.render.prose import InlinePiece, with_numbers, without_numbers
+from api import InlinePiece, Span, prose, with_numbers, without_numbers
 
 # A and B stand for numbers; in most of these texts a number says more than itself.
 TEXTS = (

@@ -11,19 +11,45 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.core.errors import RenderError, Span
-from symcomm.core.files import write_files as write
-from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.core.notation import Notation
-from symcomm.core.text.table import Cell, Table
-from symcomm.core.units import BYTE, ONE, Quantity, Unit
-from symcomm.documents.render import contents, render, safe_name, source
-from symcomm.documents.render import pdf as pdf_module
-from symcomm.documents.render import prose as prose_module
-from symcomm.documents.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
+from api import (
+    BYTE,
+    ONE,
+    Accounting,
+    Answer,
+    Block,
+    Cell,
+    Derivation,
+    Document,
+    Exhibit,
+    Form,
+    Given,
+    Heading,
+    LayerTable,
+    Notation,
+    Num,
+    Power,
+    Product,
+    Prose,
+    Quantity,
+    Ratio,
+    Reason,
+    RenderError,
+    Span,
+    Step,
+    Sym,
+    Table,
+    Total,
+    Unit,
+    contents,
+    num,
+    product,
+    render,
+    safe_name,
+    source,
+)
+from api import pdf as pdf_module
+from api import prose as prose_module
+from api import write_files as write
 
 KINDS = ("md", "tex", "html", "typ")
 FORMATS = ("md", "tex", "html", "pdf")
@@ -566,8 +592,7 @@ def test_prose_that_was_converted_before_is_there_when_what_is_kept_is_emptied(m
 
 
 def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() -> None:
-    from symcomm.exams.problems.problem import parse_problem
-    from symcomm.exams.problems.solve import solve
+    from api import parse_problem, solve
 
     text = """# Pipeline
 

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from api import main
 from click.testing import CliRunner
-
-from symcomm.cli import main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(p for p in ROOT.glob("examples/**/*.md") if p.stem != "checkpoints")  # that one is a worksheet

@@ -1,7 +1,8 @@
 """Lines that say the same of many names: a page of them takes no longer than their number."""
 
+from api import chosen
+
 import symcomm as sc
-from symcomm.core.derivation.chosen import chosen
 
 KINDS = 24  # the steps of a line that was doubled with each of them would be 16 million
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from api import contents
 
 import symcomm as sc
-from symcomm.documents.render import contents
 
 TABLE = r"""
 | Computation | Input | Output |

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-import symcomm.core.model as models
-from symcomm.core.model import Model
+from api import Model
+from api import model as models
 
 BLOCK = (
     "Computation\tInput\tOutput\n"

@@ -4,10 +4,10 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from api import SearchResult
 from search_oracle import RATES, One, attention, block, by_hand
 
 import symcomm as sc
-from symcomm.searching.result import SearchResult
 
 KINDS = ("data", "zero-1", "fully-sharded")
 
@@ -108,8 +108,8 @@ def test_every_configuration_of_attention_is_that_derived_by_hand():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_degree_of_one_is_the_structure_without_it(kind, how):
     """Why one structure does for every shape of its mesh."""
-    from symcomm.searching.structure import Draft, SearchQuestion, structure
-    from symcomm.searching.template import pieces
+    from api import Draft, SearchQuestion, structure
+    from api import template_pieces as pieces
 
     question = SearchQuestion(block(), rates=tuple(RATES.items()))
 

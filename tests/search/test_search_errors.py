@@ -3,11 +3,11 @@
 import sys
 
 import pytest
+from api import SymcommError, options, space
+from api import searching_evaluate as evaluate
 from search_oracle import BLOCK, RATES, block
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.searching import evaluate, options, space
 
 LIMIT = {"capacity": "1 GB", "capacity_is": "nominal_GB"}
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from api import SymcommError
+from api import run_search as search
 from search_oracle import RATES, attention, block
-
-from symcomm.core.errors import SymcommError
-from symcomm.searching.run import search
 
 LINKS = {"tensor": "200 GB/s", "data": "5 GB/s @ 20 us", "pipe": "1 GB/s"}
 ASKED = {"devices": 4, "capacity": "1 GB", "capacity_is": "nominal_GB", "recomputation": "none", "jobs": 1, "top": 100}

@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import numpy as np
+from api import Part, Points, merged, pareto, rounded, undominated
+from api import evaluate_nearest as nearest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.searching.evaluate import Part, Points, merged, nearest, pareto, rounded, undominated
 
 POINTS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=40)
 

@@ -7,16 +7,14 @@ from fractions import Fraction
 
 import joblib
 import pytest
+from api import AccountingError, ValuesError, divisors, main, whole_numbers
+from api import searching_evaluate as evaluate
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_oracle import BLOCK, RATES, attention, block
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.errors import AccountingError, ValuesError
-from symcomm.searching import evaluate
-from symcomm.searching.ranges import divisors, whole_numbers
 
 HUGE = {"capacity": "1 TB", "capacity_is": "nominal_GB"}
 
@@ -171,10 +169,8 @@ def test_every_algorithm_of_collectives_is_that_of_a_number_of_ranks(name):
 @pytest.mark.parametrize(("text", "time"), [("zero-1 + tensor + sequence + pipeline", "overlap"), ("data", "per_op")])
 def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, time):
     import numpy as np
-
-    from symcomm.searching.space import Grid
-    from symcomm.searching.structure import Draft, SearchQuestion, structure
-    from symcomm.searching.template import pieces
+    from api import Draft, Grid, SearchQuestion, structure
+    from api import template_pieces as pieces
 
     rates = tuple(RATES.items())
     question = SearchQuestion(attention(), ("B", "L"), rates=rates, accounting=sc.Accounting(time=time))
@@ -195,10 +191,7 @@ def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, ti
 
 
 def test_what_has_no_value_is_refused_and_not_ranked():
-    from symcomm.core.collected import collect
-    from symcomm.core.form import Ratio, Sym, Total, num
-    from symcomm.searching.space import Grid
-    from symcomm.searching.structure import Core
+    from api import Core, Grid, Ratio, Sym, Total, collect, num
 
     k = Sym("k")
     seconds = Ratio(num(1), Total((k, num(-2))))
@@ -211,10 +204,7 @@ def test_what_has_no_value_is_refused_and_not_ranked():
 
 
 def test_the_arrays_of_a_block_are_let_go_of_without_a_look_for_garbage():
-    from symcomm.core.collected import collect
-    from symcomm.core.form import Ceiling, Largest, Ratio, Sym, Total, num
-    from symcomm.searching.space import Grid
-    from symcomm.searching.structure import Core
+    from api import Ceiling, Core, Grid, Largest, Ratio, Sym, Total, collect, num
 
     k, m = Sym("k"), Sym("m")
     whole = Largest((Ceiling(Ratio(k, m)), Total((k, num(3)))))  # nodes and sums, each with arrays of its own

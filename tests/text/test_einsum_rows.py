@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from api import SymcommError
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 
@@ -74,7 +74,7 @@ def test_each_fault_of_an_einsum_has_an_error_with_its_place(row: str, message: 
 
 
 def test_subscripts_in_a_document_are_pointed_at_where_they_stand() -> None:
-    from symcomm.exams.problems.problem import parse_problem
+    from api import parse_problem
 
     text = "# Bad\n\n```symcomm\nask: einsum\nsubscripts: ij,jk->il\nshapes: A [2, 3], B [3, 4]\n```\n"
     with pytest.raises(SymcommError) as error:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import lark
 import pytest
-
-from symcomm.core.text.grammars import FORMULA, KEPT, MODULE, Grammar
+from api import FORMULA, KEPT, MODULE, Grammar
 
 NET = "Net(\n  (0-1): 2 x Linear(in_features=8, out_features=8)\n  (n): Norm((8, 4), eps=1e-05)\n)"
 

@@ -2,14 +2,9 @@
 
 import re
 
+from api import Branch, Cell, Context, Scope, SymcommError, parsing, start_of, stop_of
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.core.errors import SymcommError
-from symcomm.core.text import parsing
-from symcomm.core.text.context import Context, Scope
-from symcomm.core.text.syntax import Branch, start_of, stop_of
-from symcomm.core.text.table import Cell
 
 PIECES = (
     "x_{1}", "x_1", "W1", "W_{12}^{3}", "2D", "4 D", "12 345", "12{,}345", "0.5", ".5", "1e3", "2e10", "3E4", "x^2",

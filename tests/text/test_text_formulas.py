@@ -7,14 +7,10 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from symcomm.core.errors import FormulaError, Span, SymcommError
-from symcomm.core.text.formula import parse_answer, parse_declarations, parse_equation, parse_size
-from symcomm.core.text.tree import (
+from api import (
     Exponentiation,
     Family,
+    FormulaError,
     FunctionCall,
     Hadamard,
     Identifier,
@@ -23,10 +19,18 @@ from symcomm.core.text.tree import (
     Number,
     Quotient,
     Radical,
+    Span,
     Sum,
+    SymcommError,
     Transpose,
     bare,
+    parse_answer,
+    parse_declarations,
+    parse_equation,
+    parse_size,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def show(node: object) -> str:

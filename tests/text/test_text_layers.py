@@ -7,11 +7,18 @@ import io
 from pathlib import Path
 
 import pytest
-
-from symcomm.core.errors import FormulaError, SymcommError
-from symcomm.core.text.finder import layer_tables
-from symcomm.core.text.formula import LayerRow, parse_layer
-from symcomm.core.text.tree import Family, Identifier, Node, bare, children
+from api import (
+    Family,
+    FormulaError,
+    Identifier,
+    LayerRow,
+    Node,
+    SymcommError,
+    bare,
+    children,
+    layer_tables,
+    parse_layer,
+)
 
 DATA = Path(__file__).parent.parent / "data"
 COURSE = (DATA / "homework2_table.tsv").read_text()

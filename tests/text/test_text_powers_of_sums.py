@@ -1,9 +1,9 @@
 """Powers of sums are refused before anything multiplies them out."""
 
 import pytest
+from api import FormulaError
 
 import symcomm as sc
-from symcomm.core.errors import FormulaError
 
 TABLE = "Computation\tInput\tOutput\ny = x W\tx [B, {0}], W [{0}, D]\ty [B, D]\n"
 

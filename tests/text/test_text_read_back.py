@@ -7,10 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
-
-from symcomm.core.form import (
+from api import (
     Ceiling,
     Floor,
     Form,
@@ -24,12 +21,15 @@ from symcomm.core.form import (
     Smallest,
     Sym,
     Total,
+    inline,
+    parse_answer,
+    plain,
+    size_form,
+    tex,
     walk,
 )
-from symcomm.core.graph.drafts import size_form
-from symcomm.core.printing import plain, tex
-from symcomm.core.printing.forms import inline
-from symcomm.core.text.formula import parse_answer
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 # Values that are far from one another and from whole numbers, so that two different readings differ.
 NAMES = {

@@ -8,12 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from api import (
+    CELL_LIMIT,
+    ROW_LIMIT,
+    TEXT_LIMIT,
+    SymcommError,
+    Table,
+    TableError,
+    as_layer_table,
+    layer_tables,
+    read_tables,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-
-from symcomm.core.errors import SymcommError, TableError
-from symcomm.core.text.finder import layer_tables, read_tables
-from symcomm.core.text.table import CELL_LIMIT, ROW_LIMIT, TEXT_LIMIT, Table, as_layer_table
 
 DATA = Path(__file__).parent.parent / "data"
 HEADER = ("Computation", "Input", "Output")

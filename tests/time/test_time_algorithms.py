@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import Derivation, main, parse_problem
+from api import derivation as reported
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.derivation import Derivation
-from symcomm.documents.report import derivation as reported
-from symcomm.exams.problems.problem import parse_problem
 
 B, L, D, N_LAYER, V, F, TOP = 64, 4096, 4096, 32, 32000, 14336, 2
 NVLINK, CARD = 450 * 10**9, 50 * 10**9

@@ -5,15 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import Accounting, Setting, StrategyError, matrix_flops, num, parse_strategy, shared_pairs
+from api import form_evaluate as evaluate
+from api import load_load as load
 
 import symcomm as sc
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import StrategyError
-from symcomm.core.form import evaluate, num
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.counting.flops import matrix_flops, shared_pairs
-from symcomm.core.quantities.counting.load import load
-from symcomm.core.setting import Setting
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,

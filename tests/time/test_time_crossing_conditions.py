@@ -5,11 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import Condition, Sym, ValuesError
 
 import symcomm as sc
-from symcomm.core.derivation import Condition
-from symcomm.core.errors import ValuesError
-from symcomm.core.form import Sym
 
 CACHED = r"""| Computation | Input | Output |
 |---|---|---|

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from api import Answer, read_problem, solve
 from time_models import published
-
-from symcomm.documents.render.document import Answer
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import solve
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "linear-layer-roofline" / "linear-layer.md"
 

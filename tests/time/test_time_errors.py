@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
+from api import Accounting, AccountingError, RenderError, SymcommError, ValuesError
 from time_models import PLACED, PRINTED, RATES, block, linear
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.errors import AccountingError, RenderError, SymcommError, ValuesError
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,7 @@ def test_times_under_different_conventions_are_not_combined() -> None:
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symcomm.documents.plots.roofline import roofline_plot
+    from api import roofline_plot
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RenderError, match="needs Matplotlib"):

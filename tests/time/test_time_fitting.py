@@ -6,12 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from api import MODELS, ValuesError, compare, fit, measurements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from time_models import all_reduce_times, published
-
-from symcomm.core.errors import ValuesError
-from symcomm.core.fitting import MODELS, compare, fit, measurements
 
 
 def rows(ranks: int) -> list[tuple[str, int, str]]:
@@ -72,7 +70,7 @@ def test_a_fit_of_times_made_by_its_own_model_finds_what_made_them(one: int, oth
     kept = {"setup": one, "alpha": one, "latency": one, "per_rank": other, "beta": other, "per_byte": other}
     ranks = (4,) if name == "alpha_beta" else (2, 3, 4, 8)
     empty = [(size, k, 1) for size in (0, 10, 1000, 5000) for k in ranks]
-    from symcomm.core.fitting import TERMS
+    from api import TERMS
 
     made = [
         (m.size, m.ranks, sum(kept[t] * TERMS[t].column(m, "all-reduce", "ring") for t in MODELS[name].terms))

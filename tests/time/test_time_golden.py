@@ -5,12 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from api import Derivation, from_expr, judge
+from api import form_evaluate as evaluate
+from api import model as sc
 from time_models import ATTENTION, CALL, GOLDEN, PLACED, PRINTED, RATES, homework, linear, product, published
-
-import symcomm.core.model as sc
-from symcomm.core.derivation import Derivation
-from symcomm.core.form import evaluate, from_expr
-from symcomm.core.quantities.time.bound import judge
 
 
 def worth(derivation: Derivation, name: str) -> Fraction:

@@ -7,18 +7,23 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    AccountingError,
+    Answer,
+    Derivation,
+    StrategyError,
+    SymcommError,
+    ValuesError,
+    by_axis,
+    from_expr,
+    parse_strategy,
+    read_problem,
+    solve,
+)
+from api import form_evaluate as evaluate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from time_models import block
-
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import AccountingError, StrategyError, SymcommError, ValuesError
-from symcomm.core.form import evaluate, from_expr
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.time.links import by_axis
-from symcomm.documents.render.document import Answer
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import solve
 
 # Two products, x [B, L, D] times W^1 [D, F] and W^2 [F, D], in fp16.
 SIZES = {"B": 32, "L": 128, "D": 256, "F": 1024, "N": 6}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import known_devices, main
 from click.testing import CliRunner
 
 import symcomm as sc
-from symcomm.cli import main
-from symcomm.core.hardware.devices import known_devices
 
 GPT3 = str(Path(__file__).parents[2] / "examples" / "search" / "gpt3.md")
 NVLINK, CARD, B, F = 450 * 10**9, 50 * 10**9, 64, 1024

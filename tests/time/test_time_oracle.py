@@ -7,12 +7,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import Derivation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from time_models import CALL, PLACED, PRINTED, block, linear
 
 import symcomm as sc
-from symcomm.core.derivation import Derivation
 
 
 class PrintedLayer:
@@ -204,7 +204,7 @@ def test_a_step_ends_when_its_tasks_are_through(choice: str, strategy: str) -> N
     layer = block().at(**{**at, "B": 4})
 
     def term(name: str, phase: str) -> Fraction:
-        from symcomm.core.errors import ValuesError
+        from api import ValuesError
 
         try:
             return layer.time(strategy, phase=phase, term=name, **rates).at().value

@@ -6,10 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
+from api import ValuesError, roofline_plot
 from time_models import linear, product
-
-from symcomm.core.errors import ValuesError
-from symcomm.documents.plots.roofline import roofline_plot
 
 pytest.importorskip("matplotlib")
 

@@ -6,10 +6,9 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
+from api import SymcommError, find
 
 import symcomm as sc
-from symcomm.core.errors import SymcommError
-from symcomm.core.program.schedules import find
 
 LLAMA = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 8, "num_attention_heads": 2,
          "num_key_value_heads": 1, "intermediate_size": 16, "vocab_size": 40}  # fmt: skip

@@ -3,9 +3,8 @@
 from fractions import Fraction
 
 import pytest
+from api import model as sc
 from time_models import HEAD
-
-import symcomm.core.model as sc
 
 TABLE = HEAD + (
     r"| $Q = xW$ | $x \in \mathbb{R}^{B \times L \times D}, W \in \mathbb{R}^{D \times D}$ "

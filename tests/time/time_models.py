@@ -7,8 +7,8 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import symcomm.core.model as sc
-from symcomm.core.accounting import Accounting
+from api import Accounting
+from api import model as sc
 
 DATA = Path(__file__).parent.parent / "data"
 GOLDEN = {entry["id"]: entry for entry in json.loads((DATA / "golden_time.json").read_text())}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from symcomm.core.model import Model, load, load_known
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import load_model
+from api import Model, load_known, load_model, read_problem
+from api import model_load as load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOMEWORK = EXAMPLES / "comp4901y-homework2" / "homework.md"

@@ -8,13 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from api import DocumentError, cache_path, load_model, main, parse_problem, read_problem, run_key, solve
 from click.testing import CliRunner
-
-from symcomm.cli import main
-from symcomm.core.errors import DocumentError
-from symcomm.exams.problems.problem import parse_problem, read_problem
-from symcomm.exams.problems.solve import load_model, solve
-from symcomm.exams.problems.verified import cache_path, run_key
 
 DOCUMENT = r"""# A layer
 

@@ -12,20 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from examples import HOMEWORK, LAYERS, configured, falcon, layer, model, shared_keys, whole
-from symcomm.cli import main
-from symcomm.core.errors import RenderError, StrategyError, ValuesError
-from symcomm.core.graph.ops import MAPS
-from symcomm.core.model import load
-from symcomm.verify import launch
-from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext
-from symcomm.verify.emitters import EMITTERS
-from symcomm.verify.expected import (
+from api import (
+    EMITTERS,
+    EXERCISES,
+    FOUR,
+    MAPS,
+    METHODS,
+    TWO,
+    CallEntry,
+    ComparedRow,
+    GridCell,
+    RenderError,
     RunCase,
+    RunContext,
+    StrategyError,
+    ValuesError,
+    Verification,
+    VerificationError,
+    _notes,
+    _version_notes,
     batch_first,
     context_of,
     derived_flops,
@@ -33,18 +38,27 @@ from symcomm.verify.expected import (
     derived_saved,
     expected_calls,
     grouped,
+    identifier,
+    launch,
+    main,
     make_case,
+    method,
     needed_memory,
+    practice,
+    prepare,
+    small_sizes,
+    torch_module,
     with_products,
+    write_practice,
 )
-from symcomm.verify.grid import FOUR, TWO, GridCell, markdown
-from symcomm.verify.launch import VerificationError
-from symcomm.verify.lines import identifier
-from symcomm.verify.methods import METHODS, method
-from symcomm.verify.module import torch_module
-from symcomm.verify.practice import EXERCISES, practice, write_practice
-from symcomm.verify.sizes import small_sizes
-from symcomm.verify.verify import ComparedRow, Verification, _notes, _version_notes, prepare
+from api import conventions_CONVENTIONS as CONVENTIONS
+from api import grid_markdown as markdown
+from api import model_load as load
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import HOMEWORK, LAYERS, configured, falcon, layer, model, shared_keys, whole
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -246,7 +260,7 @@ def test_what_pytorch_cannot_do_is_refused_with_its_reason(name: str, strategy: 
      ("pipeline(2) + hybrid-sharded(2, 2) + context(2)", "pipelining+fsdp2+dtensor")],
 )  # fmt: skip
 def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
-    from symcomm.core.parallel.strategy import parse_strategy
+    from api import parse_strategy
 
     assert method(parse_strategy(strategy)).name == name
     assert name.removeprefix("pipelining+") in {one.name for one in METHODS} | {"pipelining"}

@@ -17,20 +17,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import (
+    TWO,
+    Launcher,
+    Model,
+    Verification,
+    VerificationError,
+    expected,
+    grid,
+    load_known,
+    main,
+    practice,
+    prepare,
+    torch_module,
+    verify,
+    write_practice,
+)
+from api import timing_measure as measure
 from click.testing import CliRunner
 from torch_source import loaded
 
 from examples import HOMEWORK, LAYERS, LLAMA, SHARED, configured, falcon, layer, model, shared_keys, whole
 from symcomm import load
-from symcomm.cli import main
-from symcomm.core.model import Model, load_known
-from symcomm.verify import expected
-from symcomm.verify.grid import TWO, grid
-from symcomm.verify.launch import Launcher, VerificationError
-from symcomm.verify.module import torch_module
-from symcomm.verify.practice import practice, write_practice
-from symcomm.verify.timing import measure
-from symcomm.verify.verify import Verification, prepare, verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api import torch_module
 from proof_reference import EPSILON_VALUE, Sizes, outside, run
 from proof_tables import ALL, graph
 from torch_source import filled, loaded
-
-from symcomm.verify.module import torch_module
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -3,10 +3,9 @@
 from fractions import Fraction
 
 import pytest
+from api import StrategyError, check_cuts
 
 import symcomm as sc
-from symcomm.core.errors import StrategyError
-from symcomm.core.parallel.placement import check_cuts
 
 LLAMA_70B = {
     "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,

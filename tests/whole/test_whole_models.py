@@ -9,9 +9,7 @@ from zlib import crc32
 
 import pytest
 import whole_records as runs
-
-from symcomm.core.quantities.communication.bucket_cap import gradient_sizes, partition
-from symcomm.core.setting import Setting
+from api import Setting, gradient_sizes, partition
 
 SENDING = [r for r in runs.RECORDS if r["strategy"] not in ("single", "ep")]
 EXPERTS = [r for r in runs.RECORDS if r["strategy"] == "ep"]

@@ -15,12 +15,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from api import Accounting, Setting, calls, parse_strategy
+from api import form as forms
+
 import symcomm as sc
-from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
-from symcomm.core.parallel.strategy import parse_strategy
-from symcomm.core.quantities.communication.call import calls
-from symcomm.core.setting import Setting
 
 RECORDS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "golden_whole_models.json").read_text(encoding="utf-8")

@@ -6,19 +6,26 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from api import (
+    QUANTITIES,
+    Accounting,
+    Derivation,
+    DerivationError,
+    DocumentError,
+    Graph,
+    Setting,
+    SymcommError,
+    Unit,
+    ValuesError,
+    Worksheet,
+    built_in,
+    parse_worksheet,
+    read_problem,
+    read_worksheet,
+    solve,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from symcomm.core.accounting import Accounting
-from symcomm.core.derivation import Derivation
-from symcomm.core.errors import DerivationError, DocumentError, SymcommError, ValuesError
-from symcomm.core.graph.graph import Graph
-from symcomm.core.quantities import QUANTITIES
-from symcomm.core.setting import Setting
-from symcomm.core.units import Unit
-from symcomm.core.worksheets import Worksheet, built_in, parse_worksheet, read_worksheet
-from symcomm.exams.problems.problem import read_problem
-from symcomm.exams.problems.solve import solve
 
 EMPTY = Graph("no model", {}, {}, ())
 
@@ -54,9 +61,7 @@ def test_a_worksheet_stands_in_the_folder_of_its_group_and_is_a_quantity(name: s
 
 
 def symcomm_folder() -> Path:
-    import symcomm.core.worksheets
-
-    return Path(symcomm.core.worksheets.__file__).parent
+    return Path(__file__).parents[2] / "symcomm" / "core" / "worksheets"
 
 
 def chain(hops: int, chunks: int, size: Fraction, rate: Fraction, latency: Fraction) -> Fraction:
