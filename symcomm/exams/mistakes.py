@@ -6,11 +6,11 @@ not apply to it. A teacher adds one in the problem document, in the same vocabul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from symcomm.core import blocks
-from symcomm.core.blocks import Listing, Scalar, Section
+from symcomm.core.blocks import Section
 from symcomm.core.errors import DocumentError, SymcommError, nearest
+from symcomm.core.keys import YES, Sort, keyed, keys_of, read_keys
 from symcomm.core.records import dataclass
 from symcomm.exams import changes as c
 from symcomm.exams.changes import Attempt, Change
@@ -268,18 +268,52 @@ MISTAKES: tuple[Misconception, ...] = (
 )
 BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
 
-_VOCABULARY = (
-    "accounting",
-    "option",
-    "times",
-    "over",
-    "replace",
-    "without",
-    "drop",
-    "inverse",
-    "element_bytes",
-    "like",
-)
+Made = tuple[Change, ...]
+
+
+def _sort(made: Callable[[Section, str], Iterable[Change]]) -> Sort[Made]:
+    """Changes that a key asks for; an error without a place has that of its value."""
+
+    def read(section: Section, name: str) -> Made:
+        try:
+            return tuple(made(section, name))
+        except SymcommError as error:
+            raise error.at(section.span_of(name)) from None
+
+    return Sort(read, {}, ())
+
+
+def _known(section: Section, name: str) -> Made:
+    said = section.text(name)
+    if said not in BY_NAME:
+        raise section.error(name, f"no mistake is called '{said[:40]}'", nearest(said, [*BY_NAME]))
+    return BY_NAME[said].changes
+
+
+def _multiplied(section: Section, name: str) -> Made:
+    factor = section.scalar(name, "a number, a symbol or a role")
+    return (c.Multiplied(factor.text.strip(), over=name == "over"),) if factor else ()
+
+
+@dataclass(frozen=True)
+class SaidChange:
+    """What ``change`` may hold; several changes are made one after the other."""
+
+    accounting: Made = keyed("another convention: `all_links`",
+                             _sort(lambda at, key: (c.Choose(*convention(one)) for one in at.texts(key))))  # fmt: skip
+    option: Made = keyed("another value of an option of the quantity: `{scope: training}`",
+                         _sort(lambda at, key: (c.OtherOption(*pair) for pair in at.pairs(key))))  # fmt: skip
+    times: Made = keyed("times a number, a symbol, or those of a role: `batch`", _sort(_multiplied))
+    over: Made = keyed("over a number, a symbol, or those of a role: `3`", _sort(_multiplied))
+    replace: Made = keyed("a symbol or a number for a symbol or a role: `{D: H}`",
+                          _sort(lambda at, key: (c.Put(*pair) for pair in at.pairs(key))))  # fmt: skip
+    without: Made = keyed("weights that are not counted: `[W^O]`",
+                          _sort(lambda at, key: (c.Without(names=at.texts(key)),)))  # fmt: skip
+    drop: Made = keyed("a symbol whose terms are left out: `alpha`", _sort(lambda at, key: (c.Drop(at.text(key)),)))
+    inverse: Made = keyed("`yes`: one over the answer", _sort(lambda at, key: (c.Inverted(),) * YES.read(at, key)))
+    element_bytes: Made = keyed("another size of an element: `4`",
+                                _sort(lambda at, key: (c.ElementBytes(at.count(key) or 1),)))  # fmt: skip
+    like: Made = keyed("what a known mistake changes: `one_layer_only`", _sort(_known))
 
 
 def own_mistake(said: SaidMistake) -> Misconception:
@@ -290,49 +324,13 @@ def own_mistake(said: SaidMistake) -> Misconception:
 def change_of(section: Section) -> tuple[Change, ...]:
     """The changes that ``change`` says, made one after the other where there are several.
 
-    ``accounting`` chooses a convention; ``option`` another value of an option; ``times`` and ``over`` multiply or
-    divide by a number, a symbol, or the symbols of a role (ranks, layers, batch, sequence, heads, microbatches);
-    ``replace`` puts symbols or numbers for symbols; ``without`` leaves weights out; ``drop`` the terms of a symbol;
-    ``inverse: yes`` turns the answer over; ``element_bytes`` is another size of elements; ``like`` is a known mistake.
-
     Raises ``DocumentError`` for an unknown word.
     """
-    section.only(_VOCABULARY)
-    made: list[Change] = []
-    for key, value in section.entries:
-        text = value.text.strip() if isinstance(value, Scalar) else ""
-        try:
-            if key.text == "accounting":
-                made += [c.Choose(*convention(item)) for item in section.texts("accounting")]
-            elif key.text == "option":
-                made += [c.OtherOption(name, said) for name, said in section.pairs("option")]
-            elif key.text in ("times", "over"):
-                made.append(c.Multiplied(_factor(value, key.text), over=key.text == "over"))
-            elif key.text == "replace":
-                made += [c.Put(name, said) for name, said in section.pairs("replace")]
-            elif key.text == "without":
-                made.append(c.Without(names=section.texts("without")))
-            elif key.text == "drop":
-                made.append(c.Drop(text))
-            elif key.text == "inverse":
-                made.append(c.Inverted())
-            elif key.text == "element_bytes":
-                made.append(c.ElementBytes(section.count("element_bytes") or 1))
-            else:
-                if text not in BY_NAME:
-                    raise DocumentError(f"no mistake is called '{text[:40]}'", value.span, nearest(text, [*BY_NAME]))
-                made += BY_NAME[text].changes
-        except SymcommError as error:
-            raise error.at(value.span) from None
+    said = read_keys(SaidChange, section)
+    made = [one for key in section.keys for one in getattr(said, key)]
     if not made:
-        raise DocumentError("this change changes nothing", section.span, "known: " + ", ".join(_VOCABULARY))
+        raise DocumentError("this change changes nothing", section.span, "known: " + ", ".join(keys_of(SaidChange)))
     return (made[0],) if len(made) == 1 else (_Together(tuple(made)),)
-
-
-def _factor(value: blocks.Value, key: str) -> str:
-    if not isinstance(value, Scalar) or isinstance(value, Listing):
-        raise blocks.wrong_type(key, "a number, a symbol or a role", value)
-    return value.text.strip()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from api import (
     Figure,
     ModelBlock,
     Option,
+    SaidChange,
     keys_of,
     problem_schema,
 )
@@ -81,7 +82,7 @@ def keys(told: Mapping[str, BlockKey]) -> str:
 
 BLOCKS = {
     "front": FRONT, "model": {name: keys_of(ModelBlock)[name] for name in TABLE_KEYS}, "ask": keys_of(Ask),
-    "figure": keys_of(Figure), "exam": keys_of(ExamKeys), "answer": keys_of(AnswerKeys),
+    "figure": keys_of(Figure), "exam": keys_of(ExamKeys), "answer": keys_of(AnswerKeys), "change": keys_of(SaidChange),
 }  # fmt: skip
 TABLES = {"quantities: overview": overview, "quantities: reference": reference}
 TABLES |= {f"keys: {name}": partial(keys, told) for name, told in BLOCKS.items()}

@@ -171,6 +171,8 @@ def test_a_teacher_describes_a_mistake_of_their_own(change, answer):
     ("change", "said"),
     [
         ("twice: yes", "unknown key 'twice' in this change"),
+        ("inverse: no", "this change changes nothing"),
+        ("drop: [a]", "'drop' must be text, but is a list"),
         ("like: one_layer", "no mistake is called 'one_layer'"),
         ("accounting: every_link", "unknown convention 'every_link'"),
     ],

@@ -54,7 +54,7 @@ class AnswerKeys:
     )
     conventions: Choices | None = keyed("those it leaves open; default: all that change its number", _CONVENTIONS)
     mistakes: tuple[str, ...] | None = keyed("those to tell apart; default: all that change it", TEXTS, default=None)
-    ruled_out: Choices = keyed("conventions that the prompt excludes: mistakes", _CONVENTIONS, default=())
+    ruled_out: Choices = keyed("conventions the prompt excludes: their answers are mistakes", _CONVENTIONS, default=())
     decimal_comma: bool = keyed("`yes` where a comma in a number is a decimal comma", YES)
     span: Span | None = None
 
