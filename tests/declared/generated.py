@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+
+if __name__ == "__main__":  # pytest has this folder on its path
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from api import (
     FRONT,
