@@ -78,7 +78,7 @@ NAMES = {
     "symcomm.core.parallel.strategy": "STRATEGIES parse_strategy resolve",
     "symcomm.core.printing": "amounts plain quantity_in short tex",
     "symcomm.core.printing.forms": "inline",
-    "symcomm.core.program": "closed_forms program_schedules=schedules",
+    "symcomm.core.program": "closed_forms program_program=program program_schedules=schedules",
     "symcomm.core.program.alive": "Fold Free Keep OpRun StorageEvent",
     "symcomm.core.program.autograd": "saved",
     "symcomm.core.program.closed_forms": "HOP OVERHEAD PAIR SECOND conditions cone held measures time",
@@ -86,9 +86,11 @@ NAMES = {
     "symcomm.core.program.instructions": "HOST Instruction Program Rewrite Send",
     "symcomm.core.program.loops": "Loop repeats",
     "symcomm.core.program.order_file": "parse_order read_order",
-    "symcomm.core.program.orders": "Action Schedule in_flight orders_Item=Item orders_passes=passes",
+    "symcomm.core.program.orders": (
+        "Action Schedule in_flight orders_Item=Item orders_passes=passes orders_written=written "
+    ),
     "symcomm.core.program.pipeline": "check_divisible",
-    "symcomm.core.program.program": "ONE_RANK _program program_program=program",
+    "symcomm.core.program.program": "ONE_RANK _program program_program_program=program",
     "symcomm.core.program.rewrites": "rewrites",
     "symcomm.core.program.schedules": (
         "_registry find schedules_register=register schedules_run=run schedules_schedules=schedules "
@@ -168,7 +170,7 @@ NAMES = {
     "symcomm.exams.exports.moodle": "FRACTIONS",
     "symcomm.exams.grading": "grade",
     "symcomm.exams.key": "key_of",
-    "symcomm.exams.mistakes": "MISTAKES SaidChange",
+    "symcomm.exams.mistakes": "MISTAKES",
     "symcomm.exams.numbers": "FormNumber FormNumbers are_apart number_of",
     "symcomm.exams.pages": "paper_page solution_page",
     "symcomm.exams.papers": "Exam significant_digits",
@@ -214,7 +216,7 @@ NAMES = {
     "symcomm.teaching.differentiation.sweeps": "forward hessian_product jacobian reverse",
     "symcomm.teaching.differentiation.tables": "adjoints primal tangents",
     "symcomm.teaching.einsum": "COUNTS Einsum bound count_at_once einsum_gradients=gradients orders read_subscripts",
-    "symcomm.teaching.einsum.orders": "orders_written=written path sums_first trees",
+    "symcomm.teaching.einsum.orders": "einsum_orders_written=written path sums_first trees",
     "symcomm.teaching.sums": "added compensated pairwise promoted summed",
     "symcomm.verify": "expected launch",
     "symcomm.verify.conventions": "CallEntry RunContext conventions_CONVENTIONS=CONVENTIONS",

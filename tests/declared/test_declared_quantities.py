@@ -191,7 +191,7 @@ def derive(
     times: Annotated[Literal["two", "three"], Meaning("how many times")] = "two",
 ) -> Derivation:
     """The elements of a tensor, counted several times."""
-    work = Work(setting)
+    work = StepWriter(setting)
     count = product(num(2 if times == "two" else 3), setting.elements(tensor))
     work.define("n", count, ONE, "count", "Several times.")
     return setting.derivation("Elements", work.steps)

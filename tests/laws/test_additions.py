@@ -32,7 +32,7 @@ from api import (
 )
 from api import accounting_CONVENTIONS as CONVENTIONS
 from api import item_Item as Item
-from api import orders_Item as StepWriter
+from api import orders_Item as Task
 from api import orders_passes as passes
 from api import program_program as program
 from api import program_schedules as schedules
@@ -66,7 +66,7 @@ def run(*words: str | Path) -> str:
 # -- a schedule -----------------------------------------------------------------------------------------------
 
 
-def one_after_the_other(rank: int, p: int, m: int, v: int) -> list[StepWriter]:
+def one_after_the_other(rank: int, p: int, m: int, v: int) -> list[Task]:
     return [item for i in range(m) for item in passes("F", [i]) + passes("D", [i])]
 
 

@@ -24,7 +24,7 @@ from api import (
     trees,
 )
 from api import einsum_gradients as gradients
-from api import orders_written as written
+from api import einsum_orders_written as written
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_einsum.json").read_text(encoding="utf-8"))
 

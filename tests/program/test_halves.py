@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from api import Compute, parse_strategy
-from api import program_program as program
+from api import program_program_program as program
 
 import symcomm as sc
 

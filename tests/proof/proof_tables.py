@@ -25,7 +25,7 @@ from api import (
     plan,
     training,
 )
-from api import program_program as program
+from api import program_program_program as program
 from proof_homework import HOMEWORK
 
 
