@@ -170,7 +170,7 @@ NAMES = {
     "symcomm.exams.exports.moodle": "FRACTIONS",
     "symcomm.exams.grading": "grade",
     "symcomm.exams.key": "key_of",
-    "symcomm.exams.mistakes": "MISTAKES",
+    "symcomm.exams.mistakes": "MISTAKES SaidChange",
     "symcomm.exams.numbers": "FormNumber FormNumbers are_apart number_of",
     "symcomm.exams.pages": "paper_page solution_page",
     "symcomm.exams.papers": "Exam significant_digits",

@@ -172,7 +172,7 @@ def refused(text: str) -> str:
         (f"# 1 Peak\n\n{PEAK}\nIt is {{{{ answer:2 }}}}.\n", "there is no answer '2'"),
         (f"# 1 (5 points)\n\n## 1.1 A (2 points)\n\n{PEAK}\n## 1.2 B (2 points)\n\nWhy?\n", "the parts have 4 points"),
         (f"# 1 (5 points)\n\n{PEAK[:-4]}rubric: [{{step: R, points: 4}}]\n```\n", "the steps have 4 points together"),
-        (f"---\ndetail: short\n---\n{PEAK}", "'short' is no detail"),
+        (f"---\ndetail: short\n---\n{PEAK}", "'detail' is brief, normal or full, not 'short'"),
         (f":::solution\nWords.\n\n{PEAK}", "within ':::solution'"),
         (f"{PEAK}\n:::solution\nWords.\n", "':::solution' never ends"),
         (f"{PEAK}\n:::solutoin\nWords.\n:::\n", "':::solutoin' is no edition"),
