@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -11,11 +12,11 @@ from math import gcd, lcm
 from typing import TYPE_CHECKING, Protocol
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting
+from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.collectives.algorithms import runs_by, told
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
 from symcomm.core.dtypes import Autocast, autocast_of, formats
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
 from symcomm.core.graph.autocast import WIDE, autocast
 from symcomm.core.graph.graph import Graph, Op, Region, bare
@@ -62,11 +63,15 @@ class Setting:
         return str(getattr(self.accounting, convention))
 
     def decided(self, conventions: Iterable[str], outcome: Callable[[Setting], object]) -> None:
-        """Reads the conventions that take something out: those under whose usual choice there is another outcome."""
+        """Reads the conventions that take something out, chosen unusually: another choice has another outcome."""
         for name in conventions:
-            usual = replace(self.accounting, **{name: getattr(Accounting, name)})
-            if usual != self.accounting and outcome(replace(self, accounting=usual)) != outcome(self):
-                self.choice(name)
+            chosen = getattr(self.accounting, name)
+            others = [row.name for row in CONVENTIONS if row.field == name and row.name != chosen]
+            for other in others if chosen != getattr(Accounting, name) else ():
+                with suppress(SymcommError):  # what a model cannot have is no choice
+                    if outcome(replace(self, accounting=replace(self.accounting, **{name: other}))) != outcome(self):
+                        self.choice(name)
+                        break
 
     def runs_by(self, kind: str) -> str:
         """The name of the algorithm that a kind of collective runs by; the next step is told to rest on it."""

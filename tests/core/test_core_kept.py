@@ -77,7 +77,10 @@ def told(derive) -> object:
 def agrees(model, quantity: str, text: str, options, pairs) -> None:
     for a, b in pairs:
         asked = {"strategy": text.format(a, b), **options}
-        expected = told(lambda asked=asked: anew(model, quantity, **asked))
+        stages = [{"stage": n} for n in range(b)] if (quantity, model) == ("activation_memory", LLAMA) else [{}]
+        each = [told(lambda said={**asked, **stage}: anew(model, quantity, **said)) for stage in stages]
+        # Without a stage, memory is that of the stage with the most.
+        expected = each[0] if isinstance(each[0], str) else max(each, key=lambda found: found.value)
         assert told(lambda asked=asked: model.derive(quantity, **asked)) == expected, asked
 
 

@@ -107,7 +107,7 @@ def derive(
     work = StepWriter(setting, *strategy.forms, m)
     if m != num(1) and any(c.accumulates for c in chosen):
         setting.choice("accumulation")
-    setting.decided(TAKES_OUT, wanted)
+    setting.decided((*TAKES_OUT, "recomputation"), wanted)
     title = (
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
