@@ -55,7 +55,12 @@ def _made(function: Callable[[], Any]) -> Any:
     except ImportError:
         raise ReaderError("PyTorch is needed to call this function", hint="pip install 'symcomm[torch]'") from None
     with torch.device("meta"):
-        made = function()
+        try:
+            made = function()
+        except Exception as error:  # it is the user's own, and may end in anything
+            said = f"{type(error).__name__}: {error}"
+            hint = "give one that needs no argument, such as lambda: Model(config)"
+            raise ReaderError(f"the function that makes the module ended in {said[:200]}", hint=hint) from None
     if not _is_module(made):
         raise ReaderError(f"the function makes a {type(made).__name__}, but a torch.nn.Module is needed")
     return made
