@@ -63,13 +63,15 @@ class Setting:
         return str(getattr(self.accounting, convention))
 
     def decided(self, conventions: Iterable[str], outcome: Callable[[Setting], object]) -> None:
-        """Reads the conventions that take something out, chosen unusually: another choice has another outcome."""
+        """Reads each convention whose choice is not the usual one, where another choice has another outcome."""
         for name in conventions:
             chosen = getattr(self.accounting, name)
             others = [row.name for row in CONVENTIONS if row.field == name and row.name != chosen]
             for other in others if chosen != getattr(Accounting, name) else ():
+                tried = replace(self.accounting, **{name: other})
                 with suppress(SymcommError):  # what a model cannot have is no choice
-                    if outcome(replace(self, accounting=replace(self.accounting, **{name: other}))) != outcome(self):
+                    # What is read on trial decides nothing here.
+                    if outcome(replace(self, accounting=tried, read={})) != outcome(self):
                         self.choice(name)
                         break
 

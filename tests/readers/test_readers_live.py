@@ -85,6 +85,18 @@ def test_a_printed_module_and_the_module_itself_give_the_same_graph() -> None:
     assert printed.values == live.values
 
 
+def test_a_function_that_fails_is_told_with_its_error() -> None:
+    def no_model() -> None:
+        raise FileNotFoundError("no weights here")
+
+    with pytest.raises(SymcommError) as caught:
+        sc.load(no_model)
+    assert str(caught.value) == (
+        "the function that makes the module ended in FileNotFoundError: no weights here\n"
+        "hint: give one that needs no argument, such as lambda: Model(config)"
+    )
+
+
 def test_a_tied_weight_counts_once_and_is_told() -> None:
     model = load(bert(masked=True))
     told = "cls.predictions.decoder.weight is bert.embeddings.word_embeddings.weight (tied)"

@@ -11,7 +11,6 @@ from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from symcomm.core.errors import ValuesError, where_given
 from symcomm.core.form import Form, Ratio, Total, num, product
@@ -27,9 +26,6 @@ from symcomm.core.program.pipeline import RankShare
 from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.storage import COPY, GRADIENT, PASSING, SAVED, Life, Line, Measure
 from symcomm.core.records import dataclass, replace
-
-if TYPE_CHECKING:
-    pass
 
 PHASES = {"F": "forward", "D": "backward", "B": "input gradient", "W": "weight gradient"}
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"

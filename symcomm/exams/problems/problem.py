@@ -180,7 +180,7 @@ class Ask:
     )
     given: tuple[Known, ...] = keyed("further numbers, with units: `{k: 8}`", GIVEN)
     printed: Quantity | None = keyed("what a source prints as the answer, to be set beside it: `38.31 GB`", _PRINTED)
-    answer: AnswerKeys = keyed("what answers of students look like, and what is told apart in them", _ANSWER)
+    answer: AnswerKeys = keyed("how students may answer, and which mistakes are recognised", _ANSWER)
     verify: str = keyed("a run in PyTorch beside it: `true`, or the strategy that is run: `data(2)`", _RUN)
     divided_by: Ask | None = keyed("keys that differ in the question by whose answer this one's is divided", _CHANGED)
     sheet: DeclaredQuantity | None = None
