@@ -55,8 +55,7 @@ NAMES = {
     "symcomm.core.identity": "UndecidedError identical",
     "symcomm.core.irrational": "Irrational",
     "symcomm.core.keys": (
-        "BlockKey COUNT TEXT TEXTS YES keyed keys_block=block keys_blocks=blocks keys_of one_of read_keys "
-        "schema_of "
+        "BlockKey COUNT TEXT TEXTS YES keyed keys_block=block keys_blocks=blocks keys_of one_of read_keys schema_of "
     ),
     "symcomm.core.model": "Model load_known model_load=load model_of_parts ratio",
     "symcomm.core.notation": "GREEK_NAMES Notation amount axis_role symbol",
@@ -123,6 +122,7 @@ NAMES = {
     "symcomm.core.readers.modules": "LEAVES Module count",
     "symcomm.core.readers.unprinted": "_HEADS _TIED",
     "symcomm.core.records": "dataclass replace",
+    "symcomm.core.sentences": "SENTENCES",
     "symcomm.core.setting": "Setting StepWriter",
     "symcomm.core.text": "parsing",
     "symcomm.core.text.context": "Context Scope",
@@ -154,7 +154,7 @@ NAMES = {
     "symcomm.documents.render.pdf": "latex_run typst_pdf",
     "symcomm.documents.render.prose": "InlinePiece with_numbers without_numbers",
     "symcomm.documents.render.view": "page",
-    "symcomm.documents.render.words": "words_words=words",
+    "symcomm.documents.render.words": "Words words_words=words",
     "symcomm.documents.render.writer": "Kind PageWriter table_view",
     "symcomm.documents.report": "derivation",
     "symcomm.exams": "decision",

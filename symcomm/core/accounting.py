@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 
 from symcomm.core.errors import AccountingError, nearest
 from symcomm.core.records import dataclass
+from symcomm.core.sentences import SENTENCES
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ CONVENTIONS: tuple[Convention, ...] = (
     ),
 )
 
+SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for row in CONVENTIONS}
+
 # Those whose algorithms can be chosen one by one.
 COLLECTIVES = (
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "scatter", "gather",
@@ -482,9 +485,7 @@ def field_of(touched: str) -> str:
     return "algorithm" if touched.startswith(OF_KIND) else touched
 
 
-def clashes(
-    a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]
-) -> dict[str, tuple[Choice, Choice]]:
+def clashes(a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]) -> dict[str, tuple[Choice, Choice]]:
     """The conventions that differ between two derivations: the field, with the choice of each.
 
     ``of_a`` and ``of_b``: the fields that each derivation used; no other field is compared. ``algorithm`` differs only

@@ -12,6 +12,7 @@ from symcomm.core.blocks import Section
 from symcomm.core.errors import DocumentError, SymcommError, nearest
 from symcomm.core.keys import YES, Sort, keyed, keys_of, read_keys
 from symcomm.core.records import dataclass
+from symcomm.core.sentences import SENTENCES
 from symcomm.exams import changes as c
 from symcomm.exams.changes import Attempt, Change
 from symcomm.exams.problems.answer_keys import SaidMistake
@@ -267,6 +268,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
 )
 BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
+SENTENCES["mistakes"] = lambda: {mistake.name: mistake.says for mistake in MISTAKES}
 
 Made = tuple[Change, ...]
 

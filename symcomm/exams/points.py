@@ -19,8 +19,6 @@ from symcomm.core.derivation import Relations
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import (
     Algebra,
-    Applied,
-    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -147,8 +145,8 @@ _RESIDUES: Algebra[int] = Algebra({
     Largest: _extreme,
     Smallest: _extreme,
     Logarithm: lambda form, probe: probe.mix(7 + form.base, probe.worth(form.inside)),
-    BinaryOnes: lambda form, probe: probe.mix(4, probe.worth(form.inside)),
-    Applied: lambda form, probe: probe.mix(1000 + len(form.rule.name), *map(probe.worth, form.arguments)),
+    forms.BinaryOnes: lambda form, probe: probe.mix(4, probe.worth(form.inside)),
+    forms.Applied: lambda form, probe: probe.mix(1000 + len(form.rule.name), *map(probe.worth, form.arguments)),
 }, forms.refused("number", NoNumberError))  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from api import (
     MISTAKES,
+    SENTENCES,
     TEMPLATES,
     Answer,
     Catalogue,
@@ -22,6 +23,7 @@ from api import (
     RenderError,
     Sketch,
     Unit,
+    Words,
     built_in,
     figure,
     main,
@@ -47,8 +49,8 @@ OTHERS = sorted({*LANGUAGES} - {"en"})
 
 
 def catalogue(language: str) -> Catalogue:
-    said = LANGUAGES[language]
-    return Catalogue(said["sentences"], said["pieces"], decimal=said["decimal"])
+    said = words(language).catalogue
+    return Catalogue(said.sentences, said.pieces, decimal=said.decimal)
 
 
 @pytest.mark.parametrize("example", WHOLE)
@@ -107,6 +109,41 @@ def test_a_translation_has_the_holes_of_its_pattern(language: str) -> None:
             marks = [f"<{n}>" for n, _ in enumerate(holes)]
             assert all(mark in told.format(*marks) for mark in marks), pattern
     assert {*LANGUAGES["en"]} <= {*LANGUAGES[language]}
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_sentence_with_an_id_has_a_translation_of_that_id(language: str) -> None:
+    ids = {table: {*texts()} for table, texts in SENTENCES.items()}
+    assert ids.keys() == {"conventions", "mistakes", "schedules", "worksheets"}
+    assert {table: ids[table] ^ {*LANGUAGES[language]["by_id"][table]} for table in ids} == {
+        table: set() for table in ids
+    }
+
+
+def test_a_reworded_sentence_keeps_its_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = words("de").catalogue("The gradients are missing.")
+    assert before != "The gradients are missing."
+    reworded = dict(SENTENCES["mistakes"]()) | {"gradients_forgotten": "You forgot the gradients of `W` and `V`."}
+    monkeypatch.setitem(SENTENCES, "mistakes", lambda: reworded)
+    own = {"gradients_forgotten": "Zu `V` und `W` fehlen Gradienten."}
+    assert (
+        own_words(tmp_path, own).catalogue("You forgot the gradients of `a` and `b`.")
+        == "Zu `b` und `a` fehlen Gradienten."
+    )
+    monkeypatch.setitem(SENTENCES, "mistakes", lambda: reworded | {"gradients_forgotten": "You forgot them."})
+    assert own_words(tmp_path / "2", {}).catalogue("You forgot them.") == before
+    with pytest.raises(RenderError, match=r"'Zu `V`' has other names than 'You forgot them\.'"):
+        own_words(tmp_path / "3", {"gradients_forgotten": "Zu `V`"})
+    with pytest.raises(RenderError, match=r"de\.yaml: mistakes have no 'gradient_forgotten'") as refused:
+        own_words(tmp_path / "4", {"gradient_forgotten": "x"})
+    assert "'gradients_forgotten'" in str(refused.value.hint)
+
+
+def own_words(folder: Path, mistakes: dict[str, str]) -> Words:
+    (folder / "languages").mkdir(parents=True)
+    entry = yaml.safe_dump({"by_id": {"mistakes": mistakes}})
+    (folder / "languages" / "de.yaml").write_text(entry, encoding="utf-8")
+    return words("de", folder)
 
 
 def test_a_hole_is_translated_too_and_may_change_its_place() -> None:

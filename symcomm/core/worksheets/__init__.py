@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from symcomm.core.sentences import SENTENCES
 from symcomm.core.worksheets.sheet import Input, Worksheet, parse_worksheet, read_worksheet
 
 __all__ = ["Input", "Worksheet", "built_in", "parse_worksheet", "read_worksheet"]
@@ -22,3 +23,21 @@ def built_in() -> dict[str, Worksheet]:
     """
     files = sorted(Path(__file__).parent.glob("*/*.md"))
     return {file.stem: parse_worksheet(file.read_text(encoding="utf-8"), file.name) for file in files}
+
+
+def _sentences() -> dict[str, str]:
+    """Reasons, notes and meanings by worksheet and line, question or symbol; the second text of a line has a 2."""
+    found: dict[str, str] = {}
+    for sheet, made in built_in().items():
+        asked = made.read.questions
+        said = [(symbol.name, symbol.meaning) for symbol in made.read.symbols.values()]
+        said += [(line.name, line.reason) for line in (*made.read.lines, *(line for q in asked for line in q.lines))]
+        said += [(q.title, text) for q in asked for text in (*q.notes, *(c.text for c in q.claims if not c.required))]
+        for name, text in said:
+            others = [one for one in found if one.partition(" ")[0] == f"{sheet}.{name}"]
+            if text and text not in found.values():
+                found[f"{sheet}.{name}" + (f" {len(others) + 1}" if others else "")] = text
+    return found
+
+
+SENTENCES["worksheets"] = _sentences

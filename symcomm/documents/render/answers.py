@@ -7,12 +7,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from symcomm.core import form as forms
 from symcomm.core import printing
 from symcomm.core.accounting import Convention
 from symcomm.core.derivation import Exhibit, writing
 from symcomm.core.derivation.chosen import ChosenLine, chosen
 from symcomm.core.derivation.tables import Short
-from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, evaluate, names
+from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, evaluate
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import Notation
 from symcomm.core.units import Quantity, decimals, exact_text
@@ -175,13 +176,13 @@ class AnswerWriter:
         """The answer: its formula, the numbers put in, and what they make."""
         room = PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
         form, quantity = last.last, answer.quantity
-        narrow = writer.width(form) <= room and bool(names(form))
+        narrow = writer.width(form) <= room and bool(forms.names(form))
         links: list[ChainPiece] = []
         if narrow or quantity is None:
             links.append(writer.link("=", form, room))
         if quantity is not None:
-            used = {name: known[name] for name in names(form) if name in known}
-            told = all(_legible(number) for number in used.values()) and len(used) == len(names(form))
+            used = {name: known[name] for name in forms.names(form) if name in known}
+            told = all(_legible(number) for number in used.values()) and len(used) == len(forms.names(form))
             if narrow and used and told and not isinstance(form, Sym):
                 put_in = writer.link("=", form, room, {name: _readable(number) for name, number in used.items()})
                 links += [put_in] if put_in.width <= room else []
@@ -304,7 +305,7 @@ class AnswerWriter:
     def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
         """Symbols of an answer that have no number, with what they mean; it is told once."""
         meanings = writer.notation.meanings
-        found = {n: meanings.get(n, "") for n in names(last.last) if n not in known}
+        found = {n: meanings.get(n, "") for n in forms.names(last.last) if n not in known}
         fresh = [name for name, meaning in found.items() if meaning and self.meant.get(name) != meaning]
         self.meant |= {name: found[name] for name in fresh}
         return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
@@ -378,7 +379,7 @@ def _legible(number: Fraction) -> bool:
 
 def _long_fraction(form: Form) -> bool:
     """Whether a number would be written as a fraction of many digits."""
-    return isinstance(form, Ratio) and not names(form) and not _legible(evaluate(form, {}))
+    return isinstance(form, Ratio) and not forms.names(form) and not _legible(evaluate(form, {}))
 
 
 def _readable(number: Fraction) -> Form:

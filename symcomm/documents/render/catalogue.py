@@ -66,8 +66,9 @@ class Catalogue:
         if found is not None:
             return found[:1].upper() + found[1:] if stopped and _SMALL.match(found) else found
         parts = _SENTENCES.split(text)
-        if len(parts) > 1:
-            return " ".join(map(self._told, parts))
+        for n in range(len(parts) - 1, 0, -1):
+            if n == 1 or self._whole(" ".join(parts[:n]), self._sentences, whole=False) is not None:
+                return f"{self._told(' '.join(parts[:n]))} {self._told(' '.join(parts[n:]))}"
         if stopped and _worded(text):
             self.missing[text] = None
         return text

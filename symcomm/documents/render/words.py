@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from fractions import Fraction
@@ -10,10 +11,12 @@ from pathlib import Path
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.records import dataclass
+from symcomm.core.sentences import SENTENCES
 from symcomm.documents.render.catalogue import HOLE, Catalogue
 from symcomm.documents.render.environment import TEMPLATES
 
 FOLDER = "languages"
+_NAMED = re.compile(r"`[^`]*`|\{[^{}]*\}")  # a name or a number of a sentence that has an id
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,30 @@ def fitting(english: str, other: str, file: Path) -> str:
     return other
 
 
-@cache
+def of_id(english: str, other: str, file: Path) -> tuple[str, str]:
+    """A sentence with an id and its translation as patterns: names of the one are holes of the other, in any order.
+
+    >>> of_id("`a` of `b`.", "`b`s `a`.", Path("de.yaml"))
+    ('{} of {}.', '{1}s {0}.')
+    """
+    names = _NAMED.findall(english)
+    if not {*_NAMED.findall(other)} <= {*names}:
+        raise RenderError(f"{file.name}: '{other[:60]}' has other names than '{english[:60]}'",
+                          hint=f"names: {', '.join(names) or 'none'}")  # fmt: skip
+    return _NAMED.sub("{}", english), _NAMED.sub(lambda name: f"{{{names.index(name[0])}}}", other)
+
+
 def words(language: str, own: Path | None = None) -> Words:
     """The words of a language, from the files of a folder of one's own or from ours.
 
     Raises ``RenderError`` for a language that has no file.
     """
+    return _words(language, own, len(SENTENCES))
+
+
+@cache
+def _words(language: str, own: Path | None, tables: int) -> Words:
+    """The words, where so many tables of sentences were read."""
     import yaml
 
     folders = [folder / FOLDER for folder in (own, TEMPLATES) if folder is not None]
@@ -84,7 +105,15 @@ def words(language: str, own: Path | None = None) -> Words:
         except (OSError, yaml.YAMLError) as error:
             raise RenderError(f"{file} cannot be read: {error}") from error
         for key, text in read.items():
-            if key in told:
+            if key == "by_id":
+                for table, others in text.items():
+                    english = SENTENCES.get(table, dict)()
+                    for unknown in others.keys() - english.keys() if english else ():
+                        raise RenderError(
+                            f"{file.name}: {table} have no '{unknown}'", hint=nearest(unknown, [*english])
+                        )
+                    told["sentences"] |= dict(of_id(english[one], others[one], file) for one in others if english)
+            elif key in told:
                 told[key] |= {str(english): fitting(str(english), str(other), file) for english, other in text.items()}
             else:
                 said[str(key)] = str(text)

@@ -12,6 +12,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.program.events import Execution, Times, simulate
 from symcomm.core.program.order_file import read_order
 from symcomm.core.program.orders import Schedule, forward_only
+from symcomm.core.sentences import SENTENCES
 
 USUAL_SCHEDULE = "1f1b"  # what a pipeline runs where nothing is said
 RANK_LIMIT, EVENT_LIMIT = 256, 1_000_000
@@ -31,6 +32,9 @@ def schedules() -> tuple[Schedule, ...]:
     True
     """
     return tuple(_registry().values())
+
+
+SENTENCES["schedules"] = lambda: {schedule.name: schedule.why for schedule in schedules()}
 
 
 def register(schedule: Schedule) -> Schedule:
