@@ -164,7 +164,7 @@ NAMES = {
     "symcomm.exams.exports": (
         "EXPORTERS Exporter exports_drawing=drawing exports_register=register exports_writing=writing "
     ),
-    "symcomm.exams.exports.drawing": "TOLERANCE draw_items exam_of items_of",
+    "symcomm.exams.exports.drawing": "draw_items exam_of items_of",
     "symcomm.exams.exports.item": "Medium QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in",
     "symcomm.exams.exports.markup": "Packed as_text element ready zipped",
     "symcomm.exams.exports.moodle": "FRACTIONS",

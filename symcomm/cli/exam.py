@@ -51,12 +51,12 @@ class _To(click.Option):
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="How many processes (one for each core by default).")
 @click.option("--qr", is_flag=True, help="A QR code with the paper's code and the student's id (pdf, html, tex).")
-@click.option("--tolerance", default="0.001", show_default=True, help="Of a number in an export, as a share of it.")
+@click.option("--tolerance", help="Of a number in an export, as a share of it; else half a unit of its third digit.")
 @click.option("--test", "tested", is_flag=True, help="Test the template on hundreds of draws; nothing is written.")
 @click.option("--draws", type=click.IntRange(1, 100_000), default=300, show_default=True, help="Draws of the test.")
 def exam(
     file: Path, variants: int | None, roster: Path | None, seed: str, formats: tuple[str, ...], edition: str,
-    output: Path, templates: Path | None, engine: str, processes: int | None, qr: bool, tolerance: str,
+    output: Path, templates: Path | None, engine: str, processes: int | None, qr: bool, tolerance: str | None,
     tested: bool, draws: int,
 ) -> None:  # fmt: skip
     """Make the papers of a class from a problem FILE: each student's own values, questions and order.
@@ -108,7 +108,7 @@ def exam(
 
 
 def _export(
-    template: Template, names: tuple[str, ...], variants: int, seed: str, tolerance: str, output: Path,
+    template: Template, names: tuple[str, ...], variants: int, seed: str, tolerance: str | None, output: Path,
     processes: int | None,
 ) -> None:  # fmt: skip
     """Writes all questions in so many variants for other systems, and tells what is large."""
@@ -116,7 +116,7 @@ def _export(
     from symcomm.core.units import Quantity
     from symcomm.exams.exports.writing import export
 
-    share = Quantity.parse(tolerance).value
+    share = Quantity.parse(tolerance).value if tolerance is not None else None
     with progress_bar("variants:") as progress:
         made = export(template, names, variants, seed, output, tolerance=share, version=__version__,
                       processes=processes, progress=progress)  # fmt: skip

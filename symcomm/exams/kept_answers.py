@@ -112,7 +112,7 @@ class KeptAnswers:
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
-        self._formulas: dict[int, tuple[Derivation, str]] = {}
+        self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
         self._tex: dict[int, tuple[Form, Notation, str]] = {}
         self._known_wrong: dict[Hashable, KnownWrong] = {}
         self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
@@ -202,12 +202,19 @@ class KeptAnswers:
 
     def formula(self, derivation: Derivation) -> str:
         """The formula of an answer as text."""
+        return self._formula(derivation)[2]
+
+    def simplified(self, derivation: Derivation) -> Form:
+        """The formula of an answer as its solution has it."""
+        return self._formula(derivation)[1]
+
+    def _formula(self, derivation: Derivation) -> tuple[Derivation, Form, str]:
         known = self._formulas.get(id(derivation))
         if known is None or known[0] is not derivation:
             form, steps = derivation.answer.form, {step.name for step in derivation.steps}
             own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
-            known = self._formulas[id(derivation)] = (derivation, plain(own))
-        return known[1]
+            known = self._formulas[id(derivation)] = (derivation, own, plain(own))
+        return known
 
     def tex(self, form: Form, notation: Notation) -> str:
         """A formula of a key in TeX."""

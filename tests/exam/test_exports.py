@@ -129,7 +129,13 @@ def body_of(item: Item) -> str:
 def accepted(part: QuestionPart) -> list[tuple[Fraction, Fraction, Fraction, str]]:
     """The numbers that earn or explain something: value, tolerance, credit, feedback."""
     every = [(part.answer, Fraction(1), ""), *((r.value, r.credit, r.feedback) for r in part.recognised)]
-    return [(v, abs(v) * part.tolerance, c, drawn_words(f)) for v, c, f in every]
+    return [(v, half_of_the_third_digit(v), c, drawn_words(f)) for v, c, f in every]
+
+
+def half_of_the_third_digit(number: Fraction) -> Fraction:
+    """Read off the digits: that of 32.175 is 0.05."""
+    power = int(f"{float(number):.17e}".split("e")[1])
+    return Fraction(10) ** (power - 2) / 2
 
 
 def same(read: list[tuple[Fraction, Fraction, Fraction, str]], part: QuestionPart) -> None:
@@ -184,6 +190,7 @@ def test_moodle_xml_read_back_is_what_was_drawn(items):
             for name, times in units.items():  # what is typed is divided by the multiplier
                 assert one == Quantity.parse(f"1 {name}").value * times
             assert units[part.unit] == 1
+            assert question.findtext("unitgradingtype") == "0"  # the prompt names the unit: a number alone is right
         if item.kind == "multi-part":
             number, choice = gaps(text)
             shares = {"=": Fraction(1)}
@@ -198,6 +205,46 @@ def test_moodle_xml_read_back_is_what_was_drawn(items):
         if item.kind == "symbolic":
             assert question.get("type") == "essay"
             assert r"\cdot 2" in question.findtext("graderinfo/text")
+
+
+def test_a_number_rounded_to_three_digits_is_right_and_one_of_two_is_not(items):
+    for part in (part for item in items for part in item.parts if part.kind == "numeric"):
+        assert f"in {part.unit}, 3 significant digits" in drawn_words(part.prompt)
+        for value in [part.answer, *(one.value for one in part.recognised)]:
+            low, high = map(Fraction, part.bounds(value))
+            assert low <= Fraction(f"{float(value):.3g}") <= high
+            assert not low <= value + 2 * half_of_the_third_digit(value) <= high
+    shares = {
+        part.tolerance for item in draw_items(parse_template(QUIZ), "7", 1, Fraction(1, 1000)) for part in item.parts
+    }
+    assert shares == {Fraction(1, 1000)}
+
+
+def test_the_worked_answer_is_simplified_as_on_paper(items):
+    worked = {part.id: part.worked for item in items for part in item.parts}
+    assert r">16\ D^{2}<" in worked["sent"]  # 2 (4 D^2 + 4 D^2)
+    assert r">8\ D^{2}<" in worked["size"]
+
+
+def test_a_mistake_that_three_digits_do_not_tell_from_the_answer_is_left_out():
+    text = """---
+title: Near
+---
+# Rate (1 points)
+
+```symcomm
+- mistake: {name: per_mille, says: A part in a thousand., change: {times: 1001/1000}}
+- mistake: {name: per_cent, says: A part in a hundred., change: {times: 101/100}}
+- {ask: peak_rate, given: {f: 1 GHz, n_SM: 100 SM, n_FMA: 512 FMA/clock/SM}}
+```
+"""
+    (part,) = draw_items(parse_template(text), "7", 1)[0].parts
+    names = [name for one in part.recognised for name in one.names]
+    assert "per_cent" in names
+    assert "per_mille" not in names
+    (part,) = draw_items(parse_template(text), "7", 1, Fraction(1, 10_000))[0].parts
+    assert "5 significant digits" in drawn_words(part.prompt)
+    assert "per_mille" in [name for one in part.recognised for name in one.names]
 
 
 def test_the_number_that_moodle_takes_is_worked_out_by_hand(items):
@@ -373,6 +420,32 @@ def test_every_input_and_tree_of_stack_is_named_in_the_text_and_tested(items):
         assert all([one.findtext("name") for one in test.findall("testinput")] == inputs for test in tests)
 
 
+def test_stack_takes_a_number_with_its_unit_behind_it(items):
+    numeric = next(item for item in items if item.kind == "numeric")
+    question = next(q for q in moodle((numeric,), "stack") if q.get("type") == "stack")
+    field = question.find("input")
+    assert [field.findtext(tag) for tag in ("type", "insertstars", "forbidfloat")] == ["algebraic", "4", "0"]
+    put = dict(one.split("=") for one in re.findall(r"\w+=[\d/]+", question.findtext("prt/feedbackvariables/text")))
+    assert {*field.findtext("allowwords").split(", ")} == {*put}
+    for typed, number in (("32.175 * TFLOP / s", 32.175), ("32175 * GFLOP / s", 32.175), ("32.175", 32.175)):
+        worth = maxima_worth(typed, {name: Fraction(value) for name, value in put.items()})
+        assert float(worth) == pytest.approx(number, rel=1e-12)
+    nodes = question.findall("prt/node")
+    assert {node.findtext("answertest") for node in nodes} == {"NumAbsolute"}
+    assert {node.findtext("sans") for node in nodes} == {"given1"}
+    for node in nodes:
+        off = Fraction(node.findtext("testoptions"))
+        assert float(off) == pytest.approx(half_of_the_third_digit(Fraction(node.findtext("tans"))), rel=0.01)
+
+
+def test_stack_writes_stars_between_letters_where_every_symbol_is_one():
+    item = by_hand("x", "symbolic")
+    (part,) = item.parts
+    for symbols, stars in ((("b", "h"), "5"), (("b", "n_H"), "4")):  # 3bh and 3 b h; 3 b n_H
+        made = replace(item, blocks=(replace(part, symbols=symbols),))
+        assert next(q for q in moodle((made,), "stack")[1:]).findtext("input/insertstars") == stars
+
+
 def test_a_name_that_stack_takes_for_a_number_is_refused():
     item = by_hand("x", "symbolic")
     (part,) = item.parts
@@ -429,7 +502,7 @@ def test_canvas_gets_a_group_for_each_answer_with_all_variants(items):
             (condition,) = [c for c in node.iter("respcondition") if c.find("setvar") is not None]
             assert abs(Fraction(condition.findtext(".//varequal")) / part.answer - 1) < Fraction(1, 10**5)
             low, high = (Fraction(condition.findtext(f".//{tag}")) for tag in ("vargte", "varlte"))
-            assert abs((high - low) / part.answer / 2 - part.tolerance) < Fraction(1, 10**4)
+            assert (high - low) / 2 == pytest.approx(half_of_the_third_digit(part.answer), rel=0.02)
             said = next(f for f in node.findall("itemfeedback") if f.get("ident") == "general_incorrect_fb")
             lines = re.findall(r"<li>([\d.]+) ([^ ]+) \((\d+) %\): (.*?)</li>", said.findtext(".//mattext"))
             assert [
@@ -437,7 +510,7 @@ def test_canvas_gets_a_group_for_each_answer_with_all_variants(items):
             ] == [(part.unit, r.credit) for r in part.recognised]
             assert [words(why) for *_, why in lines] == [drawn_words(r.feedback) for r in part.recognised]
             for (number, *_), one in zip(lines, part.recognised, strict=True):
-                assert abs(Fraction(number) - one.value) <= abs(one.value) * part.tolerance / 100
+                assert abs(Fraction(number) - one.value) <= half_of_the_third_digit(one.value) / 100
         if part.kind == "choice":
             labels = {r.get("ident"): words(r.findtext(".//mattext")) for r in node.iter("response_label")}
             assert [*labels.values()] == [drawn_words(option.text) for option in part.options]
@@ -512,12 +585,15 @@ def test_qti_2_1_scores_the_right_answer_and_each_mistake_as_drawn(items):
         for n, part in enumerate(item.parts, 1):
             if part.kind == "numeric":
                 for one in part.recognised:
-                    for near in (0.9992, 1.0008):
-                        result = scored(root, {**rights, f"R{n}": repr(float(one.value) * near)})
+                    for off in (0.9, -0.9):
+                        near = float(one.value + Fraction(off) * half_of_the_third_digit(one.value))
+                        result = scored(root, {**rights, f"R{n}": repr(near)})
                         lost = float(part.points * (1 - one.credit))
                         assert result["score"] == pytest.approx(whole - lost)
                         assert drawn_words(one.feedback) in result["shown"]
-                wrong = scored(root, {**rights, f"R{n}": repr(float(part.answer) * 1.0015)})
+                wrong = scored(
+                    root, {**rights, f"R{n}": repr(float(part.answer + 3 * half_of_the_third_digit(part.answer)))}
+                )
                 assert wrong["score"] < whole
             if part.kind == "choice":
                 for at, option in enumerate(part.options, 1):
@@ -643,11 +719,27 @@ def test_a_question_folder_of_prairielearn_grades_what_was_drawn(items, served):
         assert data["correct_answers"]["a1"] == pytest.approx(float(part.answer), rel=1e-6)
         assert (data["score"], data["feedback"]) == (1.0, {})
         for one in part.recognised:
-            data = graded(server, seed, float(one.value) * 1.0005)
+            data = graded(server, seed, float(one.value) + 0.9 * float(half_of_the_third_digit(one.value)))
             assert data["score"] == float(one.credit)
             assert words(data["feedback"]["a1"]) == drawn_words(one.feedback)
         assert graded(server, seed, 1.5)["score"] == 0
         assert graded(server, seed, None)["score"] == 0  # what could not be read
+
+
+@pytest.mark.parametrize(("typed", "number"), [
+    ("32.175 TFLOP/s", 32.175), ("32175GFLOP/s", 32.175), (" 3.2e1 TFLOP/s ", 32), ("32 TFLOP", None),
+    ("1.2.3 TFLOP/s", None), ("many TFLOP/s", None),
+])  # fmt: skip
+def test_prairielearn_takes_a_number_with_its_unit_behind_it(items, served, typed, number):
+    item = next(item for item in items if item.kind == "numeric")
+    files = EXPORTERS["prairielearn"].files("Quiz", items)
+    data = {"variant_seed": 0, "params": {}, "correct_answers": {}}
+    server = served(files, item.group)
+    server["generate"](data)
+    data |= {"raw_submitted_answers": {"a1": typed}, "submitted_answers": {"a1": None}, "format_errors": {"a1": "?"}}
+    server["parse"](data)
+    assert data["submitted_answers"]["a1"] == (None if number is None else pytest.approx(number))
+    assert ("a1" in data["format_errors"]) == (number is None)
 
 
 def test_a_formula_in_prairielearn_is_compared_by_its_worth(items, served):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil, log10
 
 from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span
@@ -29,6 +30,7 @@ from symcomm.exams.exports.item import (
     Recognised,
     number_text,
     shown_in,
+    spread_of,
 )
 from symcomm.exams.exports.markup import element, plain_text
 from symcomm.exams.kept_answers import KeptAnswers, KnownWrong
@@ -40,7 +42,6 @@ from symcomm.exams.problems.solve import following, picture_of
 from symcomm.exams.roster import numbered
 from symcomm.exams.rubric import credit_of
 
-TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
 _NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
 _AT_ONCE = 50  # variants whose prose is converted together
 _MARK = "\ufdd1"  # refused in texts: where converted prose will stand
@@ -49,13 +50,13 @@ Progress = Callable[[int, int, str], None]
 
 
 def draw_items(
-    template: Template, seed: str, variants: int, tolerance: Fraction = TOLERANCE, progress: Progress | None = None
+    template: Template, seed: str, variants: int, tolerance: Fraction | None = None, progress: Progress | None = None
 ) -> tuple[Item, ...]:
     """All questions of a document in so many variants, question by question.
 
-    A recognised answer that is closer to the right one than the tolerance tells apart is left out, and one that is a
-    billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
-    drawn.
+    ``tolerance`` is a share of a number; None is half a unit of its third digit. A recognised answer that is closer to
+    the right one than the tolerance tells apart is left out, and one that is a billion times as large or small. Raises
+    ``DocumentError`` where a document has no questions, or a paper cannot be drawn.
     """
     exam = exam_of(template, seed, tolerance)
     papers = exam.settle(numbered(variants))
@@ -69,12 +70,12 @@ def draw_items(
     return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
 
 
-def exam_of(template: Template, seed: str, tolerance: Fraction = TOLERANCE) -> Exam:
+def exam_of(template: Template, seed: str, tolerance: Fraction | None = None) -> Exam:
     """The exam whose papers have all questions.
 
     Raises ``DocumentError`` where there is none, and for a tolerance that is no small share.
     """
-    if not 0 < tolerance <= Fraction(1, 10):
+    if tolerance is not None and not 0 < tolerance <= Fraction(1, 10):
         raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
     exam = Exam(template, seed, whole=True)
     if not exam.example.asks:
@@ -82,7 +83,7 @@ def exam_of(template: Template, seed: str, tolerance: Fraction = TOLERANCE) -> E
     return exam
 
 
-def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction) -> list[Item]:
+def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction | None = None) -> list[Item]:
     """The questions of some papers, each with the number of its variant; their prose is converted together."""
     prose = _Prose()
     drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
@@ -132,7 +133,7 @@ def _settled(item: Item, done: dict[str, str]) -> Item:
     return replace(item, title=title or item.id, blocks=tuple(block for block in blocks if block))
 
 
-def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _Prose) -> Iterator[Item]:
+def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction | None, prose: _Prose) -> Iterator[Item]:
     problem = paper.problem
     check_prose(problem.items)
     parts = dict(zip(map(id, problem.asks), _parts(exam, paper, tolerance, prose), strict=True))
@@ -220,7 +221,7 @@ def _string(made: object) -> str:
 # -- answers ----------------------------------------------------------------------------------------
 
 
-def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iterator[QuestionPart]:
+def _parts(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) -> Iterator[QuestionPart]:
     problem, known = paper.problem, dict[str, Quantity | None]()
     several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
     for part in paper.parts:
@@ -233,8 +234,8 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
 
 
 def _part(
-    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str, tolerance: Fraction,
-    prose: _Prose,
+    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str,
+    tolerance: Fraction | None, prose: _Prose,
 ) -> QuestionPart:  # fmt: skip
     ask, span, quantity = part.ask, part.ask.span, answer.quantity
     notation = answer.derivation.notation
@@ -265,12 +266,14 @@ def _part(
     if not options and value is None:
         said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
         spoken.append(f"a formula in {said}")
-    elif not options and unit:
-        spoken.append(f"in {_unit_text(unit)}")
+    elif not options:
+        spoken += [f"in {_unit_text(unit)}"] if unit else []
+        spoken.append(f"{_digits(tolerance)} significant digits")
     lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
-    worked = markdown_maths(kept.tex(form, notation))
+    told = form if asked.answer.step else kept.simplified(answer.derivation)
+    worked = markdown_maths(kept.tex(told, notation))
     if value is not None:
-        worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
+        worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
     free = tuple(symbols)
     relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
     return QuestionPart(
@@ -278,6 +281,11 @@ def _part(
         tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
         tuple(apart), options, prose(worked, span), relations,
     )  # fmt: skip
+
+
+def _digits(tolerance: Fraction | None) -> int:
+    """The digits that a number needs to be within a tolerance of it, whatever its first one is."""
+    return 3 if tolerance is None else 1 + ceil(log10(1 / (2 * tolerance)))
 
 
 def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> Iterator[tuple[str, Form]]:
@@ -334,18 +342,25 @@ def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
 def _told_apart(
     known: ByIdentity[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
-    scale: Fraction, tolerance: Fraction,
+    scale: Fraction, tolerance: Fraction | None,
 ) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
     """The names in what is near the right number, and those that differ from it and from one another.
 
     They do by more than both may be off: their places and numbers, divided by ``scale``.
     """
+
+    def numbers(over: int, under: int) -> tuple[Fraction, Fraction]:
+        """A number in its unit, and how far it may be off."""
+        number = Fraction(over * scale.denominator, under * scale.numerator)
+        return number, Fraction(*spread_of(number, tolerance))
+
     values = {name: number for name, number in zip(known.it.numbers.names, at, strict=True) if number is not None}
     near = {
         n: worth for n, (one, worth) in enumerate(zip(known.it.wrong, known.it.numbers.at(values), strict=True))
         if worth is not None and one.unit == unit and _is_near(worth, right)
     }  # fmt: skip
-    apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
+    least, most = (0.000501, 0.00501) if tolerance is None else (float(tolerance), float(tolerance))
+    apart, alike = most + 1e-9, least - 1e-9
     first = right.numerator, right.denominator
     others = [(first, _rough(first))]
     found = []
@@ -359,13 +374,12 @@ def _told_apart(
             gap, spread = abs(x - y), size + abs(y)
             if gap > apart * spread:
                 continue
-            if gap < alike * spread or abs(Fraction(*a) - Fraction(*b)) <= tolerance * (
-                abs(Fraction(*a)) + abs(Fraction(*b))
-            ):  # floats are too near
+            (one, off), (other, wide) = numbers(*a), numbers(*b)
+            if gap < alike * spread or abs(one - other) <= off + wide:  # floats are too near
                 break
         else:
             others.append((a, x))
-            found.append((n, Fraction(a[0] * scale.denominator, a[1] * scale.numerator)))
+            found.append((n, numbers(*a)[0]))
     return tuple(dict.fromkeys(name for n in near for name in known.it.wrong[n].number.names)), tuple(found)
 
 

@@ -50,8 +50,8 @@ class QuestionPart:
     """One answer: what stands before its field, its points, what is right and what is recognised.
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
-    ``tolerance`` is a share of the number. ``symbols`` are those that a formula may have; ``relations`` hold between
-    them, a name and what it stands for each.
+    ``tolerance`` is a share of the number; None is half a unit of its third digit. ``symbols`` are those that a formula
+    may have; ``relations`` hold between them, a name and what it stands for each.
     """
 
     id: str
@@ -61,7 +61,7 @@ class QuestionPart:
     answer: Fraction | None
     unit: str
     units: tuple[tuple[str, Fraction], ...]
-    tolerance: Fraction
+    tolerance: Fraction | None
     form: Form
     symbols: tuple[str, ...]
     recognised: tuple[Recognised, ...]
@@ -71,38 +71,33 @@ class QuestionPart:
 
     @property
     def text(self) -> str:
-        """The right number, with as many digits as the tolerance needs."""
+        """The right number, with more digits than the tolerance needs."""
         return self.number(self.answer)
 
     def number(self, value: Fraction | None) -> str:
         """A number in the unit of the answer."""
         assert value is not None
-        return _decimal(value.numerator, value.denominator, *self._off(value))
+        over, under = spread_of(value, self.tolerance)
+        return _decimal(value.numerator, value.denominator, over, 10 * under)
 
     def spread(self, value: Fraction | None) -> Fraction:
         """How far a number may be off; at least a little, so that a rounded number is never missed."""
         assert value is not None
-        return Fraction(*self._off(value))
+        return Fraction(*spread_of(value, self.tolerance))
 
     def spread_text(self, value: Fraction | None) -> str:
         """The same as a decimal."""
         assert value is not None
-        off = self._off(value)
+        off = spread_of(value, self.tolerance)
         return _decimal(*off, *off)
 
     def bounds(self, value: Fraction | None) -> tuple[str, str]:
         """The numbers between which one lies that is not off by more."""
         assert value is not None
-        over, under = self._off(value)
+        over, under = spread_of(value, self.tolerance)
         middle, below = value.numerator * under, value.denominator * under
         off = over * value.denominator
         return _decimal(middle - off, below, over, under), _decimal(middle + off, below, over, under)
-
-    def _off(self, value: Fraction) -> tuple[int, int]:
-        """The spread, above and below the line: whole numbers that are not cancelled."""
-        share = self.tolerance
-        over = abs(value.numerator) * share.numerator
-        return (over, value.denominator * share.denominator) if over else (1, 10**9)
 
 
 @dataclass(frozen=True)
@@ -183,6 +178,26 @@ def identifier(name: str) -> str:
     kept = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40]
     kept = kept if kept[:1].isalpha() else f"q{kept}"
     return kept if kept == name else f"{kept}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
+
+
+def spread_of(value: Fraction, share: Fraction | None) -> tuple[int, int]:
+    """How far a number may be off, above and below the line: whole numbers that are not cancelled.
+
+    ``share`` is a share of it. None is half a unit of its third digit, and a thousandth of a unit more: systems compare
+    floating-point numbers.
+
+    >>> spread_of(Fraction("32.175"), None), spread_of(Fraction(2), Fraction(1, 100))
+    ((501, 10000), (2, 100))
+    """
+    top, bottom = abs(value.numerator), value.denominator
+    if not top:
+        return 1, 10**9
+    if share is not None:
+        return top * share.numerator, bottom * share.denominator
+    power = len(str(top)) - len(str(bottom))
+    if top * 10 ** max(-power, 0) < bottom * 10 ** max(power, 0):
+        power -= 1  # now that of the first digit
+    return 501 * 10 ** max(power - 5, 0), 10 ** max(5 - power, 0)
 
 
 def number_text(value: Fraction, spread: Fraction) -> str:

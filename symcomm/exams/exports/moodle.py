@@ -22,7 +22,6 @@ from symcomm.exams.exports.markup import as_text, element, file_of, ready, with_
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
 PICTURE = "@@PLUGINFILE@@/{}".format
-_WRONG_UNIT = "0.5"  # of the points, where the number is right and its unit is not
 
 
 def piece(title: str, item: Item) -> list[str]:
@@ -126,7 +125,7 @@ def _numerical(item: Item, part: QuestionPart) -> Element:
     made.append(_answer("0", "*", "0", ""))
     if part.units:
         made.append(ready(_units(part.units)))
-    for tag, said in (("unitgradingtype", "1" if part.units else "0"), ("unitpenalty", _WRONG_UNIT),
+    for tag, said in (("unitgradingtype", "0"), ("unitpenalty", "0.1"),  # a number alone is right: its unit is named
                       ("showunits", "0" if part.units else "3"), ("unitsleft", "0")):  # fmt: skip
         made.append(element(tag, said))
     return made

@@ -17,13 +17,14 @@ from typing import Any
 
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Sym
-from symcomm.exams.exports.item import Item, QuestionPart, Recognised, number_text
+from symcomm.exams.exports.item import Item, QuestionPart, Recognised
 from symcomm.exams.exports.markup import carried, unpacked, with_tex
 from symcomm.exams.exports.spelled import check_names, stands_for, tree, without_relations
 
 _SERVER = '''"""Variants of one question with their answers, made by symcomm; it needs nothing but PrairieLearn."""
 
 import json
+import re
 
 import prairielearn as pl
 import sympy
@@ -57,6 +58,19 @@ def generate(data):
     data["params"].update(variant["params"])
     for name, answer in variant["answers"].items():
         data["correct_answers"][name] = pl.to_json(build(answer)) if isinstance(answer, list) else answer
+
+
+def parse(data):
+    """A number may have its unit behind it: the unit of the question, or that with another prefix."""
+    for name, units in data["params"]["units"].items():
+        raw = data["raw_submitted_answers"].get(name) or ""
+        said = re.fullmatch(r"\\s*([-+]?[\\d.]+(?:[eE][-+]?\\d+)?)\\s*(\\S+)\\s*", raw)
+        if name in data["format_errors"] and said and said[2] in units:
+            try:
+                data["submitted_answers"][name] = float(said[1]) / units[said[2]]
+            except ValueError:
+                continue
+            del data["format_errors"][name]
 
 
 def is_same(given, one, stands):
@@ -163,15 +177,13 @@ def _input(part: QuestionPart, n: int, weight: int) -> str:
     if part.kind == "symbolic":
         names = ", ".join(part.symbols)
         return f'<pl-symbolic-input answers-name="a{n}" variables="{names}" weight="{weight}"></pl-symbolic-input>'
-    wide = number_text(part.tolerance, part.tolerance)
-    nothing = number_text(part.spread(Fraction(0)), part.spread(Fraction(0))) if not part.answer else "0"
-    return (f'<pl-number-input answers-name="a{n}" comparison="relabs" rtol="{wide}" atol="{nothing}" '
+    return (f'<pl-number-input answers-name="a{n}" comparison="relabs" rtol="0" atol="{{{{params.spread{n}}}}}" '
             f'suffix="{{{{params.unit{n}}}}}" weight="{weight}"></pl-number-input>')  # fmt: skip
 
 
 def _variant(item: Item) -> str:
     """All that is drawn for a variant, as JSON."""
-    params: dict[str, Any] = {"variant": item.variant, "recognised": {}, "stands": {}}
+    params: dict[str, Any] = {"variant": item.variant, "recognised": {}, "stands": {}, "units": {}}
     answers: dict[str, Any] = {}
     for at, block in enumerate(item.blocks):
         if isinstance(block, str):
@@ -191,6 +203,8 @@ def _variant(item: Item) -> str:
             params["stands"][f"a{n}"] = {name: tree(form, item) for name, form in stands_for(part).items()}
         else:
             answers[f"a{n}"] = float(part.text)
+            params[f"spread{n}"] = part.spread_text(part.answer)
+            params["units"][f"a{n}"] = {name: float(times) for name, times in part.units} or {part.unit: 1.0}
         known = part.recognised
         if part.relations:  # the element itself does not know them
             known = (Recognised((), None, part.form, Fraction(1), ""), *known)

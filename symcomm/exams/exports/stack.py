@@ -5,12 +5,13 @@ Every variant is a question of its own in a category; question tests travel with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from xml.etree.ElementTree import Element
 
-from symcomm.exams.exports.item import Item, Kind, QuestionPart, number_text
+from symcomm.exams.exports.item import Item, QuestionPart, number_text
 from symcomm.exams.exports.markup import as_text, element, flat, ready, with_tex
 from symcomm.exams.exports.moodle import PICTURE, category, head, quiz, worked
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
@@ -50,7 +51,7 @@ def _question(item: Item) -> Element:
     for tag, said in _OPTIONS:
         made.append(element(tag, said))
     for n, part in enumerate(item.parts, start=1):
-        made.append(ready(_input(part.kind, n)))
+        made.append(ready(_input(part, n)))
     for n, part in enumerate(item.parts, start=1):
         made.append(_tree(part, n, item))
     for seed in ("1",):  # a variant draws nothing more
@@ -101,17 +102,36 @@ def _right(part: QuestionPart, item: Item) -> str:
     return f"[{','.join(rows)}]"
 
 
-@lru_cache(256)  # variants have the same ones
-def _input(kind: Kind, n: int) -> str:
-    shown = {"symbolic": "algebraic", "numeric": "numerical", "choice": "radio"}[kind]
-    algebraic, radio = shown == "algebraic", shown == "radio"
+# Where STACK writes stars: nowhere, in 3N and at spaces, and also between letters.
+_NO_STARS, _STARS, _STARS_BETWEEN_LETTERS = "0", "4", "5"
+
+
+def _input(part: QuestionPart, n: int) -> str:
+    """The field of an answer; a number may have its unit behind it, which is a symbol to STACK."""
+    formula, radio = part.kind == "symbolic", part.kind == "choice"
+    units = _unit_words(part)
+    shown = "radio" if radio else "algebraic" if formula or units else "numerical"
+    letters = formula and all(len(name) == 1 for name in part.symbols)
+    stars = _STARS_BETWEEN_LETTERS if letters else _STARS if formula or units else _NO_STARS
     told = (("name", f"ans{n}"), ("type", shown), ("tans", f"ta{n}"), ("boxsize", "20"), ("strictsyntax", "1"),
-            ("insertstars", "1" if algebraic else "0"), ("syntaxhint", ""), ("syntaxattribute", "0"),
-            ("forbidwords", ""), ("allowwords", ""), ("forbidfloat", "1" if algebraic else "0"),
-            ("requirelowestterms", "0"), ("checkanswertype", "1" if algebraic else "0"),
+            ("insertstars", stars), ("syntaxhint", ""), ("syntaxattribute", "0"),
+            ("forbidwords", ""), ("allowwords", ", ".join(units)), ("forbidfloat", "1" if formula else "0"),
+            ("requirelowestterms", "0"), ("checkanswertype", "1" if formula else "0"),
             ("mustverify", "0" if radio else "1"), ("showvalidation", "0" if radio else "1"),
             ("options", ""))  # fmt: skip
     return f"<input>{flat(*told)}</input>"
+
+
+def _unit_words(part: QuestionPart) -> dict[str, str]:
+    """What each word of a unit is worth, in the unit of the answer: in TFLOP/s a GFLOP is 1/1000 and s is 1."""
+    found: dict[str, str] = {}
+    for name, times in part.units if part.kind == "numeric" else ():
+        first, *others = re.findall(r"[A-Za-z]+", name) if name.isascii() else [""]
+        worth = 1 / times if name.startswith(first) else Fraction(1)
+        found |= {first: str(worth)} if first else {}
+        for word in others:
+            found.setdefault(word, "1")
+    return found
 
 
 def _answers(part: QuestionPart, item: Item, plain: bool = False) -> Iterator[tuple[str, str, Fraction, str]]:
@@ -144,17 +164,19 @@ def _score(credit: Fraction) -> str:
 def _tree(part: QuestionPart, n: int, item: Item) -> Element:
     stands = stands_for(part)
     answers = list(_answers(part, item, plain=bool(stands)))
-    put = ",".join(f"{name}={maxima(form, item)}" for name, form in stands.items())
+    worth = {name: maxima(form, item) for name, form in stands.items()} | _unit_words(part)
+    put = ",".join(f"{name}={text}" for name, text in worth.items())
     variables, given = (f"given{n}:subst([{put}],ans{n});", f"given{n}") if put else ("", f"ans{n}")
-    test = {"symbolic": "AlgEquiv", "numeric": "NumRelative", "choice": "AlgEquiv"}[part.kind]
-    options = number_text(part.tolerance, part.tolerance) if part.kind == "numeric" else ""
+    test = {"symbolic": "AlgEquiv", "numeric": "NumAbsolute", "choice": "AlgEquiv"}[part.kind]
+    values = (part.answer, *(one.value for one in part.recognised))
+    options = [part.spread_text(one) for one in values] if part.kind == "numeric" else [""] * len(answers)
     made = element(
         "prt", element("name", f"prt{n}"), element("value", number_text(part.points, Fraction(1, 10**5))),
         element("autosimplify", "1"), element("feedbackstyle", "1"),
         element("feedbackvariables", element("text", variables)),
     )  # fmt: skip
-    for at, (name, told, credit, feedback) in enumerate(answers):
-        before, after = _node(n, at, name, test, given, options, _score(credit), credit == 1)
+    for at, ((name, told, credit, feedback), spread) in enumerate(zip(answers, options, strict=True)):
+        before, after = _node(n, at, name, test, given, spread, _score(credit), credit == 1)
         made.append(ready(f"<node>{before}{flat(('tans', told))}{after}{_feedback('truefeedback', feedback)}"
                           f"{_otherwise(n, at, at + 1 == len(answers))}</node>"))  # fmt: skip
     return made

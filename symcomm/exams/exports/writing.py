@@ -21,7 +21,7 @@ from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.exams.exports import EXPORTERS, Exporter, Files
-from symcomm.exams.exports.drawing import TOLERANCE, draw_items, exam_of, items_of
+from symcomm.exams.exports.drawing import draw_items, exam_of, items_of
 from symcomm.exams.kept_answers import Learned
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.papers import AssignedPaper, Exam
@@ -61,7 +61,7 @@ class _Order:
 
     title: str
     names: tuple[str, ...]
-    tolerance: Fraction
+    tolerance: Fraction | None
     mark: str
     output: Path
 
@@ -75,7 +75,8 @@ class _Order:
 
 def export(
     template: Template, names: Sequence[str], variants: int, seed: str, output: Path, *,
-    tolerance: Fraction = TOLERANCE, version: str = "", processes: int | None = None, progress: Progress | None = None,
+    tolerance: Fraction | None = None, version: str = "", processes: int | None = None,
+    progress: Progress | None = None,
 ) -> list[WrittenExport]:  # fmt: skip
     """Writes all questions of a document in so many variants for some systems; what is there already is kept.
 
