@@ -234,27 +234,28 @@ CONVOLUTIONS = table(
     "y = conv(a, W^2) ; W^2 [e,d,2,2] ; y [B,e,3,4]",
 )
 
-_DENSE = frozenset({"expert"})  # no experts
+_DENSE = frozenset({"expert", "ulysses"})  # no experts, no heads that attend
+_ATTENDS = frozenset({"expert"})
 
 LAYERS: dict[str, Layer] = {
     layer.name: layer
     for layer in (
-        Layer("homework", HOMEWORK, _DENSE),
+        Layer("homework", HOMEWORK, _ATTENDS),
         Layer("pre-norm", PRENORM, _DENSE),
         Layer("sequence first", PRENORM.replace("[B,L,", "[L,B,"), _DENSE),
-        Layer("gpt", GPT, _DENSE),
-        Layer("llama", LLAMA, _DENSE, {"n_h": "1 side side"}),
-        Layer("multi-query", MULTI_QUERY, _DENSE),
+        Layer("gpt", GPT, _ATTENDS),
+        Layer("llama", LLAMA, _ATTENDS, {"n_h": "1 side side"}),
+        Layer("multi-query", MULTI_QUERY, _ATTENDS),
         Layer("cross-attention", CROSS_ATTENTION, _DENSE),
-        Layer("parallel block", PARALLEL_BLOCK, _DENSE),
-        Layer("mixture of experts", MOE),
-        Layer("experts after a dense layer", MOE_BLOCK),
+        Layer("parallel block", PARALLEL_BLOCK, _ATTENDS),
+        Layer("mixture of experts", MOE, frozenset({"ulysses"})),
+        Layer("experts after a dense layer", MOE_BLOCK, frozenset({"ulysses"})),
         Layer("lora", LORA, _DENSE),
         Layer("lora block", LORA_BLOCK, _DENSE),
         Layer("language model", LANGUAGE_MODEL, _DENSE),
         Layer("tied embeddings", TIED, _DENSE),
         Layer("position table", POSITIONS, _DENSE),
-        Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "cut"})),
+        Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "ulysses", "cut"})),
     )
 }
 
@@ -330,6 +331,7 @@ _shape(
     r"$Z_i = permute(Y_i), i = 1, \dots, n_h$ ; - ; Z_i [L,B,H]",
     r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [L,B,D]",
     "y = x + Z W^O ; W^O [D,D] ; y [L,B,D]",
+    lacks=_ATTENDS,
 )
 _shape(
     "repeat",
@@ -365,7 +367,7 @@ _shape(
     "$G = TopK_k(g)$ ; - ; G [B,L,E,C]",
 )
 for _name in ("dispatch", "combine"):
-    SHAPES[_name] = Layer(f"function {_name}", MOE)
+    SHAPES[_name] = Layer(f"function {_name}", MOE, LAYERS["mixture of experts"].lacks)
 for _name in ("conv", "convolution", "conv2d"):
     _spelled = CONVOLUTIONS.replace("conv(", f"{_name}(")
     SHAPES[_name] = Layer(f"function {_name}", _spelled, LAYERS["convolutions"].lacks)
@@ -428,9 +430,7 @@ SPECIAL: dict[str, str] = {
         r"$y = ((1 - z) \odot z) W^2$ ; W^2 [F,D] ; y [B,L,D]",
     ),
     "at_most": SHAPES["min"].table,
-    "clamp": table(
-        r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"
-    ),
+    "clamp": table(r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"),
     "mask": SHAPES["mask"].table,
 }
 
@@ -490,10 +490,12 @@ STRATEGIES = (
     "sequence(2)",
     "tensor(2) + sequence",
     "context(2)",
+    "ulysses(2)",
     "expert(2)",
     "cut(D, 2)",
     "data(2) + tensor(2)",
     "data(2) + context(2)",
+    "context(2) + ulysses(2)",
     "expert + data(2)",
     "zero-1(2) + tensor(2)",
     "zero-2(2) + expert",

@@ -191,6 +191,41 @@ def test_context_parallelism_gathers_keys_and_values_and_scatters_their_gradient
     assert sorted(weights) == sorted(("all-reduce", f"d({t.name})") for t in graph("homework").weights)
 
 
+ATTENTION_MOVES = {"forward": ["Q_i", "K_i", "V_i", "Z_i"], "backward": ["d(Z_i)", "d(Q_i)", "d(K_i)", "d(V_i)"]}
+
+
+@pytest.mark.parametrize("beside", ["", "data(d) + ", "tensor(t) + ", "fully-sharded(d) + "])
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_ulysses_exchanges_positions_for_heads_four_times_a_pass(beside: str, phase: str) -> None:
+    made = planned("homework", f"{beside}ulysses(u)")
+    moved = sorted(tensor for kind, tensor in calls(made, phase) if kind == "all-to-all")
+    assert moved == sorted(ATTENTION_MOVES[phase])
+    assert {c.meshes for c in made.collectives if c.kind == "all-to-all"} == {("ulysses",)}
+    others = {tensor for kind, tensor in calls(made, phase) if kind != "all-to-all" and "W" not in tensor}
+    summed = {"Out", "x'"} if phase == "forward" else {"d(Out)", "d(x)"}
+    assert others == (summed if beside.startswith("tensor") else set())
+
+
+def test_ulysses_inside_of_context_parallelism_gathers_the_keys_of_its_own_heads() -> None:
+    made = planned("homework", "ulysses(u) + context(c)")
+    gathered = [c for c in made.collectives if c.kind == "all-gather"]
+    assert [(c.tensor, c.meshes) for c in gathered] == [("K_i", ("context",)), ("V_i", ("context",))]
+    u = sp.Symbol("u", integer=True, positive=True)
+    assert all(same("homework", c.elements * u, size("homework", "K_i")) for c in gathered)
+    assert counted(made)["all-to-all"] == 8
+
+
+def test_one_key_value_head_is_gathered_where_ulysses_cuts_the_heads_of_queries() -> None:
+    made = planned("multi-query", "ulysses(u)")
+    assert counted(made, "forward") == {"all-gather": 2, "all-to-all": 2}
+
+
+def test_ulysses_needs_heads_that_attend() -> None:
+    with pytest.raises(StrategyError) as caught:
+        planned("pre-norm", "ulysses(u)")
+    assert str(caught.value) == ("layer has no self-attention to cut\nhint: context(k) cuts positions and gathers keys")
+
+
 def test_the_keys_of_another_sequence_are_not_gathered() -> None:
     assert counted(planned("cross-attention", "context(c)"), "forward") == {}
 

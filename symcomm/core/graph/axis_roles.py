@@ -202,6 +202,23 @@ def meanings(graph: Graph) -> dict[str, str]:
     return found
 
 
+def head_axes(graph: Graph) -> tuple[str, ...]:
+    """The heads of attention: the axes of its scores besides the positions and the batch.
+
+    Raises ``StrategyError`` where nothing attends, or where attention has one head.
+    """
+    batch = batch_axes(graph)
+    found: dict[str, None] = {}
+    for tensor in graph.tensors.values():
+        if (pair := graph.pair(tensor.name)) is not None:
+            others = [a for n, a in enumerate(tensor.axes) if n not in pair and a not in batch]
+            found |= dict.fromkeys(a for a in others if not _is_one(graph.axes[a], {}))
+    if not found:
+        missing = "heads" if graph.attention_pairs else "self-attention"
+        raise StrategyError(f"{graph.name} has no {missing} to cut", hint="context(k) cuts positions and gathers keys")
+    return tuple(found)
+
+
 # -- experts, vocabulary, pairs ---------------------------------------------------------------------------
 
 

@@ -253,6 +253,22 @@ class PlacementProblem:
     def operands(self, step: Piece) -> list[tuple[str, tuple[int, ...]]]:
         return [*zip(step.inputs, step.indices, strict=True), (step.output, step.output_indices)]
 
+    @cached_property
+    def limited(self) -> dict[str, frozenset[str]]:
+        """The axes of the rules that are limited to ops across positions, by axis of the mesh."""
+        found: dict[str, frozenset[str]] = {}
+        for placed in self.rules:
+            if placed.rule.where:
+                found[placed.rule.mesh] = found.get(placed.rule.mesh, frozenset()) | {*(placed.axes or ())}
+        return found
+
+    def wish(self, step: Piece, name: str, mesh: str) -> int | None:
+        """The position at which the rules about a step cut one of its tensors."""
+        if mesh not in self.limited or not any(self.graph.pair(n) for n, _ in self.operands(step)):
+            return self.wanted[name].get(mesh)
+        axes = self.graph.tensors[name].axes
+        return next((n for n, axis in enumerate(axes) if axis in self.limited[mesh]), None)
+
     def own(self, step: Piece, mesh: str) -> tuple[int, bool] | None:
         """The loop that the strategy cuts: that of most operands as wanted, then of the result, then the first.
 
@@ -262,7 +278,7 @@ class PlacementProblem:
         meant: set[int] = set()
         uncut, filled = self.uncut(step, mesh), self.filled(step, mesh)
         for name, indices in self.operands(step):
-            wish = self.wanted[name].get(mesh)
+            wish = self.wish(step, name, mesh)
             stored = step.op.kind != "update" and (name, mesh) in self.shards
             if wish is None or stored or indices[wish] in uncut:
                 continue

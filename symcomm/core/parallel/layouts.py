@@ -36,6 +36,8 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
         rule = placed.rule
         if role not in rule.on or any(other.rule.mesh == rule.mesh for other, _ in found):
             continue
+        if rule.where and graph.pair(tensor.name) is None:
+            continue
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
             if placed.axes is None:

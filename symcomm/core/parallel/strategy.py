@@ -10,11 +10,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from symcomm.core.errors import StrategyError, nearest
 from symcomm.core.form import Form, Num, Sym, evaluate, names, num, product
-from symcomm.core.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
+from symcomm.core.graph.axis_roles import (
+    batch_axes,
+    expert_axes,
+    head_axes,
+    paired_axes,
+    sequence_axes,
+    vocabulary_axes,
+)
 from symcomm.core.graph.graph import Graph
 from symcomm.core.records import dataclass, replace
 
@@ -27,16 +34,19 @@ SHARDS = frozenset({"weight", "gradient", "state"})
 class Rule:
     """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
 
-    ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
-    which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``: whichever axis comes first, or
-    ``whole``: none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper. ``on`` says
-    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
-    says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper."""
+    ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``heads``, ``paired``, ``experts``,
+    ``vocabulary``, which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``: whichever axis comes
+    first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper.
+    ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the states of the
+    optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops, wherever it would
+    be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of
+    keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules."""
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
     rests: bool = False
+    where: Literal["", "across"] = ""
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,8 @@ class PipelineCut:
 class Strategy:
     """Rules, the mesh axes they need with their sizes, and one sentence why.
 
-    ``precedence`` orders rules when strategies are composed: experts before tensor before context before
-    sequence before data before the sharding of weights, so that each tensor takes the most specific rule first.
+    ``precedence`` orders rules when strategies are composed: experts before tensor before context before Ulysses
+    before sequence before data before the sharding of weights, so that each tensor takes the most specific rule first.
     Compose with ``|``.
     """
 
@@ -163,9 +173,9 @@ def degree(size: Size) -> Form:
     return Sym(text)
 
 
-_EXPERT, _TENSOR, _CONTEXT, _SEQUENCE, _DATA, _SHARD = range(6)
+_EXPERT, _TENSOR, _CONTEXT, _HEADS, _SEQUENCE, _DATA, _SHARD = range(7)
 # What sends more often lies between nearer ranks.
-_INNER_FIRST = (_TENSOR, _SEQUENCE, _CONTEXT, _EXPERT, _SHARD, _DATA)
+_INNER_FIRST = (_TENSOR, _SEQUENCE, _HEADS, _CONTEXT, _EXPERT, _SHARD, _DATA)
 
 
 def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a strategy reads like a type)
@@ -275,6 +285,22 @@ def Context(size: Size = "N_CP", mesh: str = "context") -> Strategy:  # noqa: N8
     )  # fmt: skip
 
 
+def Ulysses(size: Size = "N_SP", mesh: str = "ulysses") -> Strategy:  # noqa: N802
+    """Ulysses sequence parallelism: activations are cut along the sequence, and attention along its heads.
+
+    An all-to-all before attention brings all positions of a head together, one behind it takes them apart again.
+
+    Source: Jacobs et al., arXiv 2309.14509, section 3.
+    """
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Ulysses",
+        ((_HEADS, Rule("heads", mesh, on, where="across")), (_HEADS, Rule("sequence", mesh, on))),
+        ((mesh, degree(size)),),
+        "Activations are cut along the sequence; attention is cut along its heads, so each head has all positions.",
+    )
+
+
 def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N802
     """Expert parallelism: the experts are spread over the ranks of a mesh axis, by default that of the data.
 
@@ -344,6 +370,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "tensor": Tensor,
     "sequence": Sequence,
     "context": Context,
+    "ulysses": Ulysses,
     "expert": Expert,
     "pipeline": Pipeline,
     "cut": Cut,
@@ -429,6 +456,7 @@ def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
 _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
     "batch": batch_axes,
     "sequence": sequence_axes,
+    "heads": head_axes,
     "experts": expert_axes,
     "paired": paired_axes,
     "vocabulary": vocabulary_axes,
