@@ -196,7 +196,7 @@ def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None
     ('right', 'different')
     >>> print(check("1/(2 f n_SM n_FMA)", d))
     mistake (inverse)
-    This is upside down: one over what is asked for, or over a factor of it.
+    The answer, or one of its factors, is upside down: take the reciprocal.
     """
     if isinstance(question, Key):
         key = question.at(question.derivation.values(**values)) if values else question

@@ -43,86 +43,90 @@ class Misconception:
 _FORWARD = (c.OtherOption("phase", "forward", (None, "microbatch")), c.OtherOption("scope", "forward", ("training",)))
 
 MISTAKES: tuple[Misconception, ...] = (
-    Misconception("backward_forgotten", "The backward pass is missing.", _FORWARD),
+    Misconception("backward_forgotten", "You left out the backward pass.", _FORWARD),
     Misconception(
         "training_for_forward",
-        "This is the whole training step, but only the forward pass is asked for.",
+        "This is the whole training step; the question asks for the forward pass.",
         (c.OtherOption("scope", "training", ("forward",)),),
     ),
     Misconception(
         "forward_for_backward",
-        "This is the forward pass, but the backward pass is asked for.",
+        "This is the forward pass; the question asks for the backward pass.",
         (c.OtherOption("scope", "forward", ("backward",)), c.OtherOption("phase", "forward", ("backward",))),
     ),
     Misconception(
         "elements_for_bytes",
-        "These are elements: each of them has several bytes.",
+        "You counted elements; multiply by the bytes of an element.",
         (c.OtherRecipe("one", 0, 0), c.ElementBytes(1)),
         frozenset({"bits_for_bytes", "fp32_for_fp16", "fp16_for_fp32"}),
     ),
     Misconception(
         "bits_for_bytes",
-        "Bits and bytes are confused: a byte has 8 bits.",
+        "You mixed up bits and bytes: a byte has 8 bits.",
         (c.Bits(), c.Bits(turned=True, alone=True)),
     ),
     Misconception(
         "gb_for_gib",
-        "GB and GiB are confused: 10^9 bytes are not 2^30 bytes.",
+        "You mixed up GB and GiB: 1 GB is 10⁹ bytes, 1 GiB is 2³⁰ bytes.",
         (c.Prefixes(), c.Prefixes(turned=True, alone=True)),
     ),
     Misconception(
         "fp32_for_fp16",
-        "Numbers of 16 bits have 2 bytes, not 4.",
+        "A number of 16 bits takes 2 bytes, not 4.",
         (c.OtherRecipe("fp32", "fp32", 1), c.ElementBytes(4, now=2)),
     ),
     Misconception(
         "fp16_for_fp32",
-        "Numbers of 32 bits have 4 bytes, not 2.",
+        "A number of 32 bits takes 4 bytes, not 2.",
         (c.ElementBytes(2, now=4),),
     ),
     Misconception(
         "ring_for_payload",
-        "What a ring sends is not asked, but how many bytes are handled, each counted once.",
+        "You counted what each GPU sends on a ring; the question counts each tensor once per call.",
         (c.RingShare(),),
     ),
     Misconception(
         "factor_2k_twice",
-        "The factor of the ring is there twice: it is in the bytes already.",
+        "You applied the ring factor twice.",
         (c.RingShare(twice=True),),
     ),
     Misconception(
         "per_rank_for_total",
-        "This is the share of one rank or unit, but the total is asked for.",
+        "This is the share of one GPU or unit; the question asks for all of them.",
         (c.PerRank(), c.Put("units", "1")),
     ),
     Misconception(
         "multiplied_by_ranks",
-        "This is multiplied by the number of ranks, and should not be.",
+        "You multiplied by the number of ranks; count it once.",
         (c.PerRank(turned=True),),
     ),
-    Misconception(
-        "not_divided_by_ranks", "The division by the number of ranks is missing.", (c.PerRank(forgotten=True),)
-    ),
+    Misconception("not_divided_by_ranks", "You did not divide by the number of ranks.", (c.PerRank(forgotten=True),)),
     Misconception(
         "one_gather_instead_of_two",
-        "The weights are gathered twice: once for the forward pass and once for backward.",
+        "The weights are gathered twice: for the forward pass and again for the backward pass.",
         (c.Choose("gathered_weights", "keep", ("gathered_weights", "reshard")),),
     ),
     Misconception(
         "no_recomputation",
-        "The forward pass that runs a second time is missing.",
+        "You left out the second forward pass (recomputation).",
         (c.Choose("recomputation", "activations_kept"), c.OtherOption("recomputation", "none", ("full", "selective"))),
     ),
-    Misconception("matrix_of_mlp_forgotten", "One matrix of the MLP is missing.", (c.Without("mlp"),)),
+    Misconception("matrix_of_mlp_forgotten", "You left out one matrix of the MLP.", (c.Without("mlp"),)),
     Misconception(
-        "output_projection_forgotten", "The output projection of attention, W^O, is missing.", (c.Without("output"),)
+        "output_projection_forgotten", "You left out the output projection of attention.", (c.Without("output"),)
     ),
-    Misconception("gate_counted_once", "The gate and the up projection are two matrices.", (c.Without("gate"),)),
-    Misconception("vectors_forgotten", "Biases and the vectors of norms are missing.", (c.Without("vectors"),)),
-    Misconception("one_layer_only", "This is one layer; all of them are asked for.", (c.Put("layers", "1"),)),
-    Misconception("n_minus_1_for_n", "n and n - 1 are confused.", (c.OneLess(),)),
     Misconception(
-        "mac_as_one_flop", "A multiply-add is two operations.", (c.Choose("flops", "mac", ("flops", "fma2")),)
+        "gate_counted_once", "The gate and the up projection are two matrices, not one.", (c.Without("gate"),)
+    ),
+    Misconception(
+        "vectors_forgotten", "You left out the biases and the vectors of the norms.", (c.Without("vectors"),)
+    ),
+    Misconception("one_layer_only", "This is one layer; the question asks for all layers.", (c.Put("layers", "1"),)),
+    Misconception("n_minus_1_for_n", "You mixed up n and n − 1.", (c.OneLess(),)),
+    Misconception(
+        "mac_as_one_flop",
+        "A multiply-add counts as two operations here.",
+        (c.Choose("flops", "mac", ("flops", "fma2")),),
     ),
     Misconception(
         "mac_as_two_flops",
@@ -131,61 +135,61 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "head_dim_for_model_dim",
-        "The dimension of one head is taken for that of all, or for their number.",
+        "You mixed up the dimension of one head with the model dimension, or with the number of heads.",
         (c.Put("model", "head", terms=True), c.Put("heads", "head")),
     ),
-    Misconception("heads_forgotten", "The number of heads is missing.", (c.Put("heads", "1"),)),
-    Misconception("optimizer_states_forgotten", "The states of the optimizer are missing.", (c.OtherRecipe(1, 1, 0),)),
-    Misconception("gradients_forgotten", "The gradients are missing.", (c.OtherRecipe(1, 0, 1),)),
+    Misconception("heads_forgotten", "You left out the number of heads.", (c.Put("heads", "1"),)),
+    Misconception("optimizer_states_forgotten", "You left out the optimizer states.", (c.OtherRecipe(1, 1, 0),)),
+    Misconception("gradients_forgotten", "You left out the gradients.", (c.OtherRecipe(1, 0, 1),)),
     Misconception(
         "all_experts_for_active",
-        "A token passes a few experts, not all of them.",
+        "A token passes through a few experts, not all of them.",
         (c.OtherOption("of", "all", ("active",)),),
     ),
     Misconception(
         "active_experts_for_all",
-        "All experts have parameters, not only those that a token passes.",
+        "Count the parameters of all experts, not only of those that a token uses.",
         (c.OtherOption("of", "active", ("all",)),),
     ),
     Misconception(
         "bubble_of_ideal_for_total",
-        "This is the idle time over the ideal time, not over the total time.",
+        "You divided the idle time by the ideal time; divide by the total time.",
         (c.OtherOption("want", "bubble_ideal", ("bubble_total",)),),
     ),
     Misconception(
         "utilisation_for_bubble",
-        "This is the busy share, not the idle one.",
+        "This is the utilisation; the question asks for the bubble.",
         (c.OtherOption("want", "utilisation", ("bubble_total",)),),
     ),
     Misconception(
         "bubble_for_utilisation",
-        "This is the idle share, not the busy one.",
+        "This is the bubble; the question asks for the utilisation.",
         (c.OtherOption("want", "bubble_total", ("utilisation",)),),
     ),
     Misconception(
         "first_microbatch_forgotten",
-        "One microbatch is missing.",
+        "You left out one microbatch.",
         (c.OneLess(("microbatches",), less=False),),
     ),
     Misconception(
         "microbatches_multiplied",
-        "This is multiplied by the number of microbatches, and should not be.",
+        "You multiplied by the number of microbatches; leave it out.",
         (c.Multiplied("microbatches"),),
     ),
-    Misconception("microbatches_forgotten", "The number of microbatches is missing.", (c.Put("microbatches", "1"),)),
-    Misconception("batch_forgotten", "The batch is missing.", (c.Put("batch", "1"),)),
+    Misconception("microbatches_forgotten", "You left out the number of microbatches.", (c.Put("microbatches", "1"),)),
+    Misconception("batch_forgotten", "You left out the batch size.", (c.Put("batch", "1"),)),
     Misconception(
         "sequence_squared_forgotten",
-        "The scores are of all pairs of positions: their share grows with L^2.",
+        "There is a score for every pair of positions, so this part grows with L².",
         (c.LowerDegree("sequence"),),
     ),
     Misconception(
-        "inverse", "This is upside down: one over what is asked for, or over a factor of it.", (c.Inverted(),)
+        "inverse", "The answer, or one of its factors, is upside down: take the reciprocal.", (c.Inverted(),)
     ),
-    Misconception("square_root_forgotten", "The square root is missing.", (c.Unrooted(),)),
+    Misconception("square_root_forgotten", "You left out the square root.", (c.Unrooted(),)),
     Misconception(
         "both_directions",
-        "A link carries both directions at once: only one of them counts.",
+        "You counted both directions; a link carries them at the same time, so count one.",
         (
             c.Choose("link", "bidirectional", ("link", "full_duplex")),
             c.Choose("pipeline", "both_directions", ("pipeline", "one_direction")),
@@ -193,18 +197,18 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "all_boundaries_for_one",
-        "This is over all boundaries of the pipeline, but one is asked for.",
+        "You counted all boundaries of the pipeline; the question asks for one.",
         (c.Choose("pipeline", "all_boundaries", ("pipeline", "one_direction")),),
     ),
     Misconception(
         "reduced_every_microbatch",
-        "Gradients are added on a rank first, and reduced once.",
+        "A rank first adds the gradients of its microbatches, then reduces them once.",
         (c.Choose("accumulation", "reduced_every_microbatch", ("accumulation", "reduced_once")),),
     ),
-    Misconception("latency_forgotten", "The latency or overhead is missing.", (c.Drop("latency"),)),
+    Misconception("latency_forgotten", "You left out the latency or the overhead.", (c.Drop("latency"),)),
     Misconception(
         "causal_half",
-        "The scores are counted for all pairs of positions here, not for half of them.",
+        "Here attention computes the scores of all pairs of positions, not of half of them.",
         (c.Choose("attention", "causal_half", ("attention", "full")),),
     ),
     *(
@@ -213,12 +217,12 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "added_instead_of_overlapped",
-        "The times overlap: the longest one counts, not their sum.",
+        "You added times that overlap; only the longest one counts.",
         (c.Choose("time", "serial", ("time", "overlap")),),
     ),
     Misconception(
         "sum_in_another_format",
-        "This is the sum in another number format than that of the accumulator.",
+        "This is the sum in another number format; use the format of the accumulator.",
         tuple(
             c.OtherOption("accumulator", other, (own,))
             for own in ("fp16", "bf16", "fp32")
@@ -228,12 +232,12 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "sum_not_rounded",
-        "Each addition is rounded: this is as good as the exact sum.",
+        "You did not round after each addition.",
         (c.OtherOption("accumulator", "fp64", ("fp16", "bf16", "fp32")),),
     ),
     Misconception(
         "representation_for_accumulation",
-        "The error of rounding the number once and the error of the additions are confused.",
+        "You mixed up two errors: rounding the number once, and rounding every addition.",
         (
             c.OtherOption("want", "representation_error", ("accumulation_error",)),
             c.OtherOption("want", "accumulation_error", ("representation_error",)),
@@ -241,7 +245,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "epsilon_for_unit_roundoff",
-        "The distance of neighbours and half of it, the error of rounding to nearest, are confused.",
+        "You mixed up the spacing of neighbouring numbers and the unit roundoff, which is half of it.",
         (
             c.OtherOption("want", "epsilon", ("unit_roundoff",)),
             c.OtherOption("want", "unit_roundoff", ("epsilon",)),
@@ -250,7 +254,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "subnormals_forgotten",
-        "Below the smallest normal number there are subnormal ones.",
+        "Below the smallest normal number there are subnormal numbers.",
         (
             c.OtherOption("want", "smallest_normal", ("smallest_subnormal",)),
             c.OtherOption("want", "smallest_normal", ("smallest",)),
@@ -258,12 +262,12 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "all_operands_at_once",
-        "This takes all operands at once; two at a time is cheaper.",
+        "You multiplied all operands at once; contracting two at a time is cheaper.",
         (c.OtherOption("want", "flops", ("best_order",)),),
     ),
     Misconception(
         "left_to_right_for_best",
-        "This is the order from left to right, which is not the best one.",
+        "This is the cost from left to right; another order is cheaper.",
         (c.OtherOption("want", "left_to_right", ("best_order",)),),
     ),
 )

@@ -63,6 +63,6 @@ def test_an_option_is_written_in_a_unit_with_four_digits():
 def test_multiprocessors_are_no_ranks_and_the_idle_share_is_offered_for_the_busy_one(offered):
     said = {name: {says for n, choices in offered if n == name for choice in choices for says in choice.says}
             for name in ("peak", "busy")}  # fmt: skip
-    assert "This is the share of one rank or unit, but the total is asked for." in said["peak"]
+    assert "This is the share of one GPU or unit; the question asks for all of them." in said["peak"]
     assert not any("divi" in says or "multiplied" in says for says in said["peak"])
-    assert "This is the idle share, not the busy one." in said["busy"]
+    assert "This is the bubble; the question asks for the utilisation." in said["busy"]

@@ -95,7 +95,7 @@ def test_conventions_mistakes_and_worksheets_are_translated(language: str) -> No
     assert [text for text in texts if text and say(text) == text] == []
     assert [*say.missing] == []
     stop = {"de": ".", "zh": "。"}[language]
-    assert say("The backward pass is missing.").removesuffix(stop) in say("The backward pass is missing (≈ 3 GiB)")
+    assert say("You left out the backward pass.").removesuffix(stop) in say("You left out the backward pass (≈ 3 GiB)")
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -123,8 +123,8 @@ def test_every_sentence_with_an_id_has_a_translation_of_that_id(language: str) -
 
 
 def test_a_reworded_sentence_keeps_its_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = words("de").catalogue("The gradients are missing.")
-    assert before != "The gradients are missing."
+    before = words("de").catalogue("You left out the gradients.")
+    assert before != "You left out the gradients."
     reworded = dict(SENTENCES["mistakes"]()) | {"gradients_forgotten": "You forgot the gradients of `W` and `V`."}
     monkeypatch.setitem(SENTENCES, "mistakes", lambda: reworded)
     own = {"gradients_forgotten": "Zu `V` und `W` fehlen Gradienten."}

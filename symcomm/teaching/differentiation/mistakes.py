@@ -52,14 +52,14 @@ def _is_tangent(form: Form) -> bool:
 _MISTAKES = (
     TraceMistake(
         "adjoint_overwritten",
-        "A value that is used several times adds the adjoints of all its uses; here the last one replaced the others.",
+        "A value used several times adds the adjoints of all its uses; you kept only the last one.",
         _overwritten,
     ),
     TraceMistake(
         "product_rule_forgotten", "The derivative of a product is not the product of the derivatives.", _product_rule
     ),
     TraceMistake(
-        "inner_derivative_forgotten", "The derivative of what stands inside a function is missing.", _inner
+        "inner_derivative_forgotten", "You left out the derivative of the inner function.", _inner
     ),
 )  # fmt: skip
 TRACE_MISTAKES = {one.name: one for one in _MISTAKES}
