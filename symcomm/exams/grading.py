@@ -12,11 +12,13 @@ from symcomm.core.form import evaluate, from_expr
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
+from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key
 from symcomm.exams.papers import Exam, Paper, PaperPart
 from symcomm.exams.problems.printed import last_digit
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.problems.solve import following
+from symcomm.exams.reading import UnreadError
 from symcomm.exams.rubric import Mark, mark_of
 from symcomm.exams.sheets import Sheet, check_columns
 from symcomm.exams.summary import Decision, Graded, Grades
@@ -24,6 +26,7 @@ from symcomm.exams.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
 _LONGEST = 2_000  # characters of an answer that is worked out
+_LETTERED = re.compile(r"\s*(?:option\s+)?\(?([A-Ja-j])(?:\s*[).:]+\s*(.*)|()\s*)", re.IGNORECASE | re.DOTALL)
 LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
 
 
@@ -95,7 +98,7 @@ class Grader:
         if not text:
             return Mark(Fraction(0), part.points, "none", (), "no answer")
         if part.choices:
-            return _chosen(part, text, problem_share=lambda verdict: mark_of(verdict, ask, problem, part.points))
+            return _chosen(part, text, key, lambda verdict: mark_of(verdict, ask, problem, part.points))
         *before, last = LINES.split(text)
         verdict = self.verdict(key, last)
         if not verdict.right:
@@ -179,15 +182,31 @@ def _same(text: str) -> str:
     return re.sub(r"\s+", "", text).strip("$")
 
 
-def _chosen(part: PaperPart, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
-    """The mark of a chosen option, told by its letter or its text."""
-    letter = re.fullmatch(r"\s*\(?([A-Ja-j])\)?\.?\s*", text)
-    at = ord(letter[1].upper()) - ord("A") if letter else -1
-    found = [c for n, c in enumerate(part.choices) if n == at or _same(c.text) == _same(text)]
-    if not found:
-        return problem_share(Verdict("unreadable", hint=f"answer with one letter, A to {chr(64 + len(part.choices))}"))
+def _chosen(part: PaperPart, text: str, key: Key, problem_share: Callable[[Verdict], Mark]) -> Mark:
+    """The mark of a chosen option, told by its letter, its text, or both."""
+    said = _LETTERED.fullmatch(text)
+    at = ord(said[1].upper()) - ord("A") if said else -1
+    rest = said[2] or "" if said and at < len(part.choices) else text
+    found = _options(part, rest, key) if rest else [*part.choices[at : at + 1]]
+    if len(found) != 1 or (rest != text and found[0] is not part.choices[at]):
+        hint = f"answer with one letter, A to {chr(64 + len(part.choices))}, or with the text of one option"
+        return problem_share(Verdict("unreadable", hint=hint))
     choice = found[0]
     if choice.right:
         return problem_share(Verdict("right"))
     mark = problem_share(Verdict("different", says=choice.says))
     return replace(mark, verdict="mistake", names=choice.names)  # recognised, and worth nothing: it was offered
+
+
+def _options(part: PaperPart, text: str, key: Key) -> list[OfferedAnswer]:
+    """The options with a text, or with its number: 12.0 GiB and 12 are the option 12 GiB."""
+    alike = [choice for choice in part.choices if _same(choice.text) == _same(text)]
+    try:
+        side = key.reader.read(text)[-1]
+    except UnreadError:
+        return alike
+    if alike or side.literal is None:
+        return alike
+    unit = re.sub(r"^[-\d\s.]+", "", part.choices[0].text)
+    scale = Quantity.parse(f"1 {unit}").value if side.unit is None and unit else side.scale
+    return [choice for choice in part.choices if side.literal.times(scale).says(choice.quantity.value)]

@@ -16,7 +16,7 @@ from symcomm.exams.problems.exam_keys import CREDIT
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.verdict import Verdict
 
-_OPEN = ("undecided", "unreadable")  # a person decides
+_OPEN = ("undecided", "unreadable", "refused")  # a person decides
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,6 @@ def mark_of(
 _SAID = {
     "different": "not right",
     "unreadable": "could not be read",
-    "refused": "not an answer",
+    "refused": "not read as an answer; a person looks at it",
     "undecided": "has to be looked at",
 }

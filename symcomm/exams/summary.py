@@ -142,7 +142,7 @@ def summary(grades: Grades) -> tuple[SummaryLine, ...]:
 def look_at(grades: Grades) -> tuple[tuple[str, str, str, int, tuple[str, ...]], ...]:
     """What a person has to look at: question, answer, verdict, how many gave it, who.
 
-    These are answers that are undecided or unreadable, and wrong ones without a known reason that several gave.
+    These are answers that are undecided, unreadable or refused, and wrong ones that several gave for no known reason.
     """
     found: dict[tuple[str, str, str], list[str]] = {}
     for one in grades.graded:

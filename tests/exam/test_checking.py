@@ -63,6 +63,53 @@ def test_a_name_that_can_be_split_in_two_ways_is_told_with_both():
     assert key("fsdp_state").check("192ND^2/N_D").hint == "ND is N_D here, or N times D: write N*D or N_D"
 
 
+LATEX = [r"$(12+12)N_{layer}D^2$", "${24ND^2}$", "$24$ N.D^2", "24 . N . D^2", r"\(24 N D^2\)", "'24 N D^2'",
+         "“24ND^2”", "`24 N D^2`", "24 N D^2 Bytes", "12.88 吉字节", "128.8 亿 字节",
+         "12,88 Gigabyte",          "4 GB + 4 GB + 4.88 GB"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LATEX)
+def test_a_right_answer_between_the_marks_of_maths_or_in_words_of_a_language_is_right(text):
+    verdict = key("dp_payload").check(text)
+    assert verdict.right, verdict
+
+
+@pytest.mark.parametrize(("question", "text"), [
+    ("tf32_peak", "155.9 teraflops"), ("tf32_peak", "155,9 Teraflops"), ("ring_time", "75.16 Millisekunden"),
+    ("ring_time", "75.16 毫秒"), ("ring_time", "2(k-1)M/(kW) Sekunden"), ("bubble", "27,3 Prozent"),
+    ("lm_params", "3.407 Milliarden"), ("lm_params", "3.407 Mrd. Parameter"), ("lm_params", "34.07亿 个参数"),
+])  # fmt: skip
+def test_units_are_read_in_the_words_of_the_languages_that_papers_have(question, text):
+    verdict = key(question).check(text)
+    assert verdict.right, verdict
+
+
+@pytest.mark.parametrize("text", [
+    "$(id)", "${jndi:ldap://x.example/a}", "$(24 N D^2)", "'$(id)'", '"import os"', "`id`", '"24*N*D**2"',
+    "os.system('ls')", "N.__class__", "N.D.real()", "f.read()", "print('24')",
+])  # fmt: skip
+def test_code_is_refused_also_in_quotes_or_behind_a_dollar_sign(text):
+    assert key("dp_payload").check(text).verdict == "refused"
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("I don't know", "this gives no answer"), ("I don’t know.", "this gives no answer"),
+    ("keine Ahnung", "this gives no answer"), ("不知道", "this gives no answer"),
+    ("it's big", "is not a name here"), ("N.real", "real is not a name here"),
+    ("12 GB + 3 + 880 MB", "a term has no unit: write one behind each, or one behind the sum"),
+    ("12 GB + 3 s", "the terms have different units"),
+])  # fmt: skip
+def test_what_is_no_answer_is_unreadable_and_not_refused(text, hint):
+    verdict = key("dp_payload").check(text)
+    assert (verdict.verdict, hint in verdict.hint) == ("unreadable", True), verdict
+
+
+def test_an_exponent_that_is_nearly_whole_is_wrong_and_not_refused():
+    assert key("dp_payload").check("24 N D^2.0").right
+    assert key("dp_payload").check("24 N D^2.0001").verdict == "different"
+    assert key("dp_payload").check("24 N D^2.00000001").verdict == "refused"
+
+
 RIGHT = ["24·N·D² bytes", r"$24\,N_{\text{layer}}D^{2}$", "24 N D^2 [bytes]", "V = 24ND² ≈ 12.9 GB", "12 884 901 888",
          "12.9 GB", "103.08 Gbit", "12,9·10^9", "24ND^2/2^30 GiB"]  # fmt: skip
 

@@ -103,6 +103,34 @@ def test_right_answers_earn_all_points_in_numbers_formulas_and_letters(quiz):
     }  # fmt: skip
 
 
+def test_an_option_is_told_by_its_letter_its_text_or_both(quiz):
+    part = quiz[1][0].parts[-1]
+    right = next(choice for choice in part.choices if choice.right)
+    number, unit = right.text.rsplit(" ", 1)
+    number = number.replace(" ", "")
+    for text in (
+        part.right,
+        f"Option {part.right}",
+        f"{part.right}) {right.text}",
+        f"{number}{unit}",
+        number,
+        f"${number}$ {unit}",
+    ):
+        assert marks(quiz, {"chosen": text})["chosen"].verdict == "right", text
+    wrong = next(choice for choice in part.choices if not choice.right)
+    for text in (f"{part.right}: {wrong.text}", "J", f"{number} bytes", "the first"):  # two options, or none
+        mark = marks(quiz, {"chosen": text})["chosen"]
+        assert (mark.verdict, mark.open) == ("unreadable", True)
+        assert "answer with one letter, A to C, or with the text of one option" in mark.says
+
+
+def test_what_is_refused_is_looked_at_by_a_person(quiz):
+    exam, papers = quiz
+    made = grade(exam, papers[:1], [Sheet("s1", {"peak": "$(id)"}, None)])
+    assert [row[:3] for row in look_at(made)] == [("peak", "$(id)", "refused")]
+    assert "a person looks at it" in made.graded[0].mark.says
+
+
 def test_what_follows_from_a_wrong_answer_earns_its_points(quiz):
     paper = quiz[1][0]
     n = numbers(paper)
@@ -142,7 +170,7 @@ def test_the_credit_of_two_mistakes_is_the_product_of_both():
     assert share_of(convention, ask, problem) == Fraction(1, 2)
     for verdict in ("different", "unreadable", "refused", "undecided"):
         assert share_of(Verdict(verdict), ask, problem) == 0
-        assert mark_of(Verdict(verdict), ask, problem, Fraction(6)).open == (verdict in ("unreadable", "undecided"))
+        assert mark_of(Verdict(verdict), ask, problem, Fraction(6)).open == (verdict != "different")
 
 
 def test_a_credit_for_a_mistake_that_is_not_known_is_refused():

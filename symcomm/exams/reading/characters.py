@@ -11,8 +11,10 @@ import unicodedata
 
 from symcomm.core.notation import GREEK_LETTERS
 from symcomm.exams.reading import UnreadError
+from symcomm.exams.reading.measures import CHINESE
 
 LENGTH_LIMIT = 2_500
+_IS_CODE = "this is code or a command, not a formula"
 DEPTH_LIMIT = 60
 
 _FORBIDDEN = re.compile(
@@ -20,8 +22,8 @@ _FORBIDDEN = re.compile(
     "\U000e0000-\U0010ffff]"
 )
 _CODE = re.compile(
-    r"[\"`]|(?<!\\);\s*[A-Za-z_]{2}|__|<%|%>|\$[({]|#\{|==|<<|>>|\w\s*\.\s*[A-Za-z_]\w*\s*[(\[.]"
-    r"|'[^\d]|\b[A-Za-z]\w*\s*\(\s*'"
+    r"[\"`]|(?<!\\);\s*[A-Za-z_]{2}|__|<%|%>|\$[({]|#\{|==|<<|>>|\w+(?:\s*\.\s*[A-Za-z_]\w*)+\s*[(\[.]"
+    r"|'(?!(?:t|s|m|d|re|ve|ll)\b)[^\d]|\b[A-Za-z]\w*\s*\(\s*'"
     r"|\b(?:import|lambda|exec|eval|getattr|setattr|compile|globals|locals|vars|dir|input|raise|assert|while|__\w+)\b"
     r"|\\(?:input|include\w*|write\d*|immediate|csname|catcode|def|let|newcommand|renewcommand|expandafter|special|url"
     r"|href|loop|verb|unicode|textcolor|rlap|llap|phantom|openout|read)(?![A-Za-z])"
@@ -53,8 +55,31 @@ _LATEX_SPACE = re.compile(
     r"\\(?:[,;:!> ]|q?quad\b|enspace\b|(?:neg)?(?:thin|med|thick)space\b|(?:display|text)style\b|left\b|right\b|"
     r"[bB]igg?[lrm]?\b)|~"
 )
+_QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»)\s*\.?\s*""")
+_MATHS = re.compile(r"\$\$?([^$]*)\$\$?")
+_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
 _DELIMITERS = re.compile(r"\$+|\\[()\[\]]")
 _LINES = re.compile(r"\\\\(?![A-Za-z])")
+
+
+def unquoted(text: str) -> str:
+    """What stands between the quotation marks around a text; empty where there are none.
+
+    Raises ``UnreadError`` for a power in quotes that only programs write so.
+
+    >>> unquoted('"24 N D^2"'), unquoted("24 N D^2")
+    ('24 N D^2', '')
+    """
+    found = _QUOTED.fullmatch(text) if len(text) <= LENGTH_LIMIT else None
+    if found is not None and "**" in text:
+        raise UnreadError(_IS_CODE, refused=True)
+    return "" if found is None else "".join(filter(None, found.groups()))
+
+
+def _is_harmless(found: str, names: frozenset[str]) -> bool:
+    """Whether what looks like code is a name of the question, or a product of them with dots: N.D.F."""
+    pieces = [piece for piece in re.split(r"[\s.(\[\\]+", found) if piece and not piece.isdigit()]
+    return bool(pieces) and all(piece in names or names.issuperset(piece) for piece in pieces)
 
 
 def clean(text: str, names: frozenset[str] = frozenset()) -> str:
@@ -75,8 +100,9 @@ def clean(text: str, names: frozenset[str] = frozenset()) -> str:
         )
     if _deep(text):
         raise UnreadError(f"brackets are nested more than {DEPTH_LIMIT} deep", refused=True)
-    if any(found[0].strip("\\") not in names for found in _CODE.finditer(text)):
-        raise UnreadError("this is code or a command, not a formula", refused=True)
+    text = _MATHS.sub(r" \1 ", text) if text.count("$") % 2 == 0 else text
+    if any(not _is_harmless(found[0], names) for found in _CODE.finditer(text)):
+        raise UnreadError(_IS_CODE, refused=True)
     text = text.replace("\n", " ").replace("\r", " ") if text.isascii() else _plain(text, names)
     text = text.rstrip(" ;").lstrip()
     if _LINES.search(text) is not None:
@@ -101,7 +127,7 @@ def _deep(text: str) -> bool:
 
 
 def _plain(text: str, names: frozenset[str]) -> str:
-    text = text.translate(_TABLE)
+    text = _WORD.sub(lambda word: f" {CHINESE[word[0]]} ", text.translate(_TABLE))
     if "√" in text:
         text = text.replace("√", "\\surd ")
     text = _RAISED_RUN.sub(lambda run: "^{" + "".join(_RAISED[c] for c in run[0]) + "}", text)

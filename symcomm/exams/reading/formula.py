@@ -31,12 +31,13 @@ from symcomm.core.form import (
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 from symcomm.exams.reading import UnreadError
-from symcomm.exams.reading.characters import clean
+from symcomm.exams.reading.characters import clean, unquoted
 from symcomm.exams.reading.measures import COUNTED, counts, measure
 from symcomm.exams.reading.numbers import EXPONENT_LIMIT, Literal, scan
 
 _BITS_LIMIT = 16_000
 _NODE_LIMIT = 2_500
+_FINEST = 10**6  # below the line of an exponent: x^1.0001 is read
 
 _COMMANDS = {
     "cdot": "*", "times": "*", "ast": "*", "cdotp": "*", "div": "/", "approx": "=", "simeq": "=", "sim": "=",
@@ -51,11 +52,18 @@ _TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<number>\d|\.\d)|(?P<word>[A-Za-zμ][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*'*)"
     r"|(?P<command>\\(?:[A-Za-z]+|[%{}]))|(?P<power>\*\*|\^)|(?P<sign>[-+*/=()\[\]{}⌈⌉⌊⌋%,≈])"
 )
-_PIECE = re.compile(r"[A-Za-z](?:[A-Za-z0-9]|_(?=[A-Za-z0-9]))*'*|.")
+_BEFORE_A_DOT = frozenset({"word", "number", ")", "]", "}"})
+_AFTER_A_DOT = re.compile(r"\s*[A-Za-z(\\]")
+_FLOPS = re.compile(r"(?:[kMGTPE]|kilo|mega|giga|tera|peta|exa)?(?:FLOP[Ss]|flops)", re.IGNORECASE)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "⌈": "⌉", "⌊": "⌋"}
 _LEADING = re.compile(
     r"\s*(?:(?:answer|result|solution|ans)\b\s*[:=]?|(?:is|about|approximately|approx\.?|ca\.?|circa|roughly)(?=[\s\d])|≈|~|="
     r"|\\approx(?![A-Za-z])|\\sim(?![A-Za-z])|:)",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(
+    r"\s*(?:(?:i\s+)?(?:do\s+not|don['’]?t)\s+know|idk|dunno|no\s+idea|(?:ich\s+)?wei(?:ß|ss)\s+(?:es\s+)?nicht|keine\s+ahnung"
+    r"|我?不知道)[\s.!]*",
     re.IGNORECASE,
 )
 _BOXED = re.compile(r"\s*\\(?:boxed|fbox)\s*\{(.*)\}\s*\.?\s*")
@@ -115,8 +123,15 @@ class AnswerReader:
     short: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def read(self, text: str) -> tuple[Side, ...]:
-        """The parts of an answer; raises ``UnreadError``."""
-        text = clean(text, frozenset(self.spellings.values()))
+        """The parts of an answer; raises ``UnreadError``. What is quoted and no formula is refused."""
+        if inside := unquoted(text):
+            try:
+                return self.read(inside)
+            except UnreadError as why:
+                raise UnreadError(why.hint, refused=True) from None
+        if _NO_ANSWER.fullmatch(text[:100]):
+            raise UnreadError("this gives no answer: leave the field empty, or write what you have")
+        text = clean(text, frozenset((*self.spellings, *self.spellings.values())))
         for _ in range(4):
             before = text
             if (boxed := _BOXED.fullmatch(text)) is not None:
@@ -261,6 +276,11 @@ class AnswerReader:
             match = _TOKEN.match(text, position)
             if match is None:
                 c = text[position]
+                if c == "." and found and found[-1].kind in _BEFORE_A_DOT and _AFTER_A_DOT.match(text, position + 1):
+                    if found[-1].text not in COUNTED:  # 3 N.D is a product, and Mrd. an abbreviation
+                        found.append(Token("*", ".", spaced))
+                    position += 1
+                    continue
                 if c in "<>" and re.search(r"\b(?:if|when|for|where)\b", text):
                     raise UnreadError("no conditions: give one formula")
                 if text.count("{") > text.count("}"):
@@ -422,8 +442,10 @@ class _Parser:
                 break
         given = [u for u in units if u is not None]
         if given:
-            if len({u[1] for u in given}) > 1 or (len(given) < len(units) and len(given) > 1):
+            if len({u[1] for u in given}) > 1:
                 raise UnreadError("the terms have different units")
+            if len(given) < len(units) and len({u[0] for u in given}) > 1:
+                raise UnreadError("a term has no unit: write one behind each, or one behind the sum")
             if len({u[0] for u in given}) > 1:
                 terms = [forms.product(Num(u[0]), t) if u is not None else t for t, u in zip(terms, units, strict=True)]
                 self.unit = (Fraction(1), given[0][1], 0)
@@ -709,7 +731,7 @@ class _Parser:
                 self.at += 1
                 return scale, more[1], 0
         power = 1
-        while self.next.kind in ("/", "*", "^") or (self.next.kind == "word" and self.next.text == "per"):
+        while self.next.kind in ("/", "*", "^") or (self.next.kind == "word" and self.next.text in ("per", "pro")):
             sign = "/" if self.next.kind == "word" else self.next.kind
             behind = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else _END
             if sign == "^":
@@ -761,7 +783,7 @@ class _Parser:
             except UnreadError:
                 return None
         found = measure(word)
-        if found is not None and re.fullmatch(r"[kMGTPE]?(?:FLOP[Ss]|flops)", word):
+        if found is not None and _FLOPS.fullmatch(word):
             # The s at the end may be a second or a plural: as the question has it.
             rate = unit.powers == Unit.parse("FLOP/second").powers
             return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
@@ -817,7 +839,7 @@ def _powered(base: Form, exponent: Form) -> Form:
             number = forms.evaluate(exponent, {})
         except Exception:
             raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True) from None
-        if abs(number) > EXPONENT_LIMIT or number.denominator > 12:
+        if abs(number) > EXPONENT_LIMIT or number.denominator > _FINEST:
             raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
         if number == Fraction(1, 2):
             return Root(base)

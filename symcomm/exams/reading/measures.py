@@ -13,7 +13,8 @@ _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "ki": 10}
 _SMALL = {"m": -3, "u": -6, "μ": -6, "n": -9, "p": -12}
 _LONG = {
-    "kilo": 3, "mega": 6, "giga": 9, "tera": 12, "peta": 15, "milli": -3, "micro": -6, "nano": -9,
+    "kilo": 3, "mega": 6, "giga": 9, "tera": 12, "peta": 15, "exa": 18, "milli": -3, "micro": -6, "mikro": -6,
+    "nano": -9,
 }  # fmt: skip
 _THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message")
 _BASES: dict[str, tuple[str, Fraction]] = {
@@ -32,11 +33,25 @@ _BASES: dict[str, tuple[str, Fraction]] = {
     **dict.fromkeys(("h", "hour", "hours"), ("second", Fraction(3600))),
     **dict.fromkeys(("day", "days"), ("second", Fraction(86_400))),
     "Hz": ("cycle/second", Fraction(1)),
+    **dict.fromkeys(("Sekunde", "Sekunden", "Sek"), ("second", Fraction(1))),
+    **dict.fromkeys(("Minute", "Minuten"), ("second", Fraction(60))),
+    **dict.fromkeys(("Stunde", "Stunden"), ("second", Fraction(3600))),
+    **dict.fromkeys(("Tag", "Tage"), ("second", Fraction(86_400))),
+    **dict.fromkeys(("Operationen", "Rechenoperationen"), ("FLOP", Fraction(1))),
+    **dict.fromkeys(("Element", "Elemente"), ("element", Fraction(1))), "Parameter": ("parameter", Fraction(1)),
+    "Prozent": ("", Fraction(1, 100)),
+}  # fmt: skip
+# Words without a space between them, and how they are typed elsewhere; 每 stands before what a rate is for.
+CHINESE = {
+    "毫秒": "ms", "微秒": "us", "纳秒": "ns", "秒": "s", "分钟": "min", "小时": "h", "天": "days",
+    "千字节": "kB", "兆字节": "MB", "吉字节": "GB", "太字节": "TB", "字节": "bytes", "比特": "bits",
+    "个参数": "parameters", "参数": "parameters", "元素": "elements", "次浮点运算": "FLOP", "浮点运算": "FLOP",
+    "次运算": "ops", "万亿": "*10^12", "亿": "*10^8", "万": "*10^4", "每": "/",
 }  # fmt: skip
 _PREFIXED = (
     "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
     "op", "ops", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds", "Hz",
-    "parameters", "params", "tokens",
+    "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
 )  # fmt: skip
 _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
     f"{p.lower()}b": 2**n for p, n in _BINARY.items()
@@ -45,6 +60,7 @@ _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
 COUNTED = {
     "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "G": 10**9, "T": 10**12, "thousand": 10**3,
     "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9, "trillion": 10**12, "Mio": 10**6,
+    "Tausend": 10**3, "Millionen": 10**6, "Milliarden": 10**9, "Milliarde": 10**9, "Mrd": 10**9, "Billionen": 10**12,
 }  # fmt: skip
 _COUNTS = frozenset({"word", "parameter", "token", "element", "sample", "device", "layer", "step", "stage", "message"})
 
@@ -60,7 +76,7 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
     """
     if word in _BASES:
         name, worth = _BASES[word]
-        return worth, Unit.parse(name), 0
+        return worth, Unit.parse(name) if name else ONE, 0
     if word in ("%", "percent"):
         return Fraction(1, 100), ONE, 0
     if word.lower() in _LOWER and word in (word.lower(), word.upper()) and (word.islower() or len(word) == 3):
@@ -70,7 +86,7 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
         prefix = word[: -len(base)] if word.endswith(base) else ""
         if not prefix:
             continue
-        name, worth = _BASES[base]
+        name, worth = _BASES.get(base) or _BASES[base.capitalize()]
         unit = Unit.parse(name)
         second = name == "second"
         if prefix in _BINARY and name == "byte":
