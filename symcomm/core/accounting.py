@@ -26,115 +26,122 @@ class Convention:
 # The first row of a field is its default.
 CONVENTIONS: tuple[Convention, ...] = (
     Convention("flops", "fma2", "A multiply-add counts as two operations."),
-    Convention("flops", "exact_adds", "A sum of n products counts n multiplications and n - 1 additions."),
+    Convention("flops", "exact_adds", "A sum of n products counts n multiplications and n − 1 additions."),
     Convention("flops", "mac", "A multiply-add counts as one operation."),
-    Convention("operations", "matmul_only", "Only matrix products are counted."),
-    Convention("operations", "all_ops", "Pointwise functions, normalisations and softmax are counted, too."),
-    Convention("parameters", "every_weight", "Every weight is counted: matrices, embeddings, norms and biases."),
+    Convention("operations", "matmul_only", "Only matrix products count as operations."),
+    Convention("operations", "all_ops", "Pointwise functions, normalisations and softmax count as operations, too."),
     Convention(
-        "parameters", "layer_matrices", "Only the matrices of layers are counted: no embeddings, norms and biases."
+        "parameters", "every_weight", "Every weight counts as a parameter: matrices, embeddings, norms and biases."
     ),
-    Convention("attention", "full", "Attention scores are counted for all pairs of positions."),
+    Convention(
+        "parameters",
+        "layer_matrices",
+        "Only the matrices of layers count as parameters; embeddings, norms and biases do not.",
+    ),
+    Convention("attention", "full", "Attention computes the scores of all pairs of positions."),
     Convention(
         "attention",
         "causal_half",
-        "Only the L(L+1)/2 unmasked pairs of a causal attention are counted, and of a window those in it.",
+        "Causal attention counts only its L(L+1)/2 unmasked pairs; a window counts only the pairs inside it.",
     ),
     Convention(
         "attention",
         "windowed",
-        "Where attention has a window of w positions, L·min(L, w) pairs are computed and kept; keys and values are "
-        "gathered whole wherever the positions are cut.",
+        "A window of w positions has L·min(L, w) pairs; where positions are cut, all keys and values are gathered.",
     ),
     Convention(
         "context_order",
         "contiguous",
-        "Ranks that share the positions of a causal attention have neighbouring ones: the rank with the last positions "
-        "works on the most pairs, and the others wait for it.",
+        "Each rank has neighbouring positions; under causal attention the rank with the last ones works longest.",
     ),
     Convention(
         "context_order",
         "balanced",
-        "Ranks that share the positions of a causal attention have early and late ones, so that each works on as many "
-        "pairs.",
+        "Each rank has early and late positions, so causal attention gives every rank equally many pairs.",
     ),
-    Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
-    Convention("input_gradient", "not_needed", "The first layer's input needs no gradient."),
-    Convention("traffic", "compulsory", "Each operand is read once and the result written once."),
+    Convention("input_gradient", "needed", "Every layer computes the gradient of its input, including the first."),
+    Convention("input_gradient", "not_needed", "The first layer does not compute the gradient of its input."),
+    Convention("traffic", "compulsory", "Memory traffic: each operand is read once, each result is written once."),
     Convention(
         "traffic",
         "weights_and_reloaded_activations",
-        "Weights are read for every product they are in, their gradients are read and written, saved activations are "
-        "read again in the backward pass, and what collectives send and receive goes through memory; all else stays "
-        "in the cache.",
+        "Memory traffic: weights, their gradients, saved activations read again, and the buffers of collectives; the "
+        "rest stays in the cache.",
     ),
     Convention(
         "experts_read",
         "expected",
-        "Of E experts those are read that T tokens are expected to hit if each goes to any k of them alike: "
-        "E(1 - (1 - k/E)^T), to 12 decimal places.",
+        "T tokens with k random experts of E read E(1 − (1 − k/E)^T) of them on average, to 12 decimals.",
     ),
-    Convention("experts_read", "at_most", "Of E experts as many are read as T tokens hit at most: min(E, k·T)."),
-    Convention("experts_read", "every_expert", "All experts are read, however few tokens there are."),
-    Convention("time", "overlap", "Computing, memory and network work side by side: the longest of them is the time."),
-    Convention("time", "per_op", "Computing and memory overlap within an op; ops and collectives follow one another."),
-    Convention("time", "serial", "Nothing overlaps: the times of computing, memory and network add up."),
-    Convention("rate", "of_format", "The peak rate is that of the number format in use."),
-    Convention("rate", "eight_bit", "The peak rate is that of 8-bit numbers; a format of w bytes runs at 1/w of it."),
-    Convention("link", "full_duplex", "The bandwidth of a link is that of one direction; both are used at once."),
+    Convention("experts_read", "at_most", "T tokens read as many of the E experts as they can reach: min(E, k·T)."),
+    Convention("experts_read", "every_expert", "All experts are read, even if there are few tokens."),
+    Convention("time", "overlap", "Computing, memory and network work in parallel: the longest one is the time."),
     Convention(
-        "link", "bidirectional", "The bandwidth of a link is that of both directions; bytes sent and received add up."
+        "time", "per_op", "Computing and memory overlap inside an op; ops and collectives run one after another."
     ),
-    Convention("gradient_sync", "end_of_batch", "Gradients of weights are reduced after the last backward pass."),
-    Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
-    Convention("accumulation", "reduced_once", "Gradients of microbatches are added on a rank, and reduced once."),
-    Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
-    Convention("gradient_buckets", "in_place", "The gradient of each weight is reduced where it is."),
-    Convention("gradient_buckets", "copied", "Data parallelism copies gradients to flat buckets, and reduces those."),
-    Convention("weight_copies", "while_needed", "Autocast's copy of a weight stays until the last gradient reads it."),
+    Convention("time", "serial", "Nothing overlaps: the times of computing, memory and network are added."),
+    Convention("rate", "of_format", "The peak rate belongs to the number format in use."),
+    Convention("rate", "eight_bit", "The peak rate is given for 8-bit numbers; a format of w bytes runs at 1/w of it."),
+    Convention("link", "full_duplex", "The bandwidth of a link is given per direction; both directions work at once."),
+    Convention(
+        "link",
+        "bidirectional",
+        "The bandwidth of a link is given for both directions together; sent and received bytes are added.",
+    ),
+    Convention("gradient_sync", "end_of_batch", "Gradients are reduced after the last backward pass."),
+    Convention("gradient_sync", "with_backward", "Gradients are reduced while the last backward pass runs."),
+    Convention("accumulation", "reduced_once", "A rank adds the gradients of its microbatches and reduces them once."),
+    Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced after every microbatch."),
+    Convention("gradient_buckets", "in_place", "Each gradient is reduced in its own memory, without a copy."),
+    Convention(
+        "gradient_buckets", "copied", "Data parallelism copies gradients into flat buckets and reduces the buckets."
+    ),
+    Convention(
+        "weight_copies", "while_needed", "Autocast keeps its copy of a weight until the last gradient has read it."
+    ),
     Convention(
         "weight_copies",
         "kept_in_context",
-        "Autocast's copies of weights stay in its cache until its context ends, behind the update.",
+        "Autocast keeps its copies of weights until its context ends, after the update.",
     ),
-    Convention("offloading", "on_device", "Weights, gradients and optimizer states are on the device."),
+    Convention("offloading", "on_device", "The device holds weights, gradients and optimizer states."),
     Convention(
         "offloading",
         "states_on_host",
-        "Optimizer states are on the host, which updates the weights: gradients go there, new weights come back. "
-        "The update itself is not timed.",
+        "The host holds the optimizer states and updates the weights (not timed); gradients go there, weights come "
+        "back.",
     ),
-    Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
-    Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
+    Convention("recomputation", "activations_kept", "Activations are kept for the backward pass, not computed again."),
+    Convention(
+        "recomputation", "full_recomputation", "The backward pass computes the whole forward pass of a layer again."
+    ),
     Convention(
         "recomputation",
         "needed_recomputation",
-        "The forward pass of a layer is computed again for backward, up to the last result that backward reads.",
+        "The backward pass computes a layer's forward pass again, up to the last result it reads.",
     ),
     Convention(
-        "recomputation", "selective_recomputation", "The core of attention is computed again for backward, no more."
+        "recomputation", "selective_recomputation", "The backward pass computes only the core of attention again."
     ),
-    Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
-    Convention("model_flops", "6nd", "Model FLOPs are six for each parameter and token."),
-    Convention("capacity", "unnamed", "What the GB of a device mean is not said, so no answer may depend on it."),
-    Convention("capacity", "nominal_GB", "The capacity of a device is what it is sold with, in GB of 10⁹ bytes."),
-    Convention("capacity", "nominal_GiB", "The capacity of a device is what it is sold with, in GiB of 2³⁰ bytes."),
-    Convention("capacity", "usable", "The capacity of a device is what its driver reports."),
-    Convention(
-        "communication", "payload", "Bytes are those of the full tensor a collective works on, counted once per call."
-    ),
-    Convention("communication", "sent_per_rank", "Bytes are those one rank sends."),
-    Convention("communication", "sent_and_received_per_rank", "Bytes are those one rank sends plus those it receives."),
-    Convention("communication", "all_links", "Bytes are those that all ranks together send over all links."),
-    Convention("communication", "contributed", "Bytes are what all ranks together put into the collectives."),
-    Convention("algorithm", "usual", "Each kind of collective runs its usual algorithm."),
-    Convention("algorithm", "ring", "Collectives run on a ring: ranks send to their neighbours only."),
+    Convention("model_flops", "training_flops", "Model FLOPs are the operations of the forward and backward pass."),
+    Convention("model_flops", "6nd", "Model FLOPs are six operations per parameter and token."),
+    Convention("capacity", "unnamed", "The GB of a device may be 10⁹ or 2³⁰ bytes, so no answer may depend on it."),
+    Convention("capacity", "nominal_GB", "The capacity of a device is its nominal one, in GB of 10⁹ bytes."),
+    Convention("capacity", "nominal_GiB", "The capacity of a device is its nominal one, in GiB of 2³⁰ bytes."),
+    Convention("capacity", "usable", "The capacity of a device is the number its driver reports."),
+    Convention("communication", "payload", "Each collective counts the bytes of its full tensor, once per call."),
+    Convention("communication", "sent_per_rank", "We count the bytes that one rank sends."),
+    Convention("communication", "sent_and_received_per_rank", "We count the bytes that one rank sends and receives."),
+    Convention("communication", "all_links", "We count the bytes that all ranks together send over all links."),
+    Convention("communication", "contributed", "We count the bytes that all ranks together put into the collectives."),
+    Convention("algorithm", "usual", "Each kind of collective uses its usual algorithm."),
+    Convention("algorithm", "ring", "Collectives run on a ring: a rank sends to its neighbour only."),
     Convention("algorithm", "tree", "Collectives run on a binomial tree."),
     Convention("algorithm", "double_tree", "Collectives run on two binary trees, each for half of the tensor."),
-    Convention("algorithm", "recursive_doubling", "Collectives run by recursive doubling."),
-    Convention("algorithm", "halving_doubling", "Collectives run by recursive halving and doubling."),
-    Convention("algorithm", "bruck", "Collectives run by Bruck's algorithm."),
-    Convention("algorithm", "pairwise", "Ranks send to one another directly, as over a crossbar."),
+    Convention("algorithm", "recursive_doubling", "Collectives use recursive doubling."),
+    Convention("algorithm", "halving_doubling", "Collectives use recursive halving and doubling."),
+    Convention("algorithm", "bruck", "Collectives use Bruck's algorithm."),
+    Convention("algorithm", "pairwise", "Ranks send to each other directly, as over a crossbar."),
     Convention("algorithm", "scatter_allgather", "A broadcast scatters the tensor and gathers it again."),
     Convention("algorithm", "chain", "Collectives run in chunks along a chain of ranks."),
     Convention(
@@ -143,67 +150,68 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("algorithm", "hierarchical", "Collectives run on rings inside nodes of g ranks and between the nodes."),
     Convention("algorithm", "torus_2d", "Collectives run on the rings along the two axes of a torus."),
     Convention("algorithm", "torus_3d", "Collectives run on the rings along the three axes of a torus."),
-    Convention("rings", "one_way", "Chunks run one way round a ring."),
+    Convention("rings", "one_way", "Chunks travel round the ring in one direction."),
     Convention(
         "rings",
         "both_ways",
-        "Chunks run both ways round a ring of an even number of ranks at once, each half way: a link carries half of "
-        "the tensor in each direction.",
+        "Chunks go both ways round a ring of evenly many ranks, half of the tensor in each direction.",
     ),
-    Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
-    Convention("torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."),
-    Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
-    Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
-    Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),
-    Convention("message_cost", "alpha_beta_gamma", "A message costs latency, bytes over bandwidth, and additions."),
-    Convention("message_cost", "bandwidth_only", "A message costs its bytes over the bandwidth; latency is left out."),
-    Convention("bandwidth", "algbw", "The bandwidth of a collective is its payload over its time."),
+    Convention("torus", "one_axis_at_a_time", "The whole tensor uses the axes of a torus one after another."),
+    Convention("torus", "all_axes_at_once", "Parts of the tensor use all axes of a torus at once."),
+    Convention("chunks", "padded", "A tensor that does not divide is padded to equal chunks of whole elements."),
+    Convention("chunks", "divisible", "We assume that the tensor divides into equal chunks."),
+    Convention("message_cost", "alpha_beta", "A message takes its latency plus its bytes over the bandwidth."),
+    Convention(
+        "message_cost",
+        "alpha_beta_gamma",
+        "A message takes its latency, its bytes over the bandwidth, and its additions.",
+    ),
+    Convention("message_cost", "bandwidth_only", "A message takes its bytes over the bandwidth; we ignore latency."),
+    Convention("bandwidth", "algbw", "Algorithm bandwidth: the bytes of the tensor over the time of the collective."),
     Convention(
         "bandwidth",
         "busbw",
-        "The bandwidth of a collective is the least share of the payload that a rank must move, over its time.",
+        "Bus bandwidth: the least bytes that a rank must move, over the time of the collective.",
     ),
     Convention(
         "gathered_weights",
         "reshard",
-        "Gathered weights are dropped after the forward pass and gathered again for backward; what no gradient reads "
-        "(embeddings, biases) is gathered once.",
+        "Gathered weights are freed after the forward pass; the backward pass gathers those again that it reads.",
     ),
     Convention(
         "gathered_weights",
         "whole_units",
-        "Gathered weights are dropped after the forward pass; for backward all of them are gathered again, also those "
-        "that no gradient reads (biases, embeddings), because a unit of modules is gathered as a whole.",
+        "Gathered weights are freed after the forward pass; the backward pass gathers whole modules again, with "
+        "biases and embeddings.",
     ),
     Convention("gathered_weights", "keep", "Gathered weights are kept from the forward to the backward pass."),
     Convention(
         "gathered_weights",
         "layers",
-        "The weights of layers are dropped after their forward pass and gathered again as a whole for backward; those "
-        "before and behind the layers are kept.",
+        "Layers free their gathered weights after the forward pass and gather them again; embedding and head keep "
+        "theirs.",
     ),
     Convention(
         "gathered_weights",
         "at_once",
-        "The weights of the whole model are gathered at once, and kept for the whole step; gradients are reduced when "
-        "all are there.",
+        "The whole model's weights are gathered once and kept for the step; its gradients are reduced together at "
+        "the end.",
     ),
     Convention(
         "gathered_activations",
         "regather_sequence",
-        "Activations that sequence parallelism cuts are saved as shards and gathered again for the backward pass; "
-        "other gathered activations are kept.",
+        "Only activations cut by sequence parallelism are saved as shards and gathered again for the backward pass.",
     ),
     Convention("gathered_activations", "keep", "Gathered activations are kept from the forward to the backward pass."),
     Convention(
         "gathered_activations",
         "regather",
-        "Activations are saved as shards and gathered again for the backward pass.",
+        "All gathered activations are saved as shards and gathered again for the backward pass.",
     ),
-    Convention("pipeline", "one_direction", "Pipeline traffic is that over one boundary in each direction."),
-    Convention("pipeline", "both_directions", "Pipeline traffic is that over one boundary, both directions together."),
-    Convention("pipeline", "all_boundaries", "Pipeline traffic is that over all boundaries, both directions together."),
-    Convention("pipeline", "per_microbatch", "Pipeline traffic is that of one microbatch over one boundary."),
+    Convention("pipeline", "one_direction", "Pipeline traffic counts one boundary, each direction by itself."),
+    Convention("pipeline", "both_directions", "Pipeline traffic counts one boundary, both directions together."),
+    Convention("pipeline", "all_boundaries", "Pipeline traffic counts all boundaries, both directions together."),
+    Convention("pipeline", "per_microbatch", "Pipeline traffic counts one microbatch at one boundary."),
     Convention(
         "shards",
         "mean_shard",
@@ -212,46 +220,47 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "shards",
         "padded_shards",
-        "A weight is cut into parts of whole rows, all as large as the largest: the last ones are filled up.",
+        "Each rank stores equally many whole rows of a weight; the last parts are padded.",
     ),
     Convention(
         "norm_gradients",
         "with_inputs",
-        "Where a schedule runs the gradients of weights apart, those of a norm's gain and bias stay with its input's.",
+        "A schedule that delays weight gradients computes those of a norm's gain and bias with the input gradients.",
     ),
     Convention(
         "norm_gradients",
         "with_weights",
-        "Where a schedule runs the gradients of weights apart, those of a norm's gain and bias are among them.",
+        "A schedule that delays weight gradients also delays those of a norm's gain and bias.",
     ),
     Convention(
         "vocabulary",
         "largest_part",
-        "Ranks share a vocabulary of V words in parts of ⌈V/k⌉; the largest part counts, the last one may be smaller.",
+        "Ranks share V words in parts of ⌈V/k⌉; we count the largest part, the last one may be smaller.",
     ),
     Convention(
         "vocabulary",
         "padded_vocabulary",
-        "A vocabulary that k ranks share is filled up to a multiple of 128·k words, as Megatron-LM does.",
+        "A vocabulary shared by k ranks is padded to a multiple of 128·k words, as in Megatron-LM.",
     ),
-    Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
-    Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
+    Convention("saved", "ideal", "We keep the tensors that the gradients read; row statistics are computed again."),
+    Convention(
+        "saved", "pytorch", "We keep the tensors that eager PyTorch saves for the backward pass, each storage once."
+    ),
     Convention(
         "softmax",
         "as_given",
-        "A configuration attends as its library does, in one kernel where there is one; a table as it is written.",
+        "A configuration computes attention as its library does; a table computes it op by op.",
     ),
-    Convention("softmax", "library", "Softmax is one function: it keeps its result."),
+    Convention("softmax", "library", "Softmax is one function that keeps its result."),
     Convention(
         "softmax",
         "by_hand",
-        "Softmax is written by hand: exponentials, their sums and the places of the maxima are kept.",
+        "Softmax is written by hand: it keeps the exponentials, their sums and the positions of the maxima.",
     ),
     Convention(
         "softmax",
         "fused",
-        "Attention is one kernel: it keeps its operands, its result and a number a row; scores stay inside, and are "
-        "computed again for backward.",
+        "Attention is one kernel that keeps its operands, its result and one number per row; it computes scores again.",
     ),
 )
 

@@ -149,7 +149,7 @@ def test_the_json_edition_has_every_step_with_form_latex_value_unit_and_reason()
 
 def test_graders_see_mistakes_with_the_numbers_they_give() -> None:
     text = source(with_mistakes(quiz(), sc.read_problem(QUIZ)), "md", edition="graders")
-    assert "Numbers of 16 bits have 2 bytes, not 4 (3 GiB)" in text
+    assert "A number of 16 bits takes 2 bytes, not 4 (3 GiB)" in text
 
 
 # -- what is refused ------------------------------------------------------------------------------------

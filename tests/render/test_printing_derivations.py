@@ -53,7 +53,7 @@ def test_text() -> None:
     assert writing.written(ALL_REDUCE, "text", {"N_layer": Fraction(32), "D": Fraction(4096)}) == (
         "bytes all-reduced\n"
         "  convention communication: payload. "
-        "Bytes are those of the full tensor a collective works on, counted once per call.\n"
+        "Each collective counts the bytes of its full tensor, once per call.\n"
         "\n"
         "     P = 12·D²           Six matrices.\n"
         "  V_AR = N_layer·P·2     One call.\n"

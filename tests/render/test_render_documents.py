@@ -221,7 +221,7 @@ def test_markdown(written: dict[str, str]) -> None:
     assert r"24 \cdot 32 \cdot 4096^{2}" in text
     assert "| tensor | call | bytes | at the given values |" in text
     assert "*(if k = N\\_layer)*" in text
-    assert "Bytes are those of the full tensor" in text
+    assert "Each collective counts the bytes of" in text
 
 
 def test_html_is_well_formed_and_self_contained(written: dict[str, str]) -> None:

@@ -115,7 +115,7 @@ def test_an_answer_in_which_kinds_of_collectives_differ_names_each_of_them() -> 
     made = network("data(8) + expert")
     assert reported(made)["accounting"]["algorithm"] == {"all-to-all": "pairwise", "all-reduce": "ring"}
     statements = {c.field: c.statement for c in made.conventions}
-    assert statements["algorithm of all-to-all"] == "Ranks send to one another directly, as over a crossbar."
+    assert statements["algorithm of all-to-all"] == "Ranks send to each other directly, as over a crossbar."
     again = network("data(8) + expert", {"algorithm": reported(made)["accounting"]["algorithm"]})
     assert again.expr == made.expr
 
