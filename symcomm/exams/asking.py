@@ -206,7 +206,7 @@ class Asking:
         return _ROLES[role].search(self._meanings[name]) is not None
 
     def _said(self, role: str) -> tuple[str, ...]:
-        return tuple(name for name in self.symbols if self._is(name, role))
+        return tuple(name for name in self.symbols if role in _ROLES and self._is(name, role))
 
     def _heads(self, right: Form) -> bool:
         return any(self._is(n, "head") or self._is(n, "heads") for n in forms.names(right) if n in self.symbols)

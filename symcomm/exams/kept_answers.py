@@ -170,7 +170,7 @@ class KeptAnswers:
         numbers = read.numbers
         if self._entries[read.same].symbolic is None or _of_the_largest_stage(ask):
             about, numbers = (read.same, _exactly(ask), tuple(item.quantity.value for item in read.known)), ()
-        return (about, ask.answer, problem.mistakes), numbers
+        return (about, ask.answer, problem.mistakes_in(ask)), numbers
 
     def _key(self, about: Hashable, problem: Problem, ask: Ask, numbers: tuple[_Number, ...]) -> Key:
         if about not in self._keys:

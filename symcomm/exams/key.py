@@ -65,7 +65,7 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
     )
     block = problem.models.get(ask.model)
     notation = block.notation if block else problem.notation
-    own = tuple(own_mistake(said) for said in problem.mistakes)
+    own = tuple(own_mistake(said) for said in problem.mistakes_in(ask))
     chosen = accounting_of(problem.conventions, ask.conventions)
     values = tuple((known.name, known.quantity.value) for known in known_of(problem, ask))
     if ask.divided_by is not None:

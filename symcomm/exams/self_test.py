@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 from symcomm.core.errors import SymcommError
@@ -27,6 +27,7 @@ class Spread:
     values: list[Quantity] = field(default_factory=list)
     steps: int = 0
     mistakes: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, bool] = field(default_factory=dict)  # the author's mistakes that change nothing in it
 
     @property
     def text(self) -> str:
@@ -50,6 +51,7 @@ class Report:
     refused: int
     spreads: tuple[Spread, ...]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -60,6 +62,7 @@ class Report:
         lines += [f"problem: {problem}" for problem in self.problems] or [
             "every answer exists, apart from its mistakes"
         ]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
 
@@ -85,7 +88,17 @@ def self_test(template: Template, seed: str = "0", draws: int = 300, progress: P
             if sum(problems.values()) > draws // 4 + 3:
                 break
     told = tuple(f"{text} ({count} draws)" if count > 1 else text for text, count in problems.most_common(20))
-    return Report(draws, template.draws.space, refused, tuple(spreads[name] for name in sorted(spreads)), told)
+    found = tuple(spreads[name] for name in sorted(spreads))
+    return Report(draws, template.draws.space, refused, found, told, tuple(_left_out(found)))
+
+
+def _left_out(spreads: Sequence[Spread]) -> Iterator[str]:
+    """The author's mistakes that have no meaning in a question: one of all questions, only where it has none in any."""
+    used = {name for spread in spreads for name in spread.mistakes}
+    for spread in spreads:
+        for name, everywhere in spread.left_out.items():
+            if name not in spread.mistakes and not (everywhere and name in used):
+                yield f"{spread.question}: the mistake '{name}' changes nothing there, and is left out"
 
 
 def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter[str], anew: bool) -> None:
@@ -107,6 +120,7 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
         spread = spreads.setdefault(part.id, Spread(part.id))
         spread.values.append(quantity)
         spread.steps = max(spread.steps, len(answer.derivation.steps))
+        spread.left_out |= {said.name: said.everywhere for said in problem.mistakes_in(ask)}
         _mistakes(exam.kept.key(problem, ask), quantity, spread, problems, part.id)
 
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from api import MISTAKES, decide, main, parse_problem
+from api import MISTAKES, decide, main, parse_problem, parse_template, self_test
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -212,6 +212,70 @@ def test_a_teacher_describes_a_mistake_of_their_own(change, answer):
     asked = "ask: communication\nstrategy: data(k)\ngiven: {k: 2}\nanswer: {mistakes: [own], conventions: []}"
     verdict = checked(document(asked, OWN.format(change=change)), answer)
     assert (verdict.verdict, verdict.mistakes, verdict.says) == ("mistake", ("own",), ("This is wrong.",))
+
+
+BELOW_HEADINGS = """---
+title: Two questions
+---
+# Rate (1 points)
+
+```symcomm
+- mistake: {name: own, says: This is wrong., change: {times: f}%s}
+- {ask: peak_rate, id: rate, given: {f: 2 GHz, n_SM: 8, n_FMA: 4}}
+```
+
+## A part of it
+
+```symcomm
+{ask: peak_rate, id: part, given: {f: 3 GHz, n_SM: 8, n_FMA: 4}}
+```
+
+# Time (1 points)
+
+```symcomm
+{ask: collective_time, id: time, algorithm: ring, given: {n: 1 MB, k: 8, alpha: 10 µs, W: 50 GB/s}%s}
+```
+"""
+
+
+def own_mistakes(text):
+    problem = parse_problem(text, "t.md")
+    keys = {name: sc.key_of(problem, ask) for name, ask in zip(problem.ids, problem.asks, strict=True)}
+    return problem, {name: [w.names for w in key.mistakes if "own" in w.names] for name, key in keys.items()}
+
+
+def test_a_mistake_of_a_teacher_belongs_to_the_questions_below_its_heading():
+    problem, found = own_mistakes(BELOW_HEADINGS % ("", ""))
+    assert found == {"rate": [("own",)], "part": [("own",)], "time": []}
+    assert [[one.name for one in problem.mistakes_in(ask)] for ask in problem.asks] == [["own"], ["own"], []]
+    assert [
+        one.name for one in own_mistakes(BELOW_HEADINGS % (", everywhere: yes", ""))[0].mistakes_in(problem.asks[2])
+    ]
+    _, found = own_mistakes(BELOW_HEADINGS.replace("times: f", "times: 3") % ("", ", answer: {mistakes: [own]}"))
+    assert found["time"] == [("own",)]  # named by the question
+    _, found = own_mistakes(
+        "# Two questions\n\n"
+        + OWN.format(change="times: 3")
+        + BELOW_HEADINGS.split("---\n")[2].replace(
+            "- mistake: {name: own, says: This is wrong., change: {times: f}%s}\n", ""
+        )
+        % ""
+    )
+    assert found == {name: [("own",)] for name in found}  # below the title
+
+
+@pytest.mark.parametrize(
+    "change", ["times: D", "over: D", "replace: {D: n}", "replace: {n: D}", "drop: D", "without: [W^9]"]
+)
+def test_a_mistake_that_names_what_a_question_does_not_have_is_left_out_and_told(change):
+    text = BELOW_HEADINGS.replace("times: f", change) % (", everywhere: yes", "")
+    _, found = own_mistakes(text)
+    assert found == {"rate": [], "part": [], "time": []}
+    report = self_test(parse_template(text), draws=1)
+    assert report.problems == ()
+    assert "note: time: the mistake 'own' changes nothing there, and is left out" in report.text
+    report = self_test(parse_template(BELOW_HEADINGS % (", everywhere: yes", "")), draws=1)
+    assert report.notes == ()  # it is made in one of all questions
 
 
 @pytest.mark.parametrize(

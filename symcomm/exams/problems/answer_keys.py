@@ -72,3 +72,5 @@ class SaidMistake:
     name: str = keyed("what it is called", TEXT, needed=True)
     says: str = keyed("one sentence, which a student is told", TEXT, needed=True)
     change: Section = keyed("what it changes in an answer", Sort(_change, {"type": "object"}), needed=True)
+    everywhere: bool = keyed("`yes`: it may be made in all questions; else in those below the same heading", YES)
+    below: Span | None = None  # the heading; None where it is the title, or where there is none

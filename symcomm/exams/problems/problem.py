@@ -276,6 +276,25 @@ class Problem:
             found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
         return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
+    def mistakes_in(self, ask: Ask) -> tuple[SaidMistake, ...]:
+        """The author's mistakes that belong to a question: those below one of its headings, of all, and named."""
+        if not self.mistakes:
+            return ()
+        above, named = {None, *self._headings_above.get(ask.span, ())}, ask.answer.mistakes or ()
+        return tuple(one for one in self.mistakes if one.everywhere or one.below in above or one.name in named)
+
+    @cached_property
+    def _headings_above(self) -> dict[Span | None, tuple[Span, ...]]:
+        """The places of the headings that each question stands below."""
+        open_ones: list[Heading] = []
+        found: dict[Span | None, tuple[Span, ...]] = {}
+        for item in self.items:
+            if isinstance(item, Heading):
+                open_ones = [*(one for one in open_ones if one.level < item.level), item]
+            elif isinstance(item, Ask):
+                found[item.span] = tuple(one.span for one in open_ones)
+        return found
+
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         """The asks gathered under the heading they stand below."""
@@ -606,7 +625,10 @@ class _Reader:
                 raise value.error("figure", f"more than {FIGURE_LIMIT} figures in one document")
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
         elif "mistake" in value:
-            self.mistakes += (read_keys(MistakeBlock, value).mistake,)
+            made = read_keys(MistakeBlock, value).mistake
+            heading = next((item for item in reversed(self.items) if isinstance(item, Heading)), None)
+            below = None if heading is None or self.is_title(heading) else heading.span
+            self.mistakes += (replace(made, below=below),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -783,6 +805,12 @@ class _Reader:
         except SymcommError as error:
             raise error.at(section.span_of(key)) from None
 
+    def is_title(self, heading: Heading) -> bool:
+        """Whether a heading is the title of the document: the first one, of level 1 and without points."""
+        first = next(item for item in self.items if isinstance(item, Heading))
+        bare = heading.level == 1 and heading.points is None
+        return bare and first.span == heading.span and self.head.text("title") in ("", heading.markdown)
+
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""
         head = self.head
@@ -792,8 +820,7 @@ class _Reader:
         items = self.in_prose()
         first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
         heading = items[first] if first is not None else None
-        is_title = isinstance(heading, Heading) and heading.level == 1 and heading.points is None
-        if first is not None and isinstance(heading, Heading) and is_title and title in ("", heading.markdown):
+        if first is not None and isinstance(heading, Heading) and self.is_title(heading):
             title = heading.markdown
             del items[first]
         found = read_keys(
