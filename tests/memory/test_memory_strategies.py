@@ -24,15 +24,18 @@ def gpt(**values: int) -> sc.Model:
 
 @pytest.mark.parametrize(
     ("recipe", "each"),
-    [("mixed_adam", 16), ("mixed_adam_fp32_gradients", 18), ("fp32_adam", 16), ("fp32_momentum", 12), ("fp32_sgd", 8)],
-)
+    [("mixed_adam", 16), ("mixed_adam_fp32_gradients", 18), ("fp32_adam", 16), ("fp32_momentum", 12), ("fp32_sgd", 8),
+     ("fp32_lion", 12), ("mixed_lion", 12), ("mixed_momentum", 12)],
+)  # fmt: skip
 def test_each_recipe_keeps_its_bytes_for_each_parameter(recipe, each):
     model = tables.load(tables.HOMEWORK, repeat="N")
     assert simplify(model.state_memory(recipe=recipe).expr - each * model.parameters().expr) == 0
 
 
 def test_every_recipe_is_tested_and_adamw_is_adam():
-    assert len({*RECIPES.values()}) == 5
+    by_shape = {name for name, one in RECIPES.items() if one.by_shape}  # in test_states_by_shape
+    assert by_shape == {f"{p}_{o}" for p in ("fp32", "mixed") for o in ("adamw8bit", "adafactor", "muon", "shampoo")}
+    assert len({*RECIPES.values()}) == 8 + len(by_shape)
     assert recipe_of("fp32_adamw") == RECIPES["fp32_adam"]
 
 

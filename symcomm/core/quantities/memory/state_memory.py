@@ -23,6 +23,7 @@ from symcomm.core.program.schedules import find
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
+from symcomm.core.quantities.memory.shaped_states import shaped_states
 from symcomm.core.quantities.options import Frozen, Microbatches, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.core.quantities.recipes import Recipe as Recipe
 from symcomm.core.quantities.recipes import recipe_of as recipe_of
@@ -86,10 +87,25 @@ def derive(
     rows = (
         ("weight", kept.weight, "W", "weights"),
         ("gradient", kept.gradient, "G", "gradients"),
-        ("state", kept.state, "O", f"optimizer states ({kept.states})"),
+        ("state", 0 if kept.by_shape else kept.state, "O", f"optimizer states ({kept.states})"),
     )
+    sized: tuple[Condition, ...] = ()
     for role, size, letter, what in rows:
         if of not in ("all", _KINDS_OF[role]) or (role in elsewhere) != (on == "host"):
+            continue
+        if role == "state" and kept.by_shape:
+            if rounding == "requests":
+                raise ValuesError(f"the requests of {kept.name} are not counted", hint="rounding: none")
+            trained = [
+                ("" if alone and not region.times else region.name,
+                 product(copies, held.times(region)) if region.times else num(1),
+                 [w for w in weights if w.name not in still])
+                for region, weights in held.weights(graph)
+            ]  # fmt: skip
+            part, witness, shapes = shaped_states(setting, work, kept, strategy, trained, layout)
+            parts.append(part)
+            held_here.append(witness)
+            sized = shapes
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -137,13 +153,14 @@ def derive(
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
+    keeps = kept.by_shape or kept.state
     decides = {"shards": bool(rules), "accumulation": bool(adds) and several != num(1),
-               "offloading": bool(elsewhere and (of == "all" or on == "host") and kept.state)}  # fmt: skip
+               "offloading": bool(elsewhere and (of == "all" or on == "host") and keeps)}  # fmt: skip
     for name in (name for name, one in decides.items() if one):
         setting.choice(name)
     made = setting.derivation(title, work.steps, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
-    return replace(made, where=(*held.where, *more))
+    return replace(made, where=(*held.where, *more, *sized))
 
 
 def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
