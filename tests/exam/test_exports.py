@@ -503,14 +503,9 @@ def test_canvas_gets_a_group_for_each_answer_with_all_variants(items):
             assert abs(Fraction(condition.findtext(".//varequal")) / part.answer - 1) < Fraction(1, 10**5)
             low, high = (Fraction(condition.findtext(f".//{tag}")) for tag in ("vargte", "varlte"))
             assert (high - low) / 2 == pytest.approx(half_of_the_third_digit(part.answer), rel=0.02)
-            said = next(f for f in node.findall("itemfeedback") if f.get("ident") == "general_incorrect_fb")
-            lines = re.findall(r"<li>([\d.]+) ([^ ]+) \((\d+) %\): (.*?)</li>", said.findtext(".//mattext"))
-            assert [
-                (unit, Fraction(share, 100)) for _, unit, share, _ in ((a, b, int(c), d) for a, b, c, d in lines)
-            ] == [(part.unit, r.credit) for r in part.recognised]
-            assert [words(why) for *_, why in lines] == [drawn_words(r.feedback) for r in part.recognised]
-            for (number, *_), one in zip(lines, part.recognised, strict=True):
-                assert abs(Fraction(number) - one.value) <= half_of_the_third_digit(one.value) / 100
+            told = " ".join(f.findtext(".//mattext") for f in node.findall("itemfeedback"))
+            assert part.recognised  # a list of wrong numbers would tell those who draw another variant
+            assert not [one for one in part.recognised if drawn_words(one.feedback) in words(told)]
         if part.kind == "choice":
             labels = {r.get("ident"): words(r.findtext(".//mattext")) for r in node.iter("response_label")}
             assert [*labels.values()] == [drawn_words(option.text) for option in part.options]

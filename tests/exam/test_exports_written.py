@@ -10,14 +10,10 @@ from api import (
     EXPORTERS,
     DocumentError,
     Exporter,
-    Packed,
     Template,
-    as_text,
     draw_items,
-    element,
+    fill_export,
     parse_template,
-    ready,
-    zipped,
 )
 from api import exports_writing as writing
 
@@ -176,16 +172,11 @@ def test_variants_of_other_parts_share_no_page_and_the_question_is_pointed_at(tm
     assert not [*tmp_path.glob("prairielearn/**/*.py")]
 
 
-def test_elements_are_written_as_the_standard_library_writes_them():
-    inside = element("b", "a < b & \"c\" > 'd'", href='?a=1&b="2"\n\t\r<')
-    for made in (element("p"), element("p", ""), element("p", "]]>", inside, " tail & more", element("br"), "x")):
-        assert as_text(made) == ElementTree.tostring(made, encoding="unicode")
-    assert as_text(element("p", "a", ready("<b>1 &lt; 2</b>"), "c")) == as_text(
-        element("p", "a", element("b", "1 < 2"), "c")
+def test_what_a_template_is_given_ends_neither_an_element_nor_an_attribute():
+    hostile = "]]> <b a='1'> \"x\" & &amp; {{ 1 }} << 1 >>"
+    made = ElementTree.fromstring(fill_export("qti12.xml.jinja", title=hostile, groups=[]))
+    assert made[0].get("title") == hostile
+    assert (
+        ElementTree.fromstring(fill_export("category.xml.jinja", path=hostile)).findtext(".//text")
+        == f"$course$/{hostile}"
     )
-
-
-def test_a_file_that_a_process_packed_stands_in_the_zip_file_as_if_it_were_packed_there():
-    files = {"b/two.xml": b"<a>" + b"word 7 " * 9000 + b"</a>", "a.xml": b"", "c.svg": bytes(range(256)) * 3}
-    packed = {name: Packed.told(Packed.of(data).telling) for name, data in files.items()}
-    assert zipped(packed) == zipped(files) == zipped({**files, "a.xml": packed["a.xml"]})

@@ -137,6 +137,16 @@ def with_numbers(text: str, numbers: Sequence[str]) -> str:
     return _STANDING.sub(lambda found: numbers[int(found[1])], text) if numbers else text
 
 
+def apart_from_numbers(text: str, make: Callable[[str], str]) -> str:
+    """What ``make`` gives of a text, where that changes no number: it is given something in the place of each.
+
+    >>> apart_from_numbers("5 of 12 layers", str.upper)
+    '5 OF 12 LAYERS'
+    """
+    kind, numbers = without_numbers(text)
+    return with_numbers(make(kind), numbers)
+
+
 def _learn(alike: Mapping[Key, Mapping[Key, list[str]]], wanted: Mapping[Key, InlinePiece], target: Target) -> None:
     """Converts what texts have in common that differ in their numbers only, and tries it on two of them."""
     pieces = [replace(wanted[next(iter(some))], markdown=kind[1]) for kind, some in alike.items()]

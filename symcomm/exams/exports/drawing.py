@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from html import escape
 from math import ceil, log10
 
 from symcomm.core.collected import WholeNumbers
@@ -32,7 +33,7 @@ from symcomm.exams.exports.item import (
     shown_in,
     spread_of,
 )
-from symcomm.exams.exports.markup import element, plain_text
+from symcomm.exams.exports.markup import plain_text
 from symcomm.exams.kept_answers import KeptAnswers, KnownWrong
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
@@ -166,7 +167,7 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction | None, p
                 picture = picture_of(problem, item, exam.kept.model(problem, item.model))
                 name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
                 media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
-                blocks.append(_string(element("p", element("img", src=f"media:{name}", alt=picture.says))))
+                blocks.append(f'<p><img src="media:{name}" alt="{escape(picture.says)}" /></p>')
                 blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:
                 blocks.append(_block(item, prose))
@@ -209,13 +210,6 @@ def _rows(table: Table, prose: _Prose) -> str:
         for row in table.rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _string(made: object) -> str:
-    from xml.etree import ElementTree
-
-    text: str = ElementTree.tostring(made, encoding="unicode")  # type: ignore[call-overload]
-    return text
 
 
 # -- answers ----------------------------------------------------------------------------------------

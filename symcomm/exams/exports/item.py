@@ -6,6 +6,7 @@ Texts are XHTML whose formulas are MathML with their TeX as an annotation; an ex
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -108,6 +109,11 @@ class Medium:
     data: bytes
     alt: str
 
+    @property
+    def encoded(self) -> str:
+        """Its bytes as text, in base 64."""
+        return base64.b64encode(self.data).decode("ascii")
+
 
 @dataclass(frozen=True)
 class Item:
@@ -137,6 +143,11 @@ class Item:
     def points(self) -> Fraction:
         """The points of all parts."""
         return sum((part.points for part in self.parts), Fraction(0))
+
+    @cached_property
+    def worked(self) -> str:
+        """The solutions of all parts."""
+        return "".join(f"<p>{part.prompt} {part.worked}</p>" for part in self.parts)
 
     @property
     def group(self) -> str:

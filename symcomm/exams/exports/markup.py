@@ -1,6 +1,6 @@
 """XHTML with MathML as each system wants it, and files that are the same for the same input.
 
-Everything is made of elements of the standard library's ElementTree, so that no text can end the element it is in.
+Files are templates of ``templates/exports``, in which every value is escaped: no text can end the element it is in.
 """
 
 from __future__ import annotations
@@ -9,95 +9,56 @@ import base64
 import io
 import re
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from functools import cache, lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from symcomm.core.records import dataclass
-from symcomm.documents.render.prose import with_numbers, without_numbers
+from symcomm.documents.render.environment import TEMPLATES
+from symcomm.documents.render.prose import apart_from_numbers
+from symcomm.exams.exports.item import Item, number_text
 
 if TYPE_CHECKING:
-    from symcomm.exams.exports.item import Item
+    from jinja2 import Environment
 
 MATHML = "http://www.w3.org/1998/Math/MathML"
 _BREAK = "\ufdd0"  # refused in texts: stands where an empty element keeps MathJax from seeing a delimiter
-MARK = "\ufdd2"  # refused in texts, too: stands where text of elements will
 _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 
 
-def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
-    """An element with text and elements inside; ``_`` ends an attribute that is a word of Python.
+def fill(template: str, **shown: object) -> str:
+    """A template of ``templates/exports`` filled in: every value is escaped that is no ``Markup``."""
+    return _templates().get_template(template).render(shown)
 
-    >>> ElementTree.tostring(element("p", "a < b ", element("b", "]]>"), class_="x"))
-    b'<p class="x">a &lt; b <b>]]&gt;</b></p>'
-    """
-    made = Element(tag, {name.rstrip("_"): value for name, value in attributes.items()})
-    for one in inside:
-        if isinstance(one, Element):
-            made.append(one)
-        elif len(made):
-            made[-1].tail = (made[-1].tail or "") + one
-        else:
-            made.text = (made.text or "") + one
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def source(name: str) -> str:
+        text = (TEMPLATES / "exports" / name).read_text(encoding="utf-8")
+        return re.sub(r"\s*\n\s*", "", text) if ".xml" in name else text  # nothing is written between elements
+
+    made = Environment(  # noqa: S701  (finalize escapes: a class has millions of values, most of them numbers)
+        loader=FunctionLoader(source), undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True,
+        finalize=lambda value: value if value.__class__ is Markup else escaped(str(value)), lstrip_blocks=True,
+        block_start_string="<%", block_end_string="%>", variable_start_string="<<", variable_end_string=">>",
+        comment_start_string="<#", comment_end_string="#>",
+    )  # fmt: skip
+    made.filters["quoted"] = lambda text: Markup(escape(text).replace("&#x27;", "'"))  # noqa: S704  (in an attribute)
+    made.globals |= {"number_text": number_text, "decimal": decimal}
     return made
 
 
-def xml(root: Element) -> bytes:
-    """An element as a file."""
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n".encode()
-
-
-def file_of(tag: str, inside: Iterable[str]) -> bytes:
-    """The same of a bare element whose elements are text already."""
-    return f"<?xml version='1.0' encoding='utf-8'?>\n<{tag}>{''.join(inside)}</{tag}>\n".encode()
-
-
-def as_text(root: Element) -> str:
-    """An element as text, as ``ElementTree`` writes it where no names have to be declared; a class has thousands."""
-    made: list[str] = []
-    _write(root, made)
-    return "".join(made)
-
-
-_READY = "ready"  # of an element that is text already
-_SPECIAL = re.compile(r'[&<>"\r\n\t]')
-
-
-def _write(node: Element, made: list[str]) -> None:
-    if node.tag is _READY:
-        made.append(node.text or "")
-        return
-    made.append(f"<{node.tag}")
-    for name, value in node.items():
-        if _SPECIAL.search(value):
-            value = escape(value, quote=False).replace('"', "&quot;")
-            value = value.replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#09;")
-        made.append(f' {name}="{value}"')
-    if not node.text and not len(node):
-        made.append(" />")
-        return
-    made.append(">")
-    if node.text:
-        made.append(escaped(node.text))
-    for child in node:
-        _write(child, made)
-        if child.tail:
-            made.append(escaped(child.tail))
-    made.append(f"</{node.tag}>")
-
-
-def flat(*texts: tuple[str, str]) -> str:
-    """Elements with nothing but text in them, written down.
-
-    >>> flat(("value", "a < b"), ("name", ""))
-    '<value>a &lt; b</value><name />'
-    """
-    return "".join([f"<{tag}>{escaped(text)}</{tag}>" if text else f"<{tag} />" for tag, text in texts])
+@lru_cache(4096)
+def decimal(number: Fraction | int) -> str:
+    """Points, or a share of them."""
+    return number_text(Fraction(number), Fraction(1, 10**5))
 
 
 def escaped(text: str) -> str:
@@ -109,11 +70,16 @@ def escaped(text: str) -> str:
     return escape(text, quote=False) if "&" in text or "<" in text or ">" in text else text
 
 
-def ready(text: str) -> Element:
-    """An element that was written down before."""
-    made = Element(_READY)
-    made.text = text
-    return made
+def markup(text: str) -> object:
+    """Text that a template writes as it stands."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704  (escaped where it was made)
+
+
+def xml_file(text: str) -> bytes:
+    """An element as a file."""
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{text.replace('<text></text>', '<text />')}\n".encode()
 
 
 def fragment(html: str) -> Element:
@@ -135,35 +101,39 @@ def tex_of(maths: Element) -> str:
 
 @lru_cache(2048)  # parts of a question have the same text
 def with_tex(
-    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], dict[str, str] | str] | None = None
 ) -> str:
     r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
 
-    ``picture`` gives the address of a picture by its name. No number changes anything.
+    That is text, or the attributes of an image. ``picture`` gives the address of a picture by its name. No number
+    changes anything.
     """
-    kind, numbers = without_numbers(html)
-    return with_numbers(_with_tex(kind, picture, maths), numbers)
+    return apart_from_numbers(html, lambda kind: _with_tex(kind, picture, maths))
 
 
 @lru_cache(4096)  # variants share most of their text
 def _with_tex(
-    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], dict[str, str] | str] | None = None
 ) -> str:
     make = maths or _delimited
 
-    def go(node: Element) -> Element:
-        made = Element(node.tag, dict(node.attrib))
-        if made.get("src", "").startswith("media:"):
-            made.set("src", picture(made.attrib["src"][6:]))
-        inside: list[Element | str] = [_broken(node.text or "")]
+    def go(node: Element) -> None:
+        if node.get("src", "").startswith("media:"):
+            node.set("src", picture(node.attrib["src"][6:]))
+        node.text = _broken(node.text or "")
         for child in node:
-            inside.append(make(tex_of(child), child.get("display") == "block") if child.tag == "math" else go(child))
-            inside.append(_broken(child.tail or ""))
-        whole = element(made.tag, *inside)
-        whole.attrib.update(made.attrib)
-        return whole
+            child.tail = _broken(child.tail or "")
+            if child.tag != "math":
+                go(child)
+                continue
+            made = make(tex_of(child), child.get("display") == "block")
+            child[:], child.text = [], made if isinstance(made, str) else ""
+            # ElementTree writes the text alone of what has no tag.
+            child.tag, child.attrib = (None, {}) if isinstance(made, str) else ("img", made)  # type: ignore[assignment]
 
-    written = ElementTree.tostring(go(fragment(html)), encoding="unicode", method="html")
+    root = fragment(html)
+    go(root)
+    written = ElementTree.tostring(root, encoding="unicode", method="html")
     return written[len("<div>") : -len("</div>")].replace(_BREAK, "<span></span>")
 
 
@@ -176,10 +146,10 @@ def _broken(text: str) -> str:
     return _DELIMITER.sub(lambda found: found[0] + _BREAK, text)
 
 
-def equation_image(tex: str, display: bool) -> Element:
+def equation_image(tex: str, display: bool) -> dict[str, str]:
     """A formula as Canvas writes it: an image that its own server draws, with the TeX beside it."""
-    return element("img", class_="equation_image", title=tex, src=f"/equation_images/{quote(quote(tex, safe=''))}",
-                   alt=f"LaTeX: {tex}", **{"data-equation-content": tex})  # fmt: skip
+    return {"class": "equation_image", "title": tex, "src": f"/equation_images/{quote(quote(tex, safe=''))}",
+            "alt": f"LaTeX: {tex}", "data-equation-content": tex}  # fmt: skip
 
 
 _KEPT = {"href", "src", "alt", "colspan", "rowspan", "xmlns", "display", "mathvariant", "stretchy", "columnalign",
@@ -188,7 +158,7 @@ _OTHER = {"del": "span", "section": "div", "label": "span", "s": "span", "u": "s
           "figcaption": "p"}  # fmt: skip
 
 
-def with_mathml(html: str, picture: Callable[[str], str]) -> list[Element | str]:
+def with_mathml(html: str, picture: Callable[[str], str]) -> str:
     """The text and elements of XHTML that QTI 2.1 allows, with Presentation MathML."""
     root = fragment(html)
     for node in root.iter():
@@ -207,11 +177,7 @@ def with_mathml(html: str, picture: Callable[[str], str]) -> list[Element | str]
             node[0].tail = None
         if node.get("src", "").startswith("media:"):
             node.set("src", picture(node.attrib["src"][6:]))
-    inside: list[Element | str] = [root.text or ""]
-    for child in list(root):
-        inside += [child, child.tail or ""]
-        child.tail = None
-    return inside
+    return ElementTree.tostring(root, encoding="unicode").removesuffix(" />")[len("<div>") :].removesuffix("</div>")
 
 
 def plain_text(html: str) -> str:
@@ -227,7 +193,7 @@ def plain_text(html: str) -> str:
 
 def carried(item: Item) -> dict[str, str]:
     """The pictures of an item as text."""
-    return {medium.name: base64.b64encode(medium.data).decode("ascii") for medium in item.media}
+    return {medium.name: medium.encoded for medium in item.media}
 
 
 def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
@@ -235,44 +201,12 @@ def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     return {name: base64.b64decode(data) for piece in pieces for name, data in piece["media"].items()}
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A file as it stands in a zip file: its bytes deflated, how many there were, and their checksum."""
-
-    data: bytes
-    size: int
-    checksum: int
-
-    @classmethod
-    def of(cls, data: bytes) -> Packed:
-        """A file that is packed."""
-        deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
-        return cls(deflate.compress(data) + deflate.flush(), len(data), zlib.crc32(data))
-
-    @classmethod
-    def told(cls, said: Sequence[Any]) -> Packed:
-        """One that was told in JSON."""
-        return cls(base64.b64decode(said[0]), *said[1:])
-
-    @property
-    def telling(self) -> list[Any]:
-        """The same for JSON."""
-        return [base64.b64encode(self.data).decode("ascii"), self.size, self.checksum]
-
-
-def zipped(files: Mapping[str, bytes | Packed]) -> bytes:
+def zipped(files: Mapping[str, bytes]) -> bytes:
     """A zip file: entries in order, with one date, so that the same files give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry, data = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), files[name]
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            if isinstance(data, bytes):
-                archive.writestr(entry, data)
-                continue
-            entry.CRC, entry.compress_size, entry.file_size = data.checksum, len(data.data), data.size
-            entry.header_offset = out.tell()
-            out.write(entry.FileHeader() + data.data)
-            archive.filelist.append(entry)
-            archive.start_dir = out.tell()
+            archive.writestr(entry, files[name])
     return out.getvalue()

@@ -18,83 +18,8 @@ from typing import Any
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Sym
 from symcomm.exams.exports.item import Item, QuestionPart, Recognised
-from symcomm.exams.exports.markup import carried, unpacked, with_tex
+from symcomm.exams.exports.markup import carried, fill, unpacked, with_tex
 from symcomm.exams.exports.spelled import check_names, stands_for, tree, without_relations
-
-_SERVER = '''"""Variants of one question with their answers, made by symcomm; it needs nothing but PrairieLearn."""
-
-import json
-import re
-
-import prairielearn as pl
-import sympy
-
-VARIANTS = [
-    json.loads(text)
-    for text in (
-{variants}
-    )
-]
-MADE = {{
-    "plus": lambda *parts: sympy.Add(*parts), "times": lambda *parts: sympy.Mul(*parts),
-    "over": lambda top, bottom: top / bottom, "power": lambda base, exponent: base**exponent,
-    "sqrt": sympy.sqrt, "ceiling": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min,
-    "log": sympy.log,
-}}
-
-
-def build(node):
-    """The expression that nested lists stand for."""
-    kind, *parts = node
-    if kind == "number":
-        return sympy.Rational(*parts)
-    if kind == "symbol":
-        return sympy.Symbol(parts[0], positive=True)
-    return MADE[kind](*map(build, parts))
-
-
-def generate(data):
-    variant = VARIANTS[int(data["variant_seed"]) % len(VARIANTS)]
-    data["params"].update(variant["params"])
-    for name, answer in variant["answers"].items():
-        data["correct_answers"][name] = pl.to_json(build(answer)) if isinstance(answer, list) else answer
-
-
-def parse(data):
-    """A number may have its unit behind it: the unit of the question, or that with another prefix."""
-    for name, units in data["params"]["units"].items():
-        raw = data["raw_submitted_answers"].get(name) or ""
-        said = re.fullmatch(r"\\s*([-+]?[\\d.]+(?:[eE][-+]?\\d+)?)\\s*(\\S+)\\s*", raw)
-        if name in data["format_errors"] and said and said[2] in units:
-            try:
-                data["submitted_answers"][name] = float(said[1]) / units[said[2]]
-            except ValueError:
-                continue
-            del data["format_errors"][name]
-
-
-def is_same(given, one, stands):
-    """Whether an answer that was read is a recognised one; symbols that stand for others are written out."""
-    given = pl.from_json(given)
-    if "value" in one:
-        return abs(given - one["value"]) <= one["spread"]
-    given = given.xreplace({{s: build(stands.get(s.name, ["symbol", s.name])) for s in given.free_symbols}})
-    return (given - build(one["formula"])).equals(0) is True
-
-
-def grade(data):
-    for name, recognised in data["params"]["recognised"].items():
-        partial, given = data["partial_scores"].get(name), data["submitted_answers"].get(name)
-        if given is None or not partial or (partial.get("score") or 0) >= 1:
-            continue
-        for one in recognised:
-            if is_same(given, one, data["params"]["stands"].get(name, {{}})):
-                partial["score"] = one["credit"]
-                if one["feedback"]:
-                    data["feedback"][name] = one["feedback"]
-                break
-    pl.set_weighted_score_data(data)
-'''
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
@@ -118,10 +43,10 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
         if any(one["shape"] != every[0]["shape"] for one in every):
             place = Span(*every[0]["place"]) if every[0]["place"] else None
             raise DocumentError(f"{name}: its variants have other parts, and share one page", place)
-        drawn = ",\n".join(f"        {one['drawn']!a}" for one in every) + ","
+        server = fill("prairielearn-server.py.jinja", variants=[ascii(one["drawn"]) for one in every])
         made |= {
             f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
-            f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
+            f"{folder}/server.py": server.encode(),
         }  # fmt: skip
         made |= {f"{folder}/clientFilesQuestion/{picture}": data for picture, data in unpacked(every).items()}
     return made
@@ -152,33 +77,9 @@ def _dollars(tex: str, display: bool) -> str:
 
 def _page(item: Item) -> str:
     """The page of all variants: what differs is among the parameters."""
-    scale = lcm(*(part.points.denominator for part in item.parts))
-    lines, feedback = [], []
-    parts = {id(part): n for n, part in enumerate(item.parts, start=1)}
-    for at, block in enumerate(item.blocks):
-        if isinstance(block, str):
-            lines.append(f"<pl-question-panel>\n{{{{{{params.text{at}}}}}}}\n</pl-question-panel>")
-        else:
-            n = parts[id(block)]
-            lines += [f"<pl-question-panel><p>{{{{{{params.prompt{n}}}}}}}</p></pl-question-panel>",
-                      _input(block, n, int(block.points * scale))]  # fmt: skip
-            feedback.append(f"{{{{#feedback.a{n}}}}}<p>{{{{{{feedback.a{n}}}}}}}</p>{{{{/feedback.a{n}}}}}")
-    lines.append(f"<pl-submission-panel>\n{chr(10).join(feedback)}\n</pl-submission-panel>")
-    lines.append("<pl-answer-panel>\n{{{params.worked}}}\n</pl-answer-panel>")
-    return "\n".join(lines) + "\n"
-
-
-def _input(part: QuestionPart, n: int, weight: int) -> str:
-    if part.kind == "choice":
-        option = '<pl-answer correct="{{correct}}" feedback="{{feedback}}">{{{text}}}</pl-answer>'
-        repeated = f"{{{{#params.options{n}}}}}\n  {option}\n{{{{/params.options{n}}}}}"
-        return (f'<pl-multiple-choice answers-name="a{n}" order="random" weight="{weight}">\n{repeated}\n'
-                "</pl-multiple-choice>")  # fmt: skip
-    if part.kind == "symbolic":
-        names = ", ".join(part.symbols)
-        return f'<pl-symbolic-input answers-name="a{n}" variables="{names}" weight="{weight}"></pl-symbolic-input>'
-    return (f'<pl-number-input answers-name="a{n}" comparison="relabs" rtol="0" atol="{{{{params.spread{n}}}}}" '
-            f'suffix="{{{{params.unit{n}}}}}" weight="{weight}"></pl-number-input>')  # fmt: skip
+    places = {id(part): n for n, part in enumerate(item.parts, start=1)}
+    return fill("prairielearn-question.html.jinja", item=item, place=lambda part: places[id(part)],
+                scale=lcm(*(part.points.denominator for part in item.parts)))  # fmt: skip
 
 
 def _variant(item: Item) -> str:
@@ -215,5 +116,5 @@ def _variant(item: Item) -> str:
                {"value": float(part.number(one.value)), "spread": float(part.spread(one.value))})
             for one in known
         ]  # fmt: skip
-    params["worked"] = "".join(f"<p>{_html(part.prompt)} {_html(part.worked)}</p>" for part in item.parts)
+    params["worked"] = _html(item.worked)
     return json.dumps({"params": params, "answers": answers}, ensure_ascii=True)
