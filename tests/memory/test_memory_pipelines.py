@@ -9,6 +9,8 @@ from api import Model, SymcommError, from_expr
 from api import form_evaluate as evaluate
 from walked_steps import Walk, cases
 
+import symcomm as sc
+
 LAYER = tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]")
 # Many tokens and few weights, and the other way round.
 SIZES = [(240, 4, 6), (12, 8, 24)]
@@ -81,11 +83,58 @@ def test_the_states_under_dualpipe_are_those_of_two_stages_on_every_rank():
         assert inner.at().value == 16 * (4 if schedule == "dualpipe" else 2) * layer
 
 
-def test_activations_of_layers_of_each_stage_are_refused_where_a_rank_has_several_stages():
-    for ask in ("activation_memory", "peak_memory"):
-        with pytest.raises(SymcommError, match="a rank of dualpipe has several: its microbatches in flight") as caught:
-            getattr(model(64, 8, 24, 8), ask)("pipeline(layers=1:3:3:1, microbatches=8)", schedule="dualpipe")
-        assert "equal stages; state_memory and step_time take the layers of each" in str(caught.value)
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize("each", [(1, 3, 3, 1), pytest.param((4, 1, 2, 1), marks=pytest.mark.long)])
+def test_stages_with_layers_of_their_own_keep_under_dualpipe_what_a_walk_through_both_keeps(each, stage):
+    """Few of what a rank has in flight are of the stage with most layers."""
+    given = f"pipeline(layers={':'.join(map(str, each))}, microbatches=8)"
+    ask = {"schedule": "dualpipe", "stage": stage}
+    for sizes in ((240, 4, 6), (16, 8, 24)):
+        walk = Walk(*sizes, sum(each), 4, 8, "dualpipe", 2, stage, copies=2, each=each)
+        layers = model(*sizes, sum(each))
+        kept = layers.activation_memory(given, **ask)
+        assert kept.at().value == walk.saved(), sizes
+        kept.check(deep=True)
+        assert layers.peak_memory(given, recipe="fp32_adam", **ask).at().value == walk.run(), sizes
+
+
+CHUNKED = [("interleaved", 2, 1), ("interleaved", 3, 1), ("zb-v", 2, 1), ("dualpipe", 2, 2), ("dualpipev", 2, 1)]
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize(("schedule", "chunks", "copies"), CHUNKED)
+def test_what_stands_around_the_layers_is_kept_for_the_microbatches_of_its_own_chunk(schedule, chunks, copies, stage):
+    """The end of a rank with several chunks is behind one of them, not behind each."""
+    layers, ask = 4 * chunks // copies, {"schedule": schedule, "stage": stage}
+    ask |= {"chunks": chunks} if schedule == "interleaved" else {}
+    for sizes in ((240, 4, 6), (16, 8, 24), (16, 24, 8)):
+        walk = Walk(*sizes, layers, 4, 8, schedule, chunks, stage, copies=copies)
+        kept = model(*sizes, layers).activation_memory("pipeline(4, microbatches=8)", **ask)
+        assert kept.at().value == walk.saved(), sizes
+
+
+def test_numbers_that_come_later_choose_the_time_at_which_a_rank_keeps_most():
+    """A rank of zb-v has 7 microbatches before its layers and 1 behind them, and 8 before them a moment later."""
+    ends = models.TOY_ENDS.replace("q [T,D], A [D,D]", "q [T,E], A [E,D]")
+    ask = {"strategy": "pipeline(4, microbatches=8)", "schedule": "zb-v", "stage": 0}
+    given = models.whole(ends, LAYER, {"N_layer": 8}).activation_memory(**ask)
+    for T, D, E in ((64, 4, 6), (64, 6, 4)):
+        assert given.at(T=T, D=D, F=8, E=E).value == 4 * 8 * (8 * (D + 8) + 7 * E + max(D, E))
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zb-v"])
+def test_two_kinds_of_layers_that_are_alike_are_one_kind(schedule):
+    """Chunks hold layers of either kind: the first half of the model and the second half."""
+    values, ask = {"T": 96, "D": 4, "F": 6}, {"schedule": schedule, "chunks": 2 if schedule == "interleaved" else None}
+    around = tables.load(models.TOY_ENDS, dtype="fp32", name="ends")
+    first, second = (tables.load(LAYER, repeat=n, dtype="fp32", name=n) for n in ("N_1", "N_2"))
+    two = sc.model_of_parts([(around, "h"), (first, ""), (second, "")], values={**values, "N_1": 6, "N_2": 2})
+    one = model(96, 4, 6, 8)
+    for stage in (0, 1):
+        for quantity in ("activation_memory", "peak_memory"):
+            each = [m.derive(quantity, strategy="pipeline(2, microbatches=4)", **ask, stage=stage).at() for m in (one, two)]
+            assert each[0] == each[1], (quantity, stage)
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "dualpipe", "dualpipev"])

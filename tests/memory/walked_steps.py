@@ -38,6 +38,7 @@ class Walk:
     ends: bool = True
     state: int = 8
     copies: int = 1  # ranks on which each stage is
+    each: tuple[int, ...] = ()  # the layers of each stage, where they are not all as many
     live: dict[tuple[object, ...], int] = field(default_factory=dict)
     kept: dict[tuple[object, ...], int] = field(default_factory=dict)
     peak: int = 0
@@ -48,9 +49,34 @@ class Walk:
         return FLOAT * {"D": rows * self.width, "F": rows * self.hidden, "w": self.width * self.hidden,
                         "A": self.width**2}[code]  # fmt: skip
 
+    def count(self, chunk: int) -> int:
+        """The layers of a chunk."""
+        if self.each:
+            return self.each[self.places[chunk]]
+        return self.layers * self.copies // (self.stages * self.chunks)
+
+    def saved(self) -> int:
+        """The most that is kept for backward at once: of a layer x and u, of each end its input."""
+        order = find(self.schedule).rank(self.stage, self.stages, self.microbatches, self.chunks)
+        self.places = sorted({stage for item in order for _, stage, _ in item})
+        token, hidden, last = self.sizes("D"), self.sizes("F"), self.stages * self.chunks // self.copies - 1
+        held: dict[tuple[int, int], int] = {}
+        most = 0
+        for item in order:
+            for kind, stage, microbatch in item:
+                if kind == "F":
+                    ends = self.ends * ((stage == 0) + (stage == last)) * token
+                    held[stage, microbatch] = self.count(self.places.index(stage)) * (token + hidden) + ends
+            most = max(most, sum(held.values()))
+            for kind, stage, microbatch in item:
+                if kind in "DW":
+                    del held[stage, microbatch]
+        assert not held
+        return most
+
     def program(self, chunk: int) -> tuple[list[tuple], list[tuple]]:
         """The ops of a chunk, forward and backward; a tensor is (layer, name), and each reads tensors."""
-        count = self.layers * self.copies // (self.stages * self.chunks)
+        count = self.count(chunk)
         blocks = [("layer", n) for n in range(count)]
         if self.ends and self.places[chunk] == 0:
             blocks = [("before", -1), *blocks]
@@ -86,7 +112,7 @@ class Walk:
         return forward, backward
 
     def weights(self, chunk: int) -> int:
-        count = self.layers * self.copies // (self.stages * self.chunks)
+        count = self.count(chunk)
         first = self.ends and self.places[chunk] == 0
         last = self.ends and self.places[chunk] == self.stages * self.chunks // self.copies - 1
         return count * 2 * self.width * self.hidden + (first + last) * self.width**2

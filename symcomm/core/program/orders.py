@@ -7,7 +7,7 @@ When the work runs follows from the order, from what each action waits for and f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import product as pairs
@@ -201,22 +201,27 @@ def forward_only(orders: Iterable[Sequence[Item]]) -> list[list[Item]]:
 
 
 def in_flight(order: Iterable[Item], until: str = "W") -> int:
-    """The most microbatches of a chunk that a rank holds at once, from their forward to their backward.
-
-    They are held until their ``W``, the gradient of the weights, or until their ``B``, that of the input. The two of an
-    overlapped pair are both held.
+    """The most microbatches of a chunk that a rank holds at once, as ``flights`` counts them.
 
     >>> in_flight([(Action("F", 0, 0),), (Action("F", 0, 1),), (Action("D", 0, 0),), (Action("D", 0, 1),)])
     2
     """
-    most = now = 0
+    return max((sum(held.values()) for held in flights(order, until)), default=0)
+
+
+def flights(order: Iterable[Item], until: str = "W") -> Iterator[dict[int, int]]:
+    """The microbatches that a rank holds of each of its stages, from their forward to their backward, item by item.
+
+    They are held until their ``W``, the gradient of the weights, or until their ``B``, that of the input. The two of an
+    overlapped pair are both held. Each time it is the same dict, as it is then.
+    """
+    held: dict[int, int] = {}
     for item in order:
         for action in item:
-            now += action.kind == "F"
-        most = max(most, now)
+            held[action.stage] = held.get(action.stage, 0) + (action.kind == "F")
+        yield held
         for action in item:
-            now -= action.kind in ("D", until)
-    return most
+            held[action.stage] -= action.kind in ("D", until)
 
 
 # -- pieces of orders -------------------------------------------------------------------------------------

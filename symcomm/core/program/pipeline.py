@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from symcomm.core.derivation import Condition
-from symcomm.core.errors import StrategyError
-from symcomm.core.form import Form, Num, Ratio, Sym, Total, evaluate, names, negative, num
+from symcomm.core.errors import StrategyError, ValuesError, where_given
+from symcomm.core.form import Form, Num, Ratio, Sym, Total, evaluate, names, negative, num, product
 from symcomm.core.graph.gradient import differentiable
 from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.parallel.placement import check_cuts
@@ -230,18 +231,12 @@ def held(
     if cut is None:
         return kinds(graph, None)["only"]
     if cut.layers and schedule is not None and schedule.chunks != 1:
-        told = f"layers are given for each stage, and a rank of {schedule.name} has several"
-        if schedule.placement.copies(2, schedule.chunks or 1) == 1:
-            raise StrategyError(told, hint="say how many stages")
-        raise StrategyError(
-            f"{told}: its microbatches in flight are not counted for each of them",
-            hint="pipeline(4) for equal stages; state_memory and step_time take the layers of each",
-        )
+        return joined(graph, held_in_chunks(graph, cut, stage, values or {}, schedule), stage)
     known = graph.relations.complete(values or {})
     found = kinds(graph, cut, known)
     stages = stage_count(cut, graph)
     count = evaluate(stages, known) if {*names(stages)} <= known.keys() else None
-    number = _stage_number(stage, count)
+    number = stage_number(stage, count)
     last = number == -1 or (count is not None and number == count - 1)
     if "only" in found:
         mine = found["only"]
@@ -289,18 +284,62 @@ def unlike(
     return sorted({*firsts, *({0, 1, count - 1} if messages or not firsts else ())} & {*range(count)}), count - 1
 
 
-def held_both_ways(
-    graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule
-) -> RankShare:  # fmt: skip
-    """What a rank holds that has two stages with layers of their own: those of both."""
-    count, chunks = len(cut.layers), schedule.chunks or 1
-    rank = _stage_number(stage, Fraction(count))
-    found = [held(graph, cut, schedule.placement.stage(rank, chunk, count), values) for chunk in range(chunks)]
-    regions = frozenset(name for one in found for name in one.regions)
-    layers = [region for region in graph.regions if region.times and region.name in regions]
-    counts = [(r.name, sum(evaluate(one.times(r), values) for one in found if r.name in one.regions)) for r in layers]
-    note = f"Counted for rank {rank}, which holds two stages."
-    return RankShare(regions, tuple((name, num(int(count))) for name, count in counts), (note,), begins=found[0].begins)
+def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
+    """A number of stages, layers or microbatches; raises ``ValuesError`` where it is not known, or no whole number."""
+    missing = [n for n in names(form) if n not in values]
+    if missing:
+        raise ValuesError(f"no value is given for {missing[0]}: the schedule of a pipeline is followed step by step",
+                          hint=where_given(missing[0], "model."))  # fmt: skip
+    found = evaluate(form, values)
+    if found.denominator != 1 or found < 1:
+        raise ValuesError(f"{what} = {found}: a whole number is needed")
+    return int(found)
+
+
+def held_in_chunks(
+    graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule,
+    chunks: int | None = None,
+) -> tuple[RankShare, ...]:  # fmt: skip
+    """What a rank holds in each of its chunks of layers, in the order in which a microbatch passes them.
+
+    A chunk is a stage of the pipeline that all chunks make. Raises ``ValuesError`` where the number of stages is not
+    known, ``StrategyError`` for layers that are given for each stage where a rank has several of them.
+    """
+    v, known = schedule.chunks or chunks or 1, graph.relations.complete(values)
+    p = whole(stage_count(cut, graph), known, "stages")
+    pieces = p * v / schedule.placement.copies(p, v)
+    if cut.layers and (pieces != p or (schedule.chunks or chunks) is None):
+        raise StrategyError(f"layers are given for each stage, and a rank of {schedule.name} has several",
+                            hint="say how many stages")  # fmt: skip
+    if v == 1:
+        return (held(graph, cut, stage, values),)
+    rank = stage_number(stage, Fraction(p))
+    every = cut if cut.layers else replace(cut, stages=num(int(pieces)), layers_per_stage=None)
+    places = sorted(schedule.placement.stage(rank, chunk, p) for chunk in range(v))
+    return tuple(held(graph, every, place, values) for place in places)
+
+
+def joined(graph: Graph, shares: Sequence[RankShare], rank: object) -> RankShare:
+    """What a rank holds in all of its chunks together."""
+    regions = [region for region in graph.regions if any(region.name in share.regions for share in shares)]
+    counts = [(region.name, added(share.times(region) for share in shares if region.name in share.regions))
+              for region in regions if region.times]  # fmt: skip
+    note = f"Counted for rank {rank or 0}, which holds {', '.join(region.name for region in regions)}."
+    where = tuple(dict.fromkeys(condition for share in shares for condition in share.where))
+    return RankShare(frozenset(region.name for region in regions), tuple(counts), (note,), where, shares[0].begins)
+
+
+def added(counts: Iterable[Form]) -> Form:
+    """The sum of some numbers of layers: one number where they are numbers, a multiple of those that are alike.
+
+    >>> added([num(2), num(3)]) == num(5), added([Sym("n"), Sym("n")]) == product(num(2), Sym("n"))
+    (True, True)
+    """
+    often = Counter(counts)
+    numbers = sum(form.number * count for form, count in often.items() if isinstance(form, Num))
+    terms = [product(num(count), form) for form, count in often.items() if not isinstance(form, Num)]
+    terms += [num(numbers)] if numbers or not terms else []
+    return Total(tuple(terms)) if len(terms) > 1 else terms[0]
 
 
 def messages_of(
@@ -309,12 +348,12 @@ def messages_of(
     """How many messages a stage sends and receives in each direction, for each microbatch."""
     known, stages = graph.relations.complete(values), stage_count(cut, graph)
     count = evaluate(stages, known) if {*names(stages)} <= known.keys() else None
-    number = _stage_number(stage, count)
+    number = stage_number(stage, count)
     before, behind = int(number != 0), int(number != -1 and (count is None or number != count - 1))
     return {"forward": (behind, before), "backward": (before, behind)}
 
 
-def _stage_number(stage: object, count: Fraction | None) -> int:
+def stage_number(stage: object, count: Fraction | None) -> int:
     """The number of a stage, -1 for the last of an unknown number; raises ``StrategyError`` for one there is not."""
     said = str(0 if stage is None else stage).strip()
     named = {"first": 0, "last": -1 if count is None else int(count) - 1}

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 
 from symcomm.core.errors import ValuesError, where_given
-from symcomm.core.form import Form, Ratio, Total, num, product
+from symcomm.core.form import Form, Ratio, Total, num
 from symcomm.core.graph.graph import Graph, Region, Tensor, bare
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
@@ -22,7 +22,7 @@ from symcomm.core.program.autograd import autograd, cut_meshes
 from symcomm.core.program.instructions import Instruction, Program, made_by
 from symcomm.core.program.loops import Loop
 from symcomm.core.program.orders import Action, Item
-from symcomm.core.program.pipeline import RankShare
+from symcomm.core.program.pipeline import RankShare, added
 from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.storage import COPY, GRADIENT, PASSING, SAVED, Life, Line, Measure
 from symcomm.core.records import dataclass, replace
@@ -49,26 +49,25 @@ class StepOptions:
 
 @dataclass
 class RankStep:
-    """The step of a rank that holds some regions, the layers of each ``chunks`` times.
+    """The step of a rank that holds in each of its chunks some regions, the layers so often as the chunk says.
 
     ``program`` gives the program for a recomputation, ``measure`` the bytes of some numbers in a format, or of a role
-    of weights. ``ends`` are the chunks with what stands before the layers, and behind them.
+    of weights.
     """
 
     graph: Graph
     program: Callable[[str], Program]
     measure: Measure
-    held: RankShare
+    chunks: tuple[RankShare, ...]
     options: StepOptions
     dtype: str
-    chunks: int = 1
-    ends: tuple[int | None, ...] = (0, 0)
     parts: list[RegionPasses] = field(init=False)
 
     def __post_init__(self) -> None:
         self.made = self.program("none")
         self.options = replace(self.options, unreduced=self.options.unreduced or bool(self.made.early))
-        regions = [r for r in self.graph.regions or (Region(self.graph.name),) if r.name in self.held.regions]
+        here = frozenset[str]().union(*(chunk.regions for chunk in self.chunks))
+        regions = [r for r in self.graph.regions or (Region(self.graph.name),) if r.name in here]
         graphs = [self.graph.region(r.name) if self.graph.regions else self.graph for r in regions]
         weights, self.parts = [frozenset(w.name for w in graph.weights) for graph in graphs], []
         for n, (region, graph) in enumerate(zip(regions, graphs, strict=True)):
@@ -90,7 +89,7 @@ class RankStep:
 
     def often(self, part: RegionPasses) -> Form:
         """How often a rank has a region."""
-        return product(num(self.chunks), part.count) if part.repeated else num(1)
+        return added(chunk.times(part.region) for chunk in self.chunks if part.region.name in chunk.regions)
 
     def all(self, kind: str, role: str) -> list[Keep]:
         """The weights, gradients or states of the whole model on one rank."""
@@ -116,24 +115,19 @@ class RankStep:
 
     def body(self, task: Action, there: bool = False) -> Iterator[StorageEvent]:
         """What a task keeps and frees, and what it runs; ``there`` says that its weights have gradients already."""
-        mine = [self.parts[n] for n in self.chunk(task.stage)]
-        given = [Keep(SAVED, size, part.count) for part in mine for size in part.given]
+        chunk = self.chunks[task.stage]
+        mine = [(part, chunk.times(part.region)) for part in self.parts if part.region.name in chunk.regions]
+        given = [Keep(SAVED, size, count) for part, count in mine for size in part.given]
         if task.kind == "F":
             yield from given
-            for part in mine:
+            for part, count in mine:
                 yield from (Keep(SAVED, size) for size in part.shared_sizes)
-                yield from part.forward()
+                yield from part.forward(count)
             return
-        for part in reversed(mine):
-            yield from part.backward(task.kind, there)
+        for part, count in reversed(mine):
+            yield from part.backward(count, task.kind, there)
             yield from () if task.kind == "B" else (Free(SAVED, size) for size in part.shared_sizes)
         yield from () if task.kind == "B" else (Free(one.kind, one.size, one.times) for one in given)
-
-    def chunk(self, number: int) -> tuple[int, ...]:
-        """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
-        layers = [n for n, part in enumerate(self.parts) if part.repeated] or [0, len(self.parts) - 1]
-        return tuple(n for n in range(len(self.parts)) if layers[0] <= n <= layers[-1]
-                     or number == self.ends[0 if n < layers[0] else 1])  # fmt: skip
 
     def update(self) -> Iterator[StorageEvent]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
@@ -169,9 +163,10 @@ class RankStep:
         """
         starts = [*started(tasks)]
         bodies: dict[tuple[object, ...], list[StorageEvent]] = {}
+        alike = [self.chunks.index(chunk) for chunk in self.chunks]
 
         def body(task: Action, there: bool = False) -> list[StorageEvent]:
-            key = (task.kind, self.chunk(task.stage), there)
+            key = (task.kind, alike[task.stage], there)
             if key not in bodies:
                 bodies[key] = [*self.body(task, there)]
             return bodies[key]
@@ -183,8 +178,8 @@ class RankStep:
         for one in self.start():
             fold.skip(one)
         for n, start in enumerate(starts):
-            other = None if start.beside is None else self.chunk(start.beside.stage)
-            key = (start.when, start.task.kind, self.chunk(start.task.stage), start.there, other)
+            other = None if start.beside is None else alike[start.beside.stage]
+            key = (start.when, start.task.kind, alike[start.task.stage], start.there, other)
             if key not in best or fold.total > best[key][0]:
                 best[key] = fold.total, n, dict(fold.alive)
             for task in (start.beside, start.task):
@@ -288,11 +283,6 @@ class RegionPasses:
         return self.step.options.every if self.repeated and self.step.options.every > 1 else 0
 
     @property
-    def count(self) -> Form:
-        """The layers that run one after the other."""
-        return self.step.held.times(self.region)
-
-    @property
     def repeated(self) -> bool:
         return bool(self.region.times)
 
@@ -338,27 +328,27 @@ class RegionPasses:
 
     # -- the loops ------------------------------------------------------------------------------------------------
 
-    def forward(self) -> tuple[StorageEvent, ...]:
-        """The forward pass of all repetitions: one that opens a group keeps its input, one inside of it does not."""
+    def forward(self, count: Form) -> tuple[StorageEvent, ...]:
+        """The forward pass of so many repetitions: one that opens a group keeps its input, others in it do not."""
         if not self.grouped:
-            return self.repeat(self.passing(self.line, "F"))
+            return self.repeat(self.passing(self.line, "F"), count)
         full, nothing = (self.passing(self.timeline(kept), "F", closed=True) for kept in ("full", "nothing"))
         inside = Loop("layer", num(self.grouped - 1), nothing, start=1)
-        return (Loop("group", self.groups, (Loop("layer", num(1), full, ()), inside)),)
+        return (Loop("group", Ratio(count, num(self.grouped)), (Loop("layer", num(1), full, ()), inside)),)
 
-    def backward(self, kind: str = "D", there: bool = False) -> tuple[StorageEvent, ...]:
-        """The backward pass of all repetitions, or its ``kind`` B or W; ``there`` is as for ``timeline``."""
+    def backward(self, count: Form, kind: str = "D", there: bool = False) -> tuple[StorageEvent, ...]:
+        """The backward pass of so many repetitions, or its ``kind`` B or W; ``there`` is as for ``timeline``."""
         if self.grouped:
-            return self.group(there)
+            return self.group(count, there)
         layer = self.passing(self.timeline(self.again, there, kind != "D"), kind)
         sums = self.line.shared_gradients if kind == "D" else []
         if not sums:
-            return self.repeat(layer, reverse=True)
-        rest = Loop("layer", Total((self.count, num(-1))), layer, ("last", "first"), reverse=True)
+            return self.repeat(layer, count, reverse=True)
+        rest = Loop("layer", Total((count, num(-1))), layer, ("last", "first"), reverse=True)
         return (Loop("layer", num(1), layer), *(Keep(PASSING, s) for s in sums), rest,
                 *(Free(PASSING, s) for s in sums))  # fmt: skip
 
-    def group(self, there: bool) -> tuple[StorageEvent, ...]:
+    def group(self, count: Form, there: bool) -> tuple[StorageEvent, ...]:
         """The backward pass of groups of layers: each runs forward again from the input of its first layer."""
         line, arriving = self.timeline("none", there), self.line.arriving
         opening = self.timeline("full").roots  # whatever else a layer of a group has is made again
@@ -370,18 +360,13 @@ class RegionPasses:
             Loop("layer", others, again, start=1), *(Free(PASSING, size) for size in arriving),
             Loop("layer", others, inner, reverse=True, start=1), Loop("layer", one, opens, ("first",)),
         )  # fmt: skip
-        return (Loop("group", self.groups, body, ("last", "first"), reverse=True),)
+        return (Loop("group", Ratio(count, num(self.grouped)), body, ("last", "first"), reverse=True),)
 
-    @property
-    def groups(self) -> Form:
-        """How many groups there are."""
-        return Ratio(self.count, num(self.grouped))
-
-    def repeat(self, body: tuple[StorageEvent, ...], reverse: bool = False) -> tuple[StorageEvent, ...]:
-        """A pass through all repetitions; forward, the most is there in the last one."""
+    def repeat(self, body: tuple[StorageEvent, ...], count: Form, reverse: bool = False) -> tuple[StorageEvent, ...]:
+        """A pass through so many repetitions; forward, the most is there in the last one."""
         if not self.repeated:
             return body
-        return (Loop("layer", self.count, body, ("last", "first") if reverse else ("last",), reverse),)
+        return (Loop("layer", count, body, ("last", "first") if reverse else ("last",), reverse),)
 
     def passing(
         self, line: Line, kind: str, own: Collection[str] | None = None, there: Collection[str] = (),

@@ -69,8 +69,9 @@ def timeline(
     again, points = recomputation or RECOMPUTED[chosen.recomputation], list[Point]()
     chosen_options = StepOptions(again, int(every or 0), step, tables=tables == "per_layer")
     run = StepRun(placed or ONE_RANK, recipe_of(recipe), chosen_options)
-    for part in step_of(setting, run).parts:
-        layers = int(evaluate(part.count, known))
+    whole = step_of(setting, run)
+    for part in whole.parts:
+        layers = int(evaluate(whole.often(part), known))
         if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
             raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
     for shot in snapshots(setting, run, unrolled=True):

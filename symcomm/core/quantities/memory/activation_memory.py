@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.form import Form, Num, Ratio, Sym, Total, num, product
+from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, evaluate, num, product
 from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.core.program import pipeline
 from symcomm.core.program.autograd import Saved, saved
 from symcomm.core.program.closed_forms import chunks_of, held_on
 from symcomm.core.program.events import simulate
+from symcomm.core.program.orders import Schedule, flights
 from symcomm.core.program.program import program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.counting.load import microbatched
@@ -63,19 +64,32 @@ def derive(
     again = "full" if every is not None else again
     cut = strategy.pipeline if strategy is not None else None
     order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
-    held = pipeline.held(setting.graph, cut, stage, setting.values, order)
+    apart = () if cut is None or order is None else _in_chunks(setting, cut, stage, order, chunks)
+    if apart:
+        held = pipeline.joined(setting.graph, apart, stage)
+    else:
+        held = pipeline.held(setting.graph, cut, stage, setting.values, order)
     for region in setting.regions:
-        if every is not None and region.times and region.name in held.regions:
-            setting = setting.in_parts(held.times(region), degree(every), "groups of {} layers are computed again")
+        for share in apart or (held,):
+            if every is not None and region.times and region.name in share.regions:
+                setting = setting.in_parts(share.times(region), degree(every), "groups of {} layers are computed again")
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     made = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
     work = StepWriter(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, saved(made, region.name, setting.dtype)) for region, part in zip(
         setting.regions, setting.parts, strict=True) if region.name in held.regions]  # fmt: skip
+    homes = {_shared(region).name: region.name for region, _, _ in mine}
     mine = [one for region, part, kept in mine for one in _shared_apart(setting.graph, region, part, kept)]
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
-    where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
+    where: tuple[Condition, ...] = ()
+    if cut is not None and order is not None and apart:
+        each = [[_often(chunk, region, homes, every) for region, _ in layers] for chunk in apart]
+        known = setting.graph.relations.complete(setting.values)
+        p, m = (int(evaluate(form, known)) for form in (pipeline.stage_count(cut, setting.graph), cut.microbatches))
+        _all_chunks(work, layers, each, order, pipeline.stage_number(stage, Fraction(p)), p, m)
+    else:
+        where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
@@ -104,7 +118,12 @@ def _shared_apart(
     if not once:
         return [(region, part, kept)]
     rest = tuple(item for item in kept if item not in once)
-    return [(Region(f"shared inputs of the {region.name}s"), part, once), (region, part, rest)]
+    return [(_shared(region), part, once), (region, part, rest)]
+
+
+def _shared(region: Region) -> Region:
+    """What all repetitions of a region read, as a region of its own."""
+    return Region(f"shared inputs of the {region.name}s")
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:
@@ -197,6 +216,77 @@ def _all_layers(
     elif parts[0][0].times:
         work.define("A", terms[0], BYTE, "repeat", text, witness=in_all)
     return where
+
+
+def _often(chunk: pipeline.RankShare, region: Region, homes: Mapping[str, str], every: int | str | None) -> Form:
+    """How often a chunk keeps what a part keeps for one microbatch."""
+    if homes.get(region.name, region.name) not in chunk.regions:
+        return num(0)
+    return Ratio(chunk.times(region), degree(every)) if every is not None and region.times else chunk.times(region)
+
+
+def _in_chunks(
+    setting: Setting, cut: PipelineCut, stage: object, order: Schedule, chunks: int | str | None
+) -> tuple[pipeline.RankShare, ...]:  # fmt: skip
+    """What a rank holds in each of its chunks, where these may be unlike one another; else nothing.
+
+    Raises ``ValuesError`` where the numbers that decide it are not known.
+    """
+    v, graph, known = chunks_of(order, chunks), setting.graph, setting.graph.relations.complete(setting.values)
+    layers = {region.name for region in pipeline.stacked(graph)}
+    if v == num(1) or not (
+        cut.layers or len(layers) > 1 or pipeline.held(graph, cut, stage, known, order).regions - layers
+    ):
+        return ()
+    p, m, pieces = (pipeline.whole(form, known, what) for form, what in (
+        (pipeline.stage_count(cut, graph), "stages"), (cut.microbatches, "microbatches"), (v, "chunks")))  # fmt: skip
+    order.fitting(p, m, pieces)
+    return pipeline.held_in_chunks(graph, cut, stage, known, order, pieces)
+
+
+def _all_chunks(
+    work: StepWriter, parts: list[tuple[Region, Form]], each: list[list[Form]], order: Schedule, rank: int,
+    p: int, m: int,
+) -> None:  # fmt: skip
+    """What chunks keep that are unlike one another, ``each`` so often each part: the most over all items of a rank."""
+    items = order.rank(rank, p, m, len(each))
+    places = sorted({action.stage for item in items for action in item})
+
+    def amounts(held: Mapping[int, int]) -> dict[tuple[int, Form], Fraction]:
+        """How often a rank has each part, apart where the numbers of layers are forms that differ."""
+        found: dict[tuple[int, Form], Fraction] = {}
+        for often, place in zip(each, places, strict=True):
+            for n, form in enumerate(often):
+                one, many = (num(1), form.number) if isinstance(form, Num) else (form, Fraction(1))
+                found[n, one] = found.get((n, one), Fraction(0)) + many * held.get(place, 0)
+        return found
+
+    def run(numbers: Numbers) -> Fraction:
+        """Item by item, with all that each microbatch in flight keeps."""
+        sizes = [sum((number(often, numbers) * number(layer, numbers) for often, (_, layer) in zip(
+            chunk, parts, strict=True)), Fraction(0)) for chunk in each]  # fmt: skip
+        alive, most = dict[tuple[int, int], Fraction](), Fraction(0)
+        for item in items:
+            alive |= {(a.stage, a.microbatch): sizes[places.index(a.stage)] for a in item if a.kind == "F"}
+            most = max(most, sum(alive.values(), Fraction(0)))
+            for a in item:
+                if a.kind in "DW":
+                    del alive[a.stage, a.microbatch]
+        return most
+
+    times = [dict(held) for held in flights(items)]
+    found = [amounts(held) for held in times]
+    tops = [n for n, one in enumerate(found) if one not in found[:n] and not any(
+        one != other and all(other[key] >= many for key, many in one.items()) for other in found)]  # fmt: skip
+    kept = [[product(num(many), often, parts[n][1]) for (n, often), many in found[top].items()
+             if many and parts[n][1] != NOTHING] for top in tops]  # fmt: skip
+    written = [Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else NOTHING for terms in kept]
+    told = "The most that is in flight at one of these times of the schedule."
+    if len(tops) == 1:
+        flying = {place: many for place, many in sorted(times[tops[0]].items()) if many}
+        of, many = (", ".join(map(str, some)) for some in (flying, flying.values()))
+        told = f"When the rank keeps most, stages {of} have {many} microbatches in flight."
+    work.define("A", Largest(tuple(written)) if len(written) > 1 else written[0], BYTE, "in flight", told, witness=run)
 
 
 def _in_flight(

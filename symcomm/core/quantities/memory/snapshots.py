@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm.core.dtypes import element_bytes
-from symcomm.core.errors import StrategyError, ValuesError, where_given
-from symcomm.core.form import Form, Num, Ratio, Sym, evaluate, names, num, product
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.form import Form, Num, names, num, product
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.alive import Amounts, Instant, Place
@@ -70,10 +70,9 @@ class Snapshot:
 
 
 def step_of(
-    setting: Setting, run: StepRun, held: pipeline.RankShare | None = None, chunks: int = 1,
-    ends: tuple[int | None, ...] = (0, 0),
+    setting: Setting, run: StepRun, chunks: tuple[pipeline.RankShare, ...] | None = None
 ) -> RankStep:  # fmt: skip
-    """The step of a rank that holds all of a model, or its stage of a pipeline."""
+    """The step of a rank that holds all of a model, or of its stage of a pipeline so many chunks."""
     byte, recipe = element_bytes("fp8").unit, run.recipe
     roles = {role: Num(Fraction(getattr(recipe, role)), byte) for role in ("weight", "gradient", "state")}
 
@@ -81,8 +80,8 @@ def step_of(
         return product(setting.written(elements), roles[what] if what in roles else element_bytes(what))
 
     made = partial(program, setting.graph, unstaged(run.strategy), setting.accounting, setting.frozen, None)
-    held = pipeline.held(setting.graph, None) if held is None else held
-    return RankStep(setting.graph, made, measure, held, run.options, setting.dtype, chunks, ends)
+    chunks = chunks or (pipeline.held(setting.graph, None),)
+    return RankStep(setting.graph, made, measure, chunks, run.options, setting.dtype)
 
 
 def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Snapshot]:
@@ -93,10 +92,10 @@ def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Sn
     """
     values, cut = setting.graph.relations.complete(setting.values), run.strategy.pipeline
     if cut is None:
-        count = 1 if run.microbatches is None else whole(run.microbatches, values, "microbatches")
+        count = 1 if run.microbatches is None else pipeline.whole(run.microbatches, values, "microbatches")
         kinds = "F" if run.options.step == "forward" else "FD"
         tasks: list[Item] = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
-        _check_groups(setting, run, values)
+        _check_groups(setting, run, values, pipeline.held(setting.graph, None))
         told = SnapshotMaker(setting, run, step_of(*_several(setting, run, run.microbatches or num(1), count)))
         return told.all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
     step, tasks = _stage(setting, run, cut, values)
@@ -115,9 +114,9 @@ def _stage(
     """The step of a stage of a pipeline, and its tasks."""
     graph, record = setting.graph, find(run.schedule)
     counted = pipeline.layer_count(graph)
-    stages = whole(pipeline.stage_count(cut, graph), values, "stages")
-    count = whole(cut.microbatches, values, "microbatches")
-    layers = whole(counted, values, " + ".join(names(counted)))
+    stages = pipeline.whole(pipeline.stage_count(cut, graph), values, "stages")
+    count = pipeline.whole(cut.microbatches, values, "microbatches")
+    layers = pipeline.whole(counted, values, " + ".join(names(counted)))
     record.fitting(stages, count, run.chunks)
     if stages * count * run.chunks > _PIECES:
         raise ValuesError(
@@ -125,7 +124,11 @@ def _stage(
             hint=f"at most {_PIECES:,} pieces of work",
         )
     program(graph, run.strategy, setting.accounting, setting.frozen)  # refuses boundaries between stages that differ
-    held = pipeline.held(graph, cut, run.stage, values, record)
+    share = run.chunks / record.placement.copies(stages, run.chunks)  # the parts of a rank's share of the layers
+    if not cut.layers and layers % (stages * share):
+        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
+        raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
+    chunks = pipeline.held_in_chunks(graph, cut, run.stage, values, record, run.chunks)
     order = record.rank(run.stage, stages, count, run.chunks)
     if any(action.kind == "W" for item in order for action in item) and (
         run.options.recomputation != "none" or run.options.every
@@ -136,48 +139,24 @@ def _stage(
         )
     mine = sorted({action.stage for item in order for action in item})
     tasks = [tuple(action._replace(stage=mine.index(action.stage)) for action in item) for item in order]
-    share = run.chunks / record.placement.copies(stages, run.chunks)  # the parts of a rank's share of the layers
-    if cut.layers and share > 1:
-        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
-    if not cut.layers and layers % (stages * share):
-        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
-        raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
-    _check_groups(setting, run, values, int(stages * share))
-    if share > 1 and len(pipeline.stacked(graph)) > 1:
-        raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
-    counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
-    each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
-    ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
+    for chunk in chunks:
+        _check_groups(setting, run, values, chunk)
     part, one = _several(setting, run, cut.microbatches, count)
-    return step_of(part, one, replace(held, counts=each), run.chunks, ends), tasks
+    return step_of(part, one, chunks), tasks
 
 
-def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], pieces: int = 0) -> None:
-    """Raises ``ValuesError`` where the layers, in so many pieces of a pipeline, cannot be put into groups."""
+def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], chunk: pipeline.RankShare) -> None:
+    """Raises ``ValuesError`` where layers that run one after the other cannot be put into groups."""
     every = run.options.every
-    repeat = next((region.times for region in setting.regions if region.times and every), "")
-    if not repeat:
-        return
-    layers = whole(Sym(repeat), values, repeat) // (pieces or 1)
-    where = " that run one after the other on a stage" if pieces else ""
-    if every > layers:
-        raise ValuesError(f"groups of {every} layers, but there are {layers}{where}", hint=f"at most {layers}")
-    if layers % every:
-        raise ValuesError(
-            f"{layers} layers{where} are no whole number of groups of {every}", hint=f"choose a divisor of {layers}"
-        )
-
-
-def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
-    """A number of stages, layers or microbatches; raises ``ValuesError`` where it is not known, or no whole number."""
-    missing = [n for n in names(form) if n not in values]
-    if missing:
-        raise ValuesError(f"no value is given for {missing[0]}: the schedule of a pipeline is followed step by step",
-                          hint=where_given(missing[0], "model."))  # fmt: skip
-    found = evaluate(form, values)
-    if found.denominator != 1 or found < 1:
-        raise ValuesError(f"{what} = {found}: a whole number is needed")
-    return int(found)
+    for region in (region for region in setting.regions if region.times and every and region.name in chunk.regions):
+        layers = pipeline.whole(chunk.times(region), values, region.times)
+        where = " that run one after the other on a stage" if run.strategy.pipeline is not None else ""
+        if every > layers:
+            raise ValuesError(f"groups of {every} layers, but there are {layers}{where}", hint=f"at most {layers}")
+        if layers % every:
+            raise ValuesError(
+                f"{layers} layers{where} are no whole number of groups of {every}", hint=f"choose a divisor of {layers}"
+            )
 
 
 @dataclass
