@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from api import accounting_CONVENTIONS as CONVENTIONS
-from law_models import model
+from law_models import ROOT, model
 from laws import RATES, worth
 
 import symcomm as sc
@@ -87,6 +87,15 @@ def test_a_convention_is_named_where_it_changes_the_number(case: tuple[str, dict
     assert not unnamed, f"{said(case)} of {name} changes with {unnamed}, and does not name it"
     assert not unused - listed, f"{said(case)} of {name} names {unused - listed}, and no choice changes its number"
     assert not listed - unused, f"{said(case)} of {name}: take {listed - unused} off the list"
+
+
+@pytest.mark.parametrize("repeat", ["N_layer", ""])
+def test_the_gradient_of_the_input_decides_on_one_layer_alone_and_not_on_any_of_many(repeat: str) -> None:
+    layer = sc.load(ROOT / "tests" / "data" / "homework2_table.tsv", repeat=repeat).at(B=16, L=8, D=16, n_h=4)
+    made = [layer.derive("time", strategy="tensor(2)", accounting={"input_gradient": said}, **RATES)
+            for said in ("needed", "not_needed")]  # fmt: skip
+    assert (made[0].at() == made[1].at()) == bool(repeat)
+    assert all(("input_gradient" in one.touched) == (not repeat) for one in made)
 
 
 @pytest.mark.parametrize(("field", "where"), UNUSED)

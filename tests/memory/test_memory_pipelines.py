@@ -133,8 +133,9 @@ def test_two_kinds_of_layers_that_are_alike_are_one_kind(schedule):
     one = model(96, 4, 6, 8)
     for stage in (0, 1):
         for quantity in ("activation_memory", "peak_memory"):
-            each = [m.derive(quantity, strategy="pipeline(2, microbatches=4)", **ask, stage=stage).at() for m in (one, two)]
-            assert each[0] == each[1], (quantity, stage)
+            of_one, of_two = (m.derive(quantity, strategy="pipeline(2, microbatches=4)", **ask, stage=stage).at()
+                              for m in (one, two))  # fmt: skip
+            assert of_one == of_two, (quantity, stage)
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "dualpipe", "dualpipev"])

@@ -228,6 +228,20 @@ def test_keys_and_values_that_context_gathers_are_gathered_again_for_backward() 
     assert kept["keep"] - kept["regather"] == 2 * 2 * 8 * 64 * 16 * 3 * 3 // 4
 
 
+@pytest.mark.parametrize("heads", [4, 2])
+def test_one_kernel_keeps_the_parts_of_keys_and_values_that_are_gathered_again_for_it(heads: int) -> None:
+    """Of k ranks each keeps a k-th of everything; with the copies, all of K and V of every layer."""
+    model = sc.load({**LLAMA, "num_key_value_heads": heads}).at(B=2, L=8)
+    whole, width = model.activation_memory().at().value, 32 // 4 * heads
+    for ranks in (2, 4):
+        kept = {
+            how: model.activation_memory(f"context({ranks})", accounting={"gathered_activations": how}).at().value
+            for how in ("keep", "regather")
+        }
+        assert kept["regather"] * ranks == whole
+        assert kept["keep"] - kept["regather"] == 3 * 2 * 2 * 2 * 8 * width * (ranks - 1) // ranks
+
+
 def test_a_kernel_makes_its_three_gradients_while_all_that_it_reads_is_there() -> None:
     """x, m, Q, K, V, Z, dZ, dQ, dK and dV of L·D numbers, three weights, and a number a row."""
     rows = [f"{one} = {of}W^{one}\t{of} [B, L, D], W^{one} [D, D]\t{one} [B, L, D]\n" for one, of in ("Qx", "Km", "Vm")]

@@ -192,7 +192,7 @@ class Autograd:
             elif made is not None and name in self.inner:  # the kernel reads what its forward pass has read
                 step = self.plan.computed[name]
                 operands = list(zip(step.reads, step.layouts, strict=True))
-            elif copies.get(stored, "") in runs:
+            elif copies.get(stored, "") in runs or (stored in copies and name in self.gathered_again):
                 operands = [(name, self.plan.placements.get(name, ()))]
             else:
                 found[stored, layout] = None
@@ -206,6 +206,12 @@ class Autograd:
         """The gathered copies of the forward pass, each with the op that it is gathered for."""
         steps = (s for s in self.plan.steps if isinstance(s, Collective) and s.phase == "forward")
         return {step.stored: step.op for step in steps if " @ " in step.stored}
+
+    @cached_property
+    def gathered_again(self) -> frozenset[str]:
+        """What the backward pass gathers itself: the copies of the forward pass are dropped."""
+        steps = (s for s in self.plan.steps if isinstance(s, Collective) and s.phase == "backward")
+        return frozenset(step.tensor for step in steps)
 
     @cached_property
     def reads(self) -> tuple[tuple[int, Saved], ...]:

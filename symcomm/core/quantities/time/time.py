@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Num, Sym
+from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
-from symcomm.core.quantities.communication.call import TAKES_OUT
+from symcomm.core.quantities.communication.call import TAKES_OUT, Call
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
@@ -48,8 +48,11 @@ def write(
     setting = setting.divided(placed)
 
     def wanted(setting: Setting) -> Load:
-        """What is asked for."""
-        return load(setting, placed, gradient_dtype).of(*PHASES[phase]).row(setting, op)
+        """What is asked for: of layers that are repeated any one, whose input has a gradient."""
+        found = load(setting, placed, gradient_dtype).of(*PHASES[phase]).row(setting, op)
+        calls = tuple((at, _of_any_layer(call)) for at, call in found.calls)
+        ops = tuple(replace(one, every=True) for one in found.ops)
+        return replace(found, ops=ops, calls=calls)
 
     part = wanted(setting)
     made = linked(setting, placed, rates)
@@ -59,6 +62,12 @@ def write(
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     return setting, work, writer, terms, shown
+
+
+def _of_any_layer(call: Call) -> Call:
+    """The call as a layer has it that is not the first one."""
+    by = tuple(name for name in call.by if name != "input_gradient")
+    return replace(call, layers=num(1), every=True, by=by) if call.region.times else call
 
 
 def derive(
