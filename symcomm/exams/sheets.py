@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from symcomm.core.files import read_text
 from symcomm.core.records import dataclass
 from symcomm.exams.papers import Exam, Paper
 from symcomm.exams.problems.problem import Template
+from symcomm.exams.problems.randomness import NAME
 from symcomm.exams.roster import Student, read_csv
 
 ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones
 _STUDENT = ("id", "student", "student id", "student_id")
+_KEYED = ("number", "id", "points", "choice")  # what a key has of each answer before it is derived
 _OTHER = ("name", "seat", "paper", "time", "timestamp", "email")
 
 
@@ -62,6 +65,9 @@ def _from_csv(path: Path) -> Iterable[Sheet]:
         span = Span(str(path), line, ",".join(row)[:400], 0, max(1, len(student)))
         if not student:
             raise DocumentError("an answer sheet without a student", span)
+        if any(cell.strip() for cell in row[len(header) :]):
+            said = f"the row of {student[:40]} has {len(row)} cells, but the header has {len(header)}"
+            raise DocumentError(said, span, 'put an answer with commas in quotation marks: "50,331,648 B"')
         cells = {
             name: cell for name, cell in zip(header, row, strict=False) if name.lower() not in (*_STUDENT, *_OTHER)
         }
@@ -107,7 +113,8 @@ def _cleaned(answers: Mapping[str, Any], span: Span) -> dict[str, str]:
 def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
     """The papers that a key file tells of, drawn again, and their exam.
 
-    Raises ``DocumentError`` where the draws of the document are not those that the papers were made from.
+    Raises ``DocumentError`` where the draws of the document are not those that the papers were made from, and with the
+    paper where something in the file was changed.
     """
     try:
         read = json.loads(read_text(keys))
@@ -115,16 +122,31 @@ def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
         students = [Student(*(str(line[key]) for key in ("student", "name", "seat"))) for line in lines]
         attempts = [int(line["attempt"]) for line in lines]
         codes = [str(line["paper"]) for line in lines]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        generator = str(read["generator"])
+        keyed = [[tuple(str(part.get(key, "")) for key in _KEYED) for part in line["answers"]] for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DocumentError(f"{keys} is no key file", hint="symcomm exam ... --to json writes keys.json") from None
     if said != template.draws.digest:
         raise DocumentError(f"{keys} belongs to other draws than those of {template.file}",
                             hint="grade with the document that the papers were made from")  # fmt: skip
+    if generator != NAME:
+        raise DocumentError(f"{keys}: its papers were drawn by '{generator[:40]}', and this version draws by {NAME}",
+                            hint="grade with the version that made the papers")  # fmt: skip
     exam = Exam(template, seed)
     made = tuple(exam.exactly(student, attempt) for student, attempt in zip(students, attempts, strict=True))
-    for paper, code in zip(made, codes, strict=True):
+    first: dict[str, int] = {}
+    for row, (paper, code, parts) in enumerate(zip(made, codes, keyed, strict=True), start=1):
+        here, name = f"{keys}, paper {row}", paper.student.id
+        if first.setdefault(name, row) != row:
+            raise DocumentError(f"{here}: {name[:40]} has two papers", hint=f"the first is paper {first[name]}")
         if paper.code != code:
-            raise DocumentError(f"{keys}: the paper {code[:20]} of {paper.student.id} is not drawn again")
+            raise DocumentError(f"{here}: the paper {code[:20]} of {name[:40]} is not drawn again")
+        drawn = [(part.number, part.id, str(part.points), part.right) for part in paper.parts]
+        for told, own in zip_longest(parts, drawn):
+            if told != own:
+                was, now = (", ".join(filter(None, one or ("nothing",)))[:60] for one in (told, own))
+                raise DocumentError(f"{here}: the key of {name[:40]} was changed: it has {was}, and the document {now}",
+                                    hint="use the file as symcomm exam wrote it")  # fmt: skip
     return exam, made
 
 

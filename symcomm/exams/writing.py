@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,7 @@ from symcomm.exams.processes import Pool, exam_here
 from symcomm.exams.roster import Student, csv_text
 
 PAGES = ("pdf", "md", "html", "tex")
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)  # to Windows
 _CHUNK = 25  # papers that one process makes at a time
 Progress = Callable[[int, int, str], None]
 COLUMNS = ("student", "name", "seat", "paper", "attempt", "number", "id", "points", "choice", "answer", "value",
@@ -211,11 +213,21 @@ def _mark(exam: Exam, paper: AssignedPaper, order: Order) -> str:
 
 
 def _file_names(students: Iterable[Student]) -> list[str]:
-    """A name for each student's files that stays in the folder and is nobody else's."""
-    made: dict[str, str] = {}
+    """A name for each student's files that stays in the folder and is nobody else's, on Windows and macOS as well."""
+    made: list[str] = []
+    taken = {"keys", "manifest"}
     for student in students:
         name = safe_name(student.id)
-        if name in made.values() or name in ("keys", "manifest"):
+        if name.casefold() in taken or _DEVICE.fullmatch(name):
             name = f"{name}-{hashlib.sha256(student.id.encode()).hexdigest()[:6]}"
-        made[student.id] = name
-    return [*made.values()]
+        taken.add(name.casefold())
+        made.append(name)
+    return made
+
+
+def renamed(students: Sequence[Student]) -> list[str]:
+    """A line for each student whose files have another name than their id."""
+    return [
+        f"the files of {student.id} are named {name}: {student.id} is a device or another file on Windows or macOS"
+        for student, name in zip(students, _file_names(students), strict=True) if name != safe_name(student.id)
+    ]  # fmt: skip

@@ -277,6 +277,7 @@ def test_the_self_test_finds_what_is_wrong_with_a_template():
         ("a.csv", "id,peak,peak\ns1,3,4\n", "the column peak stands twice"),
         ("a.csv", "id,peak\ns1,3\ns1,4\n", "two answer sheets of s1"),
         ("a.csv", "id,peak\n,3\n", "an answer sheet without a student"),
+        ("a.csv", "id,peak\ns1,50,331,648 B\n", "the row of s1 has 4 cells, but the header has 2"),
         ("a.json", "[{", "is no JSON"),
         ("a.json", '[{"answers": {}}]', "a form without a student"),
         ("a.json", '[{"id": "s1", "answers": {"peak": [1]}}]', "the answer to peak is neither text nor a number"),
@@ -288,6 +289,16 @@ def test_answer_sheets_that_are_wrong_are_refused(tmp_path: Path, name, text, sa
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DocumentError, match=says):
         read_sheets(path)
+
+
+def test_an_answer_with_commas_is_graded_where_it_is_quoted_and_empty_cells_at_the_end_are_nothing(tmp_path):
+    (tmp_path / "a.csv").write_text('id,peak\ns1,"50,331,648 B",,\n', encoding="utf-8")
+    assert [sheet.answers for sheet in read_sheets(tmp_path / "a.csv")] == [{"peak": "50,331,648 B"}]
+    (tmp_path / "a.csv").write_text("id,peak\ns0,1\ns1,50,331,648 B\n", encoding="utf-8")
+    with pytest.raises(DocumentError) as error:
+        read_sheets(tmp_path / "a.csv")
+    assert (error.value.span.line, error.value.hint) == (
+        3, 'put an answer with commas in quotation marks: "50,331,648 B"')  # fmt: skip
 
 
 def test_forms_in_json_are_the_sheets_of_the_csv(tmp_path):

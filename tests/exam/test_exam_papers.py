@@ -263,6 +263,23 @@ def test_the_keys_are_the_same_in_csv_and_json_and_draw_the_papers_again(tmp_pat
     assert [told(p) for p in again] == [told(p) for p in papers]
     with pytest.raises(DocumentError, match="belongs to other draws"):
         papers_of(template(text=PEAK + "```symcomm\ndraw: {other: [1, 2]}\n```\n"), tmp_path / "keys.json")
+    whole = keys_json(exam, records)
+    answer = json.loads(whole)["papers"][1]["answers"][0]
+    second = f"the key of {records[1]['student']} was changed: it has"
+    for change, says in (
+        (lambda read: read["papers"].append(read["papers"][0]), r"keys.json, paper \d+: .* has two papers"),
+        (lambda read: read.update(generator="another"), "its papers were drawn by 'another', and this version draws by "),
+        (lambda read: read["papers"][1]["answers"][0].update(points="99"),
+         f"paper 2: {second} {answer['number']}, {answer['id']}, 99, and the document .*"),
+        (lambda read: read["papers"][1]["answers"].append(answer), f"paper 2: {second} .*, and the document nothing"),
+        (lambda read: read["papers"][1].update(answers=[]), f"paper 2: {second} nothing, and the document .*"),
+        (lambda read: read["papers"][1].update(paper="XXXX"), "paper 2: the paper XXXX of .* is not drawn again"),
+    ):  # fmt: skip
+        read = json.loads(whole)
+        change(read)
+        (tmp_path / "keys.json").write_text(json.dumps(read), encoding="utf-8")
+        with pytest.raises(DocumentError, match=says):
+            papers_of(made, tmp_path / "keys.json")
     (tmp_path / "bad.json").write_text("[1, 2", encoding="utf-8")
     with pytest.raises(DocumentError, match="is no key file"):
         papers_of(made, tmp_path / "bad.json")
@@ -293,6 +310,22 @@ def test_cells_that_a_spreadsheet_would_run_are_marked():
 
 
 # -- files ------------------------------------------------------------------------------------------
+
+
+def test_files_of_students_stay_apart_on_systems_that_do_not_tell_case_and_the_command_says_so(quiz):
+    roster = quiz.parent / "roster.csv"
+    roster.write_text("id\ns1\nS1\nNUL\ncom1.x\nkeys\n", encoding="utf-8")
+    run = CliRunner().invoke(
+        main, ["exam", str(quiz), "--roster", str(roster), "--to", "md", "-o", str(quiz.parent / "o")]
+    )
+    assert run.exit_code == 0, run.output
+    names = [path.name for path in (quiz.parent / "o").glob("*.md")]
+    assert len({name.lower() for name in names}) == 5
+    assert "s1.md" in names
+    for name in ("S1", "NUL", "com1.x", "keys"):
+        assert re.search(
+            rf"note: the files of {name} are named {name}-[0-9a-f]{{6}}: the id is a device's name, or", run.output
+        )
 
 
 @pytest.fixture
