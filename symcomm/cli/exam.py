@@ -92,7 +92,7 @@ def exam(
         _export(template, exports, variants, seed, tolerance, output, processes)
         if not formats:
             return
-    from symcomm.exams.writing import PAGES, Order, make, renamed
+    from symcomm.exams.writing import PAGES, Order, make
 
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
     if edition == "key":
@@ -100,7 +100,7 @@ def exam(
     order = Order(formats, edition, templates, engine, __version__, qr)  # type: ignore[arg-type]  # click checked both
     with progress_bar("papers:") as progress:
         paths = make(template, students, seed, order, output, processes=processes, progress=progress)
-    for line in renamed(students) if {*formats} & {*PAGES} else ():
+    for line in order.notes(students):
         click.echo(f"note: {line}", err=True)
     shown = [path for path in paths if path.suffix in (".json", ".csv") or len(students) <= 5]
     for path in shown:

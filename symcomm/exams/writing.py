@@ -90,6 +90,14 @@ class Order:
     version: str = ""
     qr: bool = False
 
+    def notes(self, students: Sequence[Student]) -> list[str]:
+        """A line for each student whose files have another name than their id."""
+        pairs = zip(students, _file_names(students), strict=True) if {*self.formats} & {*PAGES} else ()
+        return [
+            f"the files of {one.id} are named {name}: {one.id} is a device or another file on Windows or macOS"
+            for one, name in pairs if name != safe_name(one.id)
+        ]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class _Made:
@@ -223,11 +231,3 @@ def _file_names(students: Iterable[Student]) -> list[str]:
         taken.add(name.casefold())
         made.append(name)
     return made
-
-
-def renamed(students: Sequence[Student]) -> list[str]:
-    """A line for each student whose files have another name than their id."""
-    return [
-        f"the files of {student.id} are named {name}: {student.id} is a device or another file on Windows or macOS"
-        for student, name in zip(students, _file_names(students), strict=True) if name != safe_name(student.id)
-    ]  # fmt: skip
