@@ -42,7 +42,6 @@ CASES += [
 ]  # fmt: skip
 # A field that is named where no choice of it changes the number: its name, where that is (model: case), and why.
 UNUSED: dict[tuple[str, str], str] = {
-    ("communication", r"Mixtral.*: communication pipeline.*"): "a boundary of stages has one sender and one receiver",
     ("shards", r".*: state_memory tensor\(2\)"): "parts of a tensor-parallel weight divide",
 }
 

@@ -69,6 +69,32 @@ def test_chunks_of_stages_with_layers_of_their_own_are_refused_by_time_and_memor
         model.step_time(strategy, schedule=schedule, chunks=2, **rates)
 
 
+TIED_MESHES = ("pipeline(2, microbatches=1)", "pipeline(2, microbatches=2)", "data(2) + pipeline(2, microbatches=2)",
+               "zero-2(2) + pipeline(2, microbatches=2)", "fsdp(2) + pipeline(2, microbatches=2)",
+               "fsdp(2) + tensor(2) + pipeline(2, microbatches=2)")  # fmt: skip
+TIED_CASES = [
+    (mesh, said) for mesh in TIED_MESHES for said in (
+        {}, *([{"gathered_weights": how} for how in ("keep", "layers", "at_once")] if "fsdp" in mesh else []),
+        *([{"gradient_buckets": "copied"}] if "data" in mesh else []))
+]  # fmt: skip
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize(("mesh", "said"), TIED_CASES, ids=str)
+def test_a_stage_with_one_end_of_a_tied_weight_has_the_peak_of_one_that_is_not_tied(
+    mesh: str, said: dict[str, str], stage: int
+) -> None:
+    """It gathers the weight, and makes its gradient once: the other part of it is made on the other stage."""
+    small = {**LLAMA, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    tied, apart = (
+        sc.load({**small, "tie_word_embeddings": one}, loss=True).at(B=8, L=16).peak_memory(
+            mesh, stage=stage, accounting=said).at()
+        for one in (True, False)
+    )  # fmt: skip
+    assert tied == apart
+
+
 def test_layers_that_do_not_divide_hint_at_a_list_of_them() -> None:
     with pytest.raises(StrategyError, match="8 layers are not divisible into 3 stages") as caught:
         sc.load(LLAMA).state_memory("pipeline(3)")

@@ -308,9 +308,12 @@ class RegionPasses:
         return [self.size(w, self.step.layout(w, role), what or role) for w in weights]
 
     def moved(self, turns: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:
-        """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole."""
+        """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole.
+
+        The calls of a tied weight are there once in a program; each stage that has the weight makes them.
+        """
         whole: dict[str, Layout] = {}
-        for call in (call for turn, call in turns if turn.region.name == self.region.name):
+        for _, call in turns:
             tensor = self.step.made.tensor(call)
             whole[tensor.of or tensor.name] = call.before if tensor.of else call.after
         return [self.size(w, whole[w.name], role) for w in self.weights if w.name in whole]

@@ -74,6 +74,7 @@ class Line:
     current: dict[Key, Life] = field(default_factory=dict)
     unborn: list[Key] = field(default_factory=list)
     handed: dict[str, Form] = field(default_factory=dict)  # parts of gradients that are gone when they are added
+    alone: dict[str, Key] = field(default_factory=dict)  # gradients with one part, and that
 
     def __post_init__(self) -> None:
         self.plan, self.graph = self.made.plan, self.made.plan.graph
@@ -185,7 +186,7 @@ class Line:
             reads = [(stored, layout) for _, stored, layout, _ in self.autograd.operands(work)
                      if not self.activation(stored.partition(" @ ")[0])]  # fmt: skip
             if work.op.kind == "add" and self.graph.tensors[work.op.output].role == "gradient":
-                reads = self.sums(reads, at)
+                reads = self.sums(work.op.output, reads, at)
         for stored, layout in reads:
             self.reads_tensor(stored, layout, at)
         for item in () if self.nothing else self.autograd.read_by(work):
@@ -213,7 +214,9 @@ class Line:
         if key[0] != name and (self.find(key) is not None or self.graph.tensors[key[0]].role == "weight"):
             return
         if name in self.finished:
-            if not self.elsewhere(name):  # else the part is added to the gradient that is there already
+            if name in self.alone:  # the other parts are on other stages: there is nothing to add
+                self.takes_over(tensor.of, key, self.alone[name])
+            elif not self.elsewhere(name):  # else the part is added to the gradient that is there already
                 self.finish(tensor.of, key, at)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
@@ -268,6 +271,14 @@ class Line:
         else:
             self.put(key, PASSING, at, at)
 
+    def takes_over(self, name: str, key: Key, part: Key) -> None:
+        """The gradient of a weight is its only part."""
+        life = self.find(part)
+        assert life is not None
+        self.current[key] = life
+        if key[2] == self.rests(name):
+            life.kind, life.dies, life.size = GRADIENT, len(self.steps), self.gradient(name, key[2])
+
     def gradient(self, weight: str, part: tuple[str, ...]) -> Form:
         return self.measure(self.autograd.cut(self.graph.elements(weight), part), "gradient")
 
@@ -275,16 +286,19 @@ class Line:
     def finished(self) -> frozenset[str]:
         return frozenset(gradient_name(w.name) for w in self.graph.weights)
 
-    def sums(self, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
+    def sums(self, made: str, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
         """What a sum of gradients still reads when its turn comes: each was added to the first as soon as it was made.
 
         The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
         """
         other = [(stored, cut_meshes(layout)) for stored, layout in reads if self.elsewhere(stored.partition(" @ ")[0])]
         weights = [(self.graph.tensors[stored.partition(" @ ")[0]].of, part) for stored, part in other]
-        self.handed |= {name: self.gradient(name, part) for name, part in weights if part != self.rests(name)}
+        handed = (one for one in weights if one[0] in self.tied and one[1] != self.rests(one[0]))
+        self.handed |= {name: self.gradient(name, part) for name, part in handed}
         reads = [(stored, layout) for stored, layout in reads if not self.elsewhere(stored.partition(" @ ")[0])]
         if len(reads) < 2:
+            if weights and not self.elsewhere(made) and weights[0][0] not in self.tied:
+                self.alone[made] = self.key(*reads[0])
             return reads
         for stored, layout in reads:
             if self.find(self.key(stored, layout)) is None:
