@@ -158,6 +158,12 @@ class Candidates:
     def _residues(self, form: Form) -> Residues | None:
         return residues(form, self._point)
 
+    @cached_property
+    def same(self) -> tuple[int, ...]:
+        """For each of the conventions and mistakes, the place of the first one that has the same formula."""
+        worths = [self._residues(wrong.form) for wrong in (*self.conventions, *self.singles)]
+        return tuple(worths.index(worth) for worth in worths)
+
 
 def residues(form: Form, at: tuple[Probe, ...]) -> Residues | None:
     """A form modulo each prime; None where it has no number."""

@@ -172,6 +172,9 @@ class _Decision:
     def _number(self) -> Verdict:
         part, key = self.part, self.key
         right = key.number
+        if key.spec.formula:
+            names = ", ".join(forms.names(key.candidates.right))
+            return Verdict("different", self.read, hint=f"this is a number: write the formula, in {names}")
         with deadline(SECONDS):
             number = number_of(part.form, {})
         if number is None:

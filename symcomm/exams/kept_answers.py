@@ -66,7 +66,8 @@ def _of_the_largest_stage(ask: Ask) -> bool:
 class KnownWrong:
     """The right answer of a question and those that are recognised besides, for all papers; it fits between processes.
 
-    ``named`` are steps that only name a number; ``symbols`` are those of the question.
+    ``same`` are the places of the first of them with the same formula. ``named`` are steps that only name a number;
+    ``symbols`` are those of the question.
     """
 
     right: Form
@@ -74,13 +75,15 @@ class KnownWrong:
     named: tuple[tuple[str, Fraction], ...]
     symbols: frozenset[str]
     relations: Relations
+    same: tuple[int, ...]
 
     @classmethod
     def of(cls, key: Key) -> KnownWrong:
         """That of a key."""
         question = key.candidates.question
         named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
-        return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations)
+        return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations,
+                   key.candidates.same)  # fmt: skip
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -124,7 +127,8 @@ class KeptAnswers:
         """
         read = self._read(problem, ask)
         if pages not in read.answers:
-            read.answers[pages] = self._answered(problem, ask, read, pages)
+            answer = self._answered(problem, ask, read, pages)
+            read.answers[pages] = replace(answer, quantity=None) if ask.answer.formula else answer
         return read.answers[pages]
 
     def _answered(self, problem: Problem, ask: Ask, read: _Read, pages: bool) -> Answer:
@@ -301,7 +305,8 @@ class KeptAnswers:
             if len(self._derived) > _KEPT:
                 self._derived.clear()
             model = self.model(problem, ask.model)
-            self._derived[exactly] = answer_of(problem, ask, model)
+            numbered = replace(ask, answer=replace(ask.answer, formula=False))  # to compare both ways
+            self._derived[exactly] = answer_of(problem, numbered, model)
         return self._derived[exactly]
 
     def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:

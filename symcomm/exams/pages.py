@@ -81,6 +81,8 @@ def _said(language: str) -> Words:
 def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) -> Iterator[Prose]:
     """The place of an answer: its number, its points where there are several, and its options or room to write."""
     told = [markdown_text(part.ask.label)] if part.ask.label else []
+    if part.ask.answer.formula:
+        told.append(said.formula)
     if several:
         told.append(said["point" if part.points == 1 else "points"].replace("#", points_text(part.points)))
     named = f"**{said.answer.replace('#', part.number)}**" + (f" ({', '.join(told)})" if told else "")

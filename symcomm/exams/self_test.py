@@ -26,20 +26,22 @@ class Spread:
     question: str
     values: list[Quantity] = field(default_factory=list)
     steps: int = 0
+    formula: str = ""  # where one is asked for
     mistakes: Counter[str] = field(default_factory=Counter)
     left_out: dict[str, bool] = field(default_factory=dict)  # the author's mistakes that change nothing in it
 
     @property
     def text(self) -> str:
         """One line of the report."""
+        behind = f"{self.steps} steps; " + (f"{len(self.mistakes)} mistakes" if self.mistakes else "no mistakes known")
+        if self.formula:
+            return f"{self.question}: the formula {self.formula}; {behind}"
         found = sorted(self.values, key=lambda q: q.value)
         kinds = len({q.value for q in found})
         middle = found[len(found) // 2].reading
         told = f"{self.question}: {len(found)} answers, {kinds} different, {found[0].reading} to {found[-1].reading}"
         most = Counter(q.value for q in found).most_common(1)[0][1]
-        return f"{told}, middle {middle}; most frequent {100 * most // len(found)} %; {self.steps} steps; " + (
-            f"{len(self.mistakes)} mistakes" if self.mistakes else "no mistakes known"
-        )
+        return f"{told}, middle {middle}; most frequent {100 * most // len(found)} %; {behind}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Report:
         """The report as a person reads it."""
         space = "more papers than are counted" if self.space is None else f"{self.space:,} different papers"
         lines = [f"{self.draws} draws of {space}; {self.refused} drawn again to keep the bounds"]
-        lines += [spread.text for spread in self.spreads if spread.values]
+        lines += [spread.text for spread in self.spreads if spread.values or spread.formula]
         lines += [f"problem: {problem}" for problem in self.problems] or [
             "every answer exists, apart from its mistakes"
         ]
@@ -108,30 +110,40 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
         ask = following(part.ask, found)
         answer = exam.kept.answer(problem, ask)
         quantity = found[part.id] = answer.quantity
-        if quantity is None:
-            problems[f"{part.id}: the answer needs a value for {', '.join(answer.derivation.needs)}"] += 1
+        spread = spreads.setdefault(part.id, Spread(part.id))
+        spread.steps = max(spread.steps, len(answer.derivation.steps))
+        spread.left_out |= {said.name: said.everywhere for said in problem.mistakes_in(ask)}
+        if ask.answer.formula:
+            spread.formula = exam.kept.formula(answer.derivation)
+        elif quantity is None:
+            lost = ", ".join(answer.derivation.needs)
+            problems[f"{part.id}: the answer needs a value for {lost}, or say answer: formula"] += 1
             continue
-        if quantity.value <= 0:
-            problems[f"{part.id}: the answer is {quantity.reading}"] += 1
-        if anew:
+        else:
+            spread.values.append(quantity)
+            if quantity.value <= 0:
+                problems[f"{part.id}: the answer is {quantity.reading}"] += 1
+        if anew and quantity is not None:
             again = answer_of(problem, ask, exam.kept.model(problem, ask.model))
             if again.quantity != quantity:
                 problems[f"{part.id}: {quantity.reading} with numbers put in, {again.quantity} derived anew"] += 1
-        spread = spreads.setdefault(part.id, Spread(part.id))
-        spread.values.append(quantity)
-        spread.steps = max(spread.steps, len(answer.derivation.steps))
-        spread.left_out |= {said.name: said.everywhere for said in problem.mistakes_in(ask)}
         _mistakes(exam.kept.key(problem, ask), quantity, spread, problems, part.id)
 
 
-def _mistakes(key: Key, right: Quantity, spread: Spread, problems: Counter[str], name: str) -> None:
+def _mistakes(key: Key, right: Quantity | None, spread: Spread, problems: Counter[str], name: str) -> None:
     """Whether a mistake comes to the right number at these values, though it is another formula."""
     values = dict(key.given)
     for wrong in key.mistakes:
-        worth = wrong.at(values)
-        if worth is None:
+        worth = wrong.at(values) if right is not None else None
+        if right is not None and worth is None:
             continue
         told = " and ".join(wrong.names)
         spread.mistakes[told] += 1
-        if worth.unit == right.unit and worth.value == right.value and len(wrong.names) == 1:
+        if (
+            right is not None
+            and worth is not None
+            and worth.unit == right.unit
+            and worth.value == right.value
+            and len(wrong.names) == 1
+        ):
             problems[f"{name}: the mistake '{told}' gives the right number"] += 1

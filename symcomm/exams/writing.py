@@ -41,12 +41,12 @@ def key_record(exam: Exam, paper: Paper) -> dict[str, Any]:
     """The key of one paper as plain data."""
     answers = []
     for part, answer in zip(paper.parts, exam.answers(paper), strict=True):
-        quantity = answer.quantity
+        quantity, formula = answer.quantity, exam.kept.formula(answer.derivation)
         record: dict[str, Any] = {
             "number": part.number, "id": part.id, "points": str(part.points),
-            "answer": "" if quantity is None else str(quantity),
+            "answer": formula if quantity is None else str(quantity),
             "value": "" if quantity is None else str(quantity.value), "unit": str(answer.derivation.unit),
-            "formula": exam.kept.formula(answer.derivation),
+            "formula": formula,
         }  # fmt: skip
         if part.choices:
             record |= {"choice": part.right, "options": [choice.text for choice in part.choices]}

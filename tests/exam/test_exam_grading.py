@@ -18,10 +18,12 @@ from api import (
     grade,
     grades_csv,
     html,
+    key_record,
     look_at,
     look_csv,
     main,
     mark_of,
+    paper_page,
     parse_template,
     read_decisions,
     read_sheets,
@@ -122,6 +124,49 @@ def test_an_option_is_told_by_its_letter_its_text_or_both(quiz):
         mark = marks(quiz, {"chosen": text})["chosen"]
         assert (mark.verdict, mark.open) == ("unreadable", True)
         assert "answer with one letter, A to C, or with the text of one option" in mark.says
+
+
+FORMULAS = """---
+title: Formulas
+draw: {k: [4, 8]}
+---
+# Peak (6 points)
+
+```symcomm
+{ask: peak_rate, id: peak, given: {f: 2 GHz, n_SM: {{ k }}, n_FMA: 512}, answer: formula}
+```
+
+# Rate (4 points)
+
+```symcomm
+{ask: peak_rate, id: rate, answer: {formula: yes, left: R}}
+```
+"""
+
+
+def test_a_formula_that_is_asked_for_is_right_and_its_number_is_not():
+    exam = Exam(parse_template(FORMULAS, "f.md"), "1")
+    papers = exam.settle([Student("s1")])
+    for text, verdict in (("2 f n_SM n_FMA", "right"), ("f n_SM*1024", "right"), ("f n_SM n_FMA", "other_convention")):
+        assert marks((exam, papers), {"peak": text})["peak"].verdict == verdict
+    k = papers[0].drawn["k"].quantity.value
+    mark = marks((exam, papers), {"peak": f"{k * 2048} GFLOP/s"})["peak"]
+    assert (mark.verdict, mark.points) == ("different", 0)
+    assert "this is a number: write the formula, in f, n_SM, n_FMA" in mark.says
+    assert marks((exam, papers), {"rate": "R = 2 f n_SM n_FMA"})["rate"].points == 4
+    for answer in key_record(exam, papers[0])["answers"]:
+        assert (answer["answer"], answer["value"], answer["unit"]) == ("f·n_SM·n_FMA·2", "", "FLOP/s")
+    assert paper_page(exam, papers[0]).blocks[1].markdown.startswith("**Answer peak** (Formula):")
+
+
+def test_the_self_test_shows_the_formula_and_asks_for_numbers_only_where_none_is_wanted():
+    report = self_test(parse_template(FORMULAS, "f.md"), draws=4)
+    assert report.problems == ()
+    assert "peak: the formula f·n_SM·n_FMA·2; 1 steps; " in report.text
+    report = self_test(parse_template(FORMULAS.replace("{formula: yes, left: R}", "{left: R}"), "f.md"), draws=4)
+    assert report.problems == ("rate: the answer needs a value for f, n_FMA, n_SM, or say answer: formula (4 draws)",)
+    with pytest.raises(DocumentError, match="'formal' says nothing of an answer"):
+        parse_template(FORMULAS.replace("answer: formula", "answer: formal"), "f.md").problem()
 
 
 def test_what_is_refused_is_looked_at_by_a_person(quiz):

@@ -438,6 +438,24 @@ def test_stack_takes_a_number_with_its_unit_behind_it(items):
         assert float(off) == pytest.approx(half_of_the_third_digit(Fraction(node.findtext("tans"))), rel=0.01)
 
 
+def test_equal_formulas_of_several_mistakes_are_compared_once():
+    text = """---
+title: Equal
+---
+# Rate (1 points)
+
+```symcomm
+- mistake: {name: halved, says: You halved it., change: {over: 2}}
+- {ask: peak_rate, id: rate, credit: {halved: 0.25}, given: {f: 2 GHz, n_SM: 8, n_FMA: 4}, answer: formula}
+```
+"""
+    (part,) = draw_items(parse_template(text), "7", 1)[0].parts
+    assert part.kind == "symbolic"
+    names = [one.names for one in part.recognised]
+    assert ("flops: mac",) in names  # which is half of it as well, and earns more
+    assert ("halved",) not in names
+
+
 def test_stack_writes_stars_between_letters_where_every_symbol_is_one():
     item = by_hand("x", "symbolic")
     (part,) = item.parts

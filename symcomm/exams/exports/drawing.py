@@ -240,7 +240,9 @@ def _part(
     every = _all_wrong(known, ask, problem, prose)
     symbols = dict.fromkeys(known.names)
     if quantity is None:
-        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every.values()]
+        first = {known.same[n]: one for n, one in reversed(every.items())}  # of equal formulas the one of most credit
+        told = [one for one in every.values() if one in first.values() and not one.wrong.prefix]  # no number, no GB
+        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in told]
         symbols |= dict.fromkeys(known.numbers.names)
     else:
         at = tuple(values.get(name) for name in known.numbers.names)
@@ -264,8 +266,8 @@ def _part(
         spoken += [f"in {_unit_text(unit)}"] if unit else []
         spoken.append(f"{_digits(tolerance)} significant digits")
     lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
-    told = form if asked.answer.step else kept.simplified(answer.derivation)
-    worked = markdown_maths(kept.tex(told, notation))
+    shown = form if asked.answer.step else kept.simplified(answer.derivation)
+    worked = markdown_maths(kept.tex(shown, notation))
     if value is not None:
         worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
     free = tuple(symbols)

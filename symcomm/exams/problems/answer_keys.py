@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symcomm.core.blocks import Scalar, Section, wrong_type
 from symcomm.core.errors import DocumentError, Span, SymcommError
-from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Sort, keyed, one_of, or_list
+from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Sort, block, keyed, one_of, or_list
 from symcomm.core.records import dataclass
 from symcomm.exams.problems.keys import convention
 
@@ -55,8 +55,22 @@ class AnswerKeys:
     conventions: Choices | None = keyed("those it leaves open; default: all that change its number", _CONVENTIONS)
     mistakes: tuple[str, ...] | None = keyed("those to tell apart; default: all that change it", TEXTS, default=None)
     ruled_out: Choices = keyed("conventions the prompt excludes: their answers are mistakes", _CONVENTIONS, default=())
+    formula: bool = keyed("`yes`: a formula is asked for, also where all numbers are known; or `answer: formula`", YES)
     decimal_comma: bool = keyed("`yes` where a comma in a number is a decimal comma", YES)
     span: Span | None = None
+
+
+def _answer(section: Section, name: str) -> AnswerKeys:
+    said = section.get(name)
+    if isinstance(said, Scalar) and said.text.strip() == "formula":
+        return AnswerKeys(formula=True)
+    if isinstance(said, Scalar):
+        raise section.error(name, f"'{said.text[:40]}' says nothing of an answer", "`answer: formula`, or keys")
+    return _ANSWER_BLOCK.read(section, name)
+
+
+_ANSWER_BLOCK = block(AnswerKeys, "answer")
+ANSWER = Sort(_answer, {"anyOf": [{"const": "formula"}, _ANSWER_BLOCK.schema]}, AnswerKeys())
 
 
 def _change(section: Section, name: str) -> Section:

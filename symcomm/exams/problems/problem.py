@@ -49,7 +49,7 @@ from symcomm.core.units import Quantity
 from symcomm.documents.editions import DETAILS, ONLY, Detail
 from symcomm.documents.render.document import Heading, LayerTable, Only, Prose
 from symcomm.exams.problems import pieces
-from symcomm.exams.problems.answer_keys import AnswerKeys, SaidMistake
+from symcomm.exams.problems.answer_keys import ANSWER, AnswerKeys, SaidMistake
 from symcomm.exams.problems.drawing_values import DRAWN, RULES, Draws, read_draws
 from symcomm.exams.problems.exam_keys import Bounds, ExamKeys, ExamSettings, Follow, read_bounds
 from symcomm.exams.problems.figures import FIGURE_LIMIT, Figure, read_figure
@@ -105,7 +105,7 @@ def _language(section: Section, name: str) -> str:
 _LANGUAGE = Sort(_language, WORD.schema, "en")
 _TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT_SCHEMA), RAW.like(type="string"), RAW.like(type=["object", "string"])
 _CHANGED, _RUN = RAW.like(type="object"), TEXT.like(type=["boolean", "string"])
-_ANSWER, _MISTAKE = block(AnswerKeys, "answer"), block(SaidMistake, "this mistake")
+_MISTAKE = block(SaidMistake, "this mistake")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Ask:
     )
     given: tuple[Known, ...] = keyed("further numbers, with units: `{k: 8}`", GIVEN)
     printed: Quantity | None = keyed("what a source prints as the answer, to be set beside it: `38.31 GB`", _PRINTED)
-    answer: AnswerKeys = keyed("how students may answer, and which mistakes are recognised", _ANSWER)
+    answer: AnswerKeys = keyed("how students may answer, and which mistakes are recognised", ANSWER)
     verify: str = keyed("a run in PyTorch beside it: `true`, or the strategy that is run: `data(2)`", _RUN)
     divided_by: Ask | None = keyed("keys that differ in the question by whose answer this one's is divided", _CHANGED)
     sheet: DeclaredQuantity | None = None

@@ -280,6 +280,7 @@ def answer_of(
         check_units(derivation, known)
         complete = derivation.values(values)
         quantity = derivation.at(values) if all(name in complete for name in derivation.needs) else None
+        quantity = None if ask.answer.formula else quantity
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         error.span = written_at(ask.section, error.span) or error.span
