@@ -40,7 +40,7 @@ NAMES = {
     "symcomm.core.garbage": "collected_rarely",
     "symcomm.core.graph": "ops",
     "symcomm.core.graph.autocast": "result_format",
-    "symcomm.core.graph.axis_roles": "batch_axes paired_axes sequence_axes vocabulary_axes",
+    "symcomm.core.graph.axis_roles": "batch_axes expert_axes paired_axes sequence_axes vocabulary_axes",
     "symcomm.core.graph.build": "build",
     "symcomm.core.graph.drafts": "size_form",
     "symcomm.core.graph.experts": "ExpectedExperts",

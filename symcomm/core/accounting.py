@@ -262,6 +262,40 @@ CONVENTIONS: tuple[Convention, ...] = (
         "fused",
         "Attention is one kernel that keeps its operands, its result and one number per row; it computes scores again.",
     ),
+    Convention(
+        "cache",
+        "latent",
+        "Of earlier tokens the fewest numbers are kept among what only keys and values are made of in a layer: a "
+        "latent where there is one.",
+    ),
+    Convention("cache", "heads", "Of earlier tokens keys and values of each key/value head are kept."),
+    Convention(
+        "cache",
+        "heads_with_rope",
+        "Of earlier tokens keys and values of each head are kept; a rotated part that heads share, with each of them.",
+    ),
+    Convention(
+        "cache", "smallest", "Of earlier tokens the fewest numbers are kept of all tensors that a layer makes of them."
+    ),
+    Convention("cached_keys", "rotated", "Keys are kept as they are read, after their rotation."),
+    Convention("cached_keys", "plain", "Keys are kept before their rotation, and rotated in each step."),
+    Convention("window_cache", "w", "A layer with a window of w positions has places for w tokens."),
+    Convention("window_cache", "w-1", "Of a window of w positions the w - 1 before a query are kept, which it reads."),
+    Convention(
+        "mla",
+        "cheaper",
+        "Latents are multiplied with queries and with sums of values (absorbed) where that takes fewer operations at a "
+        "long context, and expanded to heads where not.",
+    ),
+    Convention("mla", "absorbed", "Latents are multiplied with queries, and values summed before they are expanded."),
+    Convention("mla", "expanded", "Latents are expanded to the keys and values of all heads in each step."),
+    Convention(
+        "logits",
+        "generated",
+        "A prefill has the logits of its last position, a later step those of each of its positions.",
+    ),
+    Convention("logits", "last", "Only the last position has logits."),
+    Convention("logits", "all", "Each position has logits."),
 )
 
 SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for row in CONVENTIONS}
@@ -324,6 +358,11 @@ class Accounting:
     vocabulary: str = "largest_part"
     saved: str = "ideal"
     softmax: str = "as_given"
+    cache: str = "latent"
+    cached_keys: str = "rotated"
+    window_cache: str = "w"
+    mla: str = "cheaper"
+    logits: str = "generated"
 
     def __post_init__(self) -> None:
         for name, said in self.__dict__.items():

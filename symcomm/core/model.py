@@ -21,8 +21,9 @@ from symcomm.core.form import Sym, evaluate, names
 from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
 from symcomm.core.graph.graph import Graph
-from symcomm.core.notation import Notation
-from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.graph.stepping import again, stepped
+from symcomm.core.notation import Notation, symbol
+from symcomm.core.parallel.strategy import Strategy, parse_strategy, with_copies
 from symcomm.core.program.pipeline import unlike
 from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
@@ -40,6 +41,8 @@ from symcomm.core.units import ONE, Number
 
 if TYPE_CHECKING:
     from symcomm.core.quantities.declared import DeclaredQuantity
+
+Count = int | str  # of positions: a number, or the name of a symbol
 
 
 def _whole_ranks(setting: Setting, strategy: object) -> None:
@@ -73,14 +76,19 @@ def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> N
 
 def _telling(
     derive: Callable[..., Derivation], asked: tuple[str, ...],
-    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None,
+    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None, decides: bool,
     setting: Setting, **options: Any,
 ) -> Derivation:  # fmt: skip
     """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank.
 
-    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do.
+    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do. What
+    ``decides`` what a step of generating text computes is told, too.
     """
     made = derive(setting, **options)
+    if setting.graph.step is not None and decides:
+        plain = setting.accounting.operations == "matmul_only"  # a rotation is no product
+        by = (name for name in setting.graph.step.by if not plain or name != "cached_keys")
+        made = replace(made, touched=tuple(dict.fromkeys((*made.touched, *by))))
     used = {s.name for s in made.expr.free_symbols} or {name for step in made.steps for name in names(step.form)}
     if words is not None and (not words or words & used):
         made = replace(made, touched=(*made.touched, *({"vocabulary"} - {*made.touched})))
@@ -135,7 +143,7 @@ def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
         for spelled in _spelled(size):
             alike.setdefault(spelled, set()).add(size)
     for name, value in found.items():
-        if value < 0 or (value == 0 and name in sizes):
+        if value < 0 or (value == 0 and name in sizes - graph.from_zero):
             raise ValuesError(f"{name} is {value}, but it {'cannot be negative' if value else 'must be positive'}")
         close = {size for spelled in _spelled(name) for size in alike.get(spelled, ())} if name not in sizes else ()
         slip = next((size for size in sorted(close) if _slip(name, size)), "")
@@ -169,11 +177,33 @@ def _slip(name: str, size: str) -> bool:
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
-OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity")
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", "kv_cache")
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
+# What a step of generating text has: the others are of training. Each with the option that says a pass, if it has one.
+OF_STEPS = {
+    "parameters": "", "flops": "scope", "tensor_size": "", "traffic": "", "intensity": "", "roofline": "phase",
+    "communication": "phase", "time": "phase", "step_time": "", "kv_cache": "", "peak_rate": "",
+}  # fmt: skip
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
+
+
+def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> None:
+    """Raises ``ValuesError`` for what a step of generating text does not have: a backward pass and what is of it."""
+    if graph.step is None or not quantity.needs_model:
+        return
+    what = f"a {graph.step.phase} step has no backward pass"
+    if quantity.name not in OF_STEPS:
+        hint = f"ask the model itself; a step has {', '.join(OF_STEPS)}"
+        raise ValuesError(f"{quantity.name} is of a training step, and {what}", hint=hint)
+    option = OF_STEPS[quantity.name]
+    if not option:
+        return
+    if said.get(option) not in (None, "forward"):
+        raise ValuesError(f"{option}: {said[option]} is asked of {quantity.name}, and {what}", hint="forward, or none")
+    if "forward" in quantity.option(option).choices:
+        said[option] = "forward"
 
 
 def _shards_only(strategy: object) -> bool:
@@ -249,6 +279,7 @@ class Model(DerivedQuantities):
             setting = setting.in_format(self.dtype)
         said = {k: v for k, v in options.items() if v is not None}
         declared = QUANTITIES[quantity]
+        _of_step(self.graph, declared, said)
         declared.check(said)
         roles = {**_meanings(ByIdentity(self.graph)), **_degrees(said)}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
@@ -262,7 +293,10 @@ class Model(DerivedQuantities):
             cut = whole.pipeline
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
-            said["strategy"] = placed = whole.at(known)
+            placed = whole.at(known)
+            if self.graph.step is not None or quantity == "kv_cache":
+                placed = with_copies(placed, self.graph, known)
+            said["strategy"] = placed
             shared = cut_vocabulary(ByIdentity(setting.graph), placed)
             even = setting.graph
             setting = replace(setting, graph=in_parts(even, placed, chosen, known))
@@ -289,7 +323,8 @@ class Model(DerivedQuantities):
                 self.graph.check_flow(f"{quantity} cannot be derived")
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
-        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words))
+        decides = quantity != "parameters"
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words, decides))
         if quantity == "communication" and staged:
             told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
             made = replace(made, notes=(*made.notes, told))
@@ -358,7 +393,55 @@ class Model(DerivedQuantities):
         """The same model with more values known."""
         known = {**self.values, **_numbers(values, self.graph)}
         self.graph.check_sizes(self.graph.relations.complete(known))
-        return replace(self, values=known)
+        graph = self.graph if self.graph.step is None else again(self.graph, Accounting(), known)
+        return replace(self, values=known, graph=graph)
+
+    @door
+    def prefill(self, new: Count | None = None, past: Count = 0) -> Model:
+        """The step that reads a prompt: ``new`` positions (all of the model's) behind ``past`` ones, as a model.
+
+        Its quantities are the same methods; it has no backward pass. With ``past`` it is one chunk of a prompt.
+        Raises ``ValuesError`` where a position reads later ones.
+
+        >>> table = "y = x W\\tx [B, L, D], W [D, F]\\ty [B, L, F]\\n"
+        >>> load(f"Computation\\tInput\\tOutput\\n{table}").prefill(new=8).flops().expr
+        16*B*D*F
+        """
+        return self._step("prefill", new, past)
+
+    @door
+    def decode(self, new: Count = 1, past: Count | None = None) -> Model:
+        """The step that makes a token a sequence (``new``: verifies drafts) at a context of ``past`` tokens: a model.
+
+        ``past`` is the symbol ``c`` where it is not said. Its quantities are the same methods; it has no backward pass.
+        Raises ``ValuesError`` where a position reads later ones.
+
+        >>> table = "y = x W\\tx [B, L, D], W [D, F]\\ty [B, L, F]\\n"
+        >>> load(f"Computation\\tInput\\tOutput\\n{table}").decode().flops().expr
+        2*B*D*F
+        """
+        return self._step("decode", new, past)
+
+    def _step(self, phase: str, new: Count | None, past: Count | None) -> Model:
+        """A prefill or a step behind it; of what is a step already another one of its model."""
+        import sympy as sp
+
+        graph, taken = self.graph.model, Setting(self.graph.model).symbols
+        self.graph.check_flow(f"a {phase} step cannot be made")
+        if past is None:
+            past = next(name for name in ("c", "c_past", "c_past'") if name not in taken)
+        sizes: list[Any] = []
+        for name, said in (("new", new), ("past", past)):
+            if isinstance(said, bool) or (isinstance(said, int) and said < (name == "new")):
+                raise ValuesError(f"{name} is {said}", hint="a number of positions, or a symbol for it")
+            number = said is None or isinstance(said, int) or str(said).isdecimal()
+            sizes.append(said if said is None else sp.Integer(int(said)) if number else symbol(str(said)))
+        made = stepped(graph, sizes[0], sizes[1], phase, Accounting(), self.values)
+        made.check_sizes(made.relations.complete(self.values))
+        told = {str(s): f"{what} positions of a step" for s, what in zip(sizes, ("new", "earlier"), strict=True)
+                if s is not None and s.is_Symbol and str(s) not in taken}  # fmt: skip
+        notation = replace(self.notation, meanings={**told, **self.notation.meanings})
+        return replace(self, graph=made, name=self.name, notation=notation, tables=(), literal=None)
 
 
 @door

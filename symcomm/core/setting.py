@@ -20,6 +20,7 @@ from symcomm.core.errors import SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
 from symcomm.core.graph.autocast import WIDE, autocast
 from symcomm.core.graph.graph import Graph, Op, Region, bare
+from symcomm.core.graph.stepping import again, chosen
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.placement import check_cuts, cut_axes
 from symcomm.core.parallel.strategy import Strategy
@@ -47,6 +48,8 @@ class Setting:
     told: bool = True  # whether somebody reads the steps: a search only puts numbers into them
 
     def __post_init__(self) -> None:
+        if self.graph.step is not None and self.graph.step.choices != chosen(self.accounting):
+            object.__setattr__(self, "graph", again(self.graph, self.accounting))
         wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)
         if self.graph.windowed != wanted:
             object.__setattr__(self, "graph", replace(self.graph, windowed=wanted))
@@ -214,7 +217,7 @@ class Setting:
         return Derivation(
             title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
-            checks=(self.graph.check_sizes, *self.checks),
+            checks=(self.graph.check_sizes, *self.checks), from_zero=self.graph.from_zero,
         )  # fmt: skip
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:

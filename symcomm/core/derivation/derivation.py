@@ -86,8 +86,8 @@ class Derivation:
     made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
     though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted; ``otherwise``
-    what is derived in its place at some numbers, such as an axis of one rank. Combining
-    derivations under different accountings raises ``AccountingError``.
+    what is derived in its place at some numbers, such as an axis of one rank. Sizes ``from_zero`` on may be none.
+    Combining derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.core.derivation import Reason
     >>> from symcomm.core.form import Sym, product
@@ -114,6 +114,7 @@ class Derivation:
         default=None, compare=False, repr=False
     )
     lead: tuple[str, ...] = ()
+    from_zero: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     # The model that was asked, and what checks answers: no part of it, so that no copy has it.
     kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -241,7 +242,8 @@ class Derivation:
         counts = name in self._counts
         if counts and found.denominator != 1:
             raise ValuesError(f"{name} is {found}, but it counts things: it must be whole", hint=f"{name}: 8")
-        if found == 0 and (counts or name in self.sizes or (name in self.named and name not in self._units)):
+        positive = counts or name in self.sizes or (name in self.named and name not in self._units)
+        if found == 0 and positive and name not in self.from_zero:
             raise ValuesError(f"{name} is 0, but it counts things: it must be positive")
         other = not unit.is_count and unit != self.symbol_unit(name)
         if other and counts:

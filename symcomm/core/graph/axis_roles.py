@@ -131,6 +131,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
     Raises ``StrategyError`` where there is none, where two read equally well, or where the axis that is said to be the
     batch is mixed.
     """
+    graph = graph.model
     data, uses = data_tensor(graph), _uses(ByIdentity(graph))
     open_axes = [a for a in data.axes if a not in uses.features]
     said = [a for a in open_axes if graph.axes[a].role == "batch"]
@@ -162,6 +163,9 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     come from outside have them under a second name, where they are as many as the queries.
     Raises ``StrategyError`` where there is none, or where two read equally well.
     """
+    if graph.step is not None and graph.step.behind:
+        return tuple(graph.step.behind)  # of a step behind earlier ones what is long: keys are cut, new rows are few
+    graph = graph.model
     data, uses = data_tensor(graph), _uses(ByIdentity(graph))
     roles = {a: graph.axes[a].role for a in data.axes if a not in uses.features}
     rest = [a for a in roles if roles[a] != "batch"]
@@ -224,6 +228,7 @@ def head_axes(graph: Graph) -> tuple[str, ...]:
 
 def expert_axes(graph: Graph) -> tuple[str, ...]:
     """The experts: an axis that a weight shares with the operand it multiplies and with the result."""
+    graph = graph.model
     found: dict[str, None] = {}
     for op in graph.ops:
         if op.kind != "contraction" or op.phase != "forward" or op.attribute("slice"):
@@ -246,6 +251,7 @@ def find_vocabulary(graph: Graph) -> tuple[str, ...]:
     The table of an embedding and the matrix of a head are two weights with an axis each; one size says that their
     classes are the same tokens. Positions are looked up too, but no weight makes an axis of them.
     """
+    graph = graph.model
     ends = _classes_made(graph)
     return tuple(dict.fromkeys([*ends, *(axis for axis in _looked_up(graph) if _as_many(graph, axis, ends))]))
 
@@ -317,6 +323,7 @@ def paired_axes(graph: Graph, values: Mapping[str, Fraction] = MappingProxyType(
     along, that comes in, that a loop carries, or of size 1 (under ``values``): multi-query attention has one key head,
     and cuts the queries' heads.
     """
+    graph = graph.model
     introduces: dict[str, list[str]] = {}
     takes: dict[str, list[str]] = {}
     having: dict[str, list[str]] = {}
@@ -355,3 +362,30 @@ def paired_axes(graph: Graph, values: Mapping[str, Fraction] = MappingProxyType(
             hint="one weight must introduce an axis that a later weight sums away; or cut an axis by name: cut(D, 8)",
         )
     return tuple(found)
+
+
+def grouped_axes(graph: Graph) -> tuple[str, ...]:
+    """The pairs, but instead of key/value heads the query heads of the group that shares one.
+
+    Of more ranks than there are key/value heads, those of a group share its queries, and each has a copy of the head.
+    Raises ``StrategyError`` where no queries share a head.
+    """
+    graph = graph.model
+    for axis in paired_axes(graph):
+        size = graph.axes[axis].size
+        others = paired_axes(graph, {str(size): Fraction(1)}) if size.is_Symbol else ()
+        if any(size in graph.axes[other].size.free_symbols and other != axis for other in others):
+            return others
+    raise StrategyError(f"{graph.name} has no key/value heads that several queries share")
+
+
+def copied_heads(graph: Graph, ranks: Fraction, values: Mapping[str, Fraction]) -> Fraction | None:
+    """The number of key/value heads, where they are fewer than the ranks that cut them and divide these; else None."""
+    with suppress(StrategyError):
+        groups = {*grouped_axes(graph)}
+        for axis in paired_axes(graph):
+            size = from_expr(graph.axes[axis].size)
+            if axis not in groups and {*names(size)} <= values.keys():
+                heads = evaluate(size, values)
+                return heads if heads < ranks and ranks % heads == 0 else None
+    return None

@@ -48,8 +48,10 @@ def training(
 ) -> Graph:
     """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none.
 
-    ``inputs`` are those that get a gradient, where that is said.
+    ``inputs`` are those that get a gradient, where that is said. A step of generating text has no backward pass.
     """
+    if graph.step is not None:
+        return graph
     return _training(ByIdentity(graph), inputs_to_train(graph, needed) if inputs is None else inputs, frozen)
 
 

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     import networkx as nx
     from sympy import Expr
 
-Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic"]
+Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic", "cache", "state", "request"]
+# What a step reads of earlier ones: what grows with it, what does not, and what a request brings.
+KEPT: frozenset[Role] = frozenset({"cache", "state", "request"})
 Phase = Literal["forward", "backward"]
+# What a number format may be said for beside a tensor: weights, and what steps keep of earlier tokens.
+OF_ROLES: Mapping[str, frozenset[Role]] = {"weights": frozenset({"weight"}), "cache": KEPT}
 SOFTMAXES = frozenset({"softmax", "sinksoftmax"})  # maps whose result may weigh the values of an attention
 
 
@@ -136,6 +140,53 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What later steps read of a ``tensor``: ``before`` is its earlier rows in this step's graph, where there are any.
+
+    Its ``role`` says whether it grows with each position (``cache``), is updated (``state``) or comes once with a
+    ``request``. Of a ``window`` no more positions are read than a query sees. ``why`` says who reads it.
+    """
+
+    tensor: str
+    before: str
+    role: Role
+    region: str
+    window: Expr | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What a graph is a step of: ``new`` positions of the model ``origin`` behind ``past`` ones.
+
+    ``kept`` is what later steps read. ``behind`` are the axes of all positions, each with how many of them stand before
+    the new ones (none where nothing does), ``stream`` that of the new ones. ``choices`` of conventions and known
+    ``values`` made it so, and the choice of those that it was made ``by`` decided something.
+    """
+
+    origin: Graph
+    new: Expr
+    past: Expr
+    phase: str
+    kept: tuple[Kept, ...]
+    behind: Mapping[str, Expr]
+    stream: tuple[str, ...]
+    choices: tuple[tuple[str, str], ...] = ()
+    by: tuple[str, ...] = ()
+    values: tuple[tuple[str, Fraction], ...] = ()
+
+    def check_length(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where there are more positions than the model's table of them has."""
+        end, streams = from_expr(self.new + self.past), {str(self.origin.axes[a].size) for a in self.stream}
+        for length, rows, unused in self.origin.limits:
+            given = length in streams and {*names(end), rows} <= known.keys()
+            if given and evaluate(end, known) > known[rows] - unused:
+                what = f"the step ends at position {evaluate(end, known)}"
+                raise ValuesError(f"{what}, but the table of positions ends at {known[rows] - unused}",
+                                  hint=f"choose fewer positions, or a larger {rows}")  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Graph:
     """Ops in an order they can run in, their tensors and axes, the relations between sizes, and the regions.
 
@@ -143,7 +194,8 @@ class Graph:
     next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
     false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
     what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
-    ``fused`` says that the library it was read from runs attention as one kernel.
+    ``fused`` says that the library it was read from runs attention as one kernel. ``explicit`` rows write every mask.
+    ``step`` is there where the graph is a step of generating text.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -159,6 +211,8 @@ class Graph:
     windowed: bool = False
     limits: tuple[tuple[str, str, int], ...] = ()
     fused: bool = False
+    explicit: bool = False
+    step: Stepped | None = None
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -197,6 +251,16 @@ class Graph:
         return self.regions[0].times if len(self.regions) == 1 else ""
 
     @property
+    def model(self) -> Graph:
+        """The graph that says what axes mean: of a step that of the model, for a rewritten product may mislead."""
+        return self if self.step is None else self.step.origin
+
+    @property
+    def from_zero(self) -> frozenset[str]:
+        """The symbols of sizes that may be none: how many positions stand before those of a step."""
+        return frozenset() if self.step is None else frozenset(s.name for s in self.step.past.free_symbols)
+
+    @property
     def carried(self) -> tuple[tuple[str, str], ...]:
         """What repetitions hand on: pairs of an output and the input it becomes."""
         return tuple(pair for region in self.regions for pair in region.carried)
@@ -232,7 +296,14 @@ class Graph:
         """The same with the number formats of tensors, by names that ``find`` knows; a view has that of its tensor."""
         if not named:
             return self
-        found = {self.find(name).name: dtype for name, dtype in named.items()}
+        found: dict[str, str] = {}
+        for name, dtype in named.items():
+            kinds = OF_ROLES.get(name, frozenset())
+            mine = [t.name for t in self.tensors.values() if t.role in kinds] if kinds else [self.find(name).name]
+            found |= dict.fromkeys(mine, dtype)
+        for op in self.ops:
+            if op.attribute("append") is not None and op.inputs[0] in found:
+                found[op.output] = found[op.inputs[0]]  # the same places, with new rows in them
         for op in self.ops:
             if op.attribute("view") and op.inputs[0] in found:
                 found.setdefault(op.output, found[op.inputs[0]])
@@ -285,7 +356,10 @@ class Graph:
             if n in used
         }
         axes = {a: self.axes[a] for t in tensors.values() for a in t.axes}
-        return replace(self, name=name, axes=axes, tensors=tensors, ops=ops, regions=mine)
+        step = self.step and replace(
+            self.step, origin=self.step.origin.region(name), kept=tuple(k for k in self.step.kept if k.region == name)
+        )
+        return replace(self, name=name, axes=axes, tensors=tensors, ops=ops, regions=mine, step=step)
 
     def check_flow(self, why: str) -> None:
         """Raises ``ValuesError`` where only the weights are known; ``why`` says what cannot be done then."""
@@ -313,6 +387,8 @@ class Graph:
             if {length, rows} <= known.keys() and known[length] > known[rows] - unused:
                 what = f"{length} is {known[length]}, but the table of positions ends at {known[rows] - unused}"
                 raise ValuesError(what, hint=f"choose {length} up to that, or {rows} = {known[length] + unused}")
+        if self.step is not None:
+            self.step.check_length(known)
         for axis, form, tensor in self._made_sizes:
             if {*names(form)} <= known.keys():
                 size = evaluate(form, known)
@@ -338,8 +414,13 @@ class Graph:
 
     @cached_property
     def attention_pairs(self) -> frozenset[tuple[str, str]]:
-        """The axes of query and key positions: a softmax works along the keys, and the queries are as many."""
+        """The axes of query and key positions: a softmax works along the keys, and the queries are as many.
+
+        Of a step the new positions and all of them.
+        """
         found = set()
+        if self.step is not None and self.step.behind:
+            return frozenset((new, every) for new in self.step.stream for every in self.step.behind)
         for op in self.ops:
             along = op.attribute("along", ())
             if op.kind not in SOFTMAXES or not isinstance(along, tuple):

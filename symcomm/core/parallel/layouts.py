@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from symcomm.core.graph.graph import Graph, Tensor
-from symcomm.core.parallel.strategy import Placed
+from symcomm.core.errors import StrategyError
+from symcomm.core.graph.graph import KEPT, Graph, Tensor
+from symcomm.core.parallel.strategy import EVERYTHING, Placed
 
 CollectiveKind = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
 PARTIAL = -1
@@ -15,6 +16,7 @@ PARTIAL = -1
 # is still spread over the ranks. A mesh axis that is not named holds the whole tensor on every rank.
 Layout = tuple[tuple[str, int], ...]
 Positions = Mapping[str, int]
+_PLACED_AS: dict[str, str] = dict.fromkeys(("input", "constant", "statistic", *KEPT), "activation")
 
 
 def place(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "") -> Layout:
@@ -30,7 +32,9 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
     role = role or tensor.role
     if tensor.role == "gradient" and tensor.of:
         role = "gradient" if graph.tensors[tensor.of].role == "weight" else "activation"
-    role = "activation" if role in ("input", "constant", "statistic") else role
+    role = _PLACED_AS.get(role, role)
+    if role not in EVERYTHING:
+        raise StrategyError(f"{tensor.name} is placed as '{role}', and no rule says where that lies")
     found: list[tuple[Placed, int]] = []
     for placed in rules:
         rule = placed.rule

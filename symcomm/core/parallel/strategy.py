@@ -16,7 +16,9 @@ from symcomm.core.errors import StrategyError, nearest
 from symcomm.core.form import Form, Num, Sym, evaluate, names, num, product
 from symcomm.core.graph.axis_roles import (
     batch_axes,
+    copied_heads,
     expert_axes,
+    grouped_axes,
     head_axes,
     paired_axes,
     sequence_axes,
@@ -451,6 +453,27 @@ def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
         raise StrategyError(f"{key} takes {', '.join(known)}: {error}") from None
 
 
+def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]) -> Strategy:
+    """The strategy where more ranks cut key/value heads than there are: those of a head share the queries of its group.
+
+    The mesh axis becomes two, the ranks of one head being neighbours; all else is cut over both.
+    """
+    for place, rule in strategy.rules:
+        size = strategy.sizes.get(rule.mesh)
+        if rule.axis != "paired" or size is None or not {*names(size)} <= values.keys():
+            continue
+        ranks = evaluate(size, values)
+        heads = copied_heads(graph, ranks, values)
+        if heads is not None:
+            shared = f"{rule.mesh} of a head"
+            each = ((rule.mesh, num(int(heads))), (shared, num(int(ranks / heads))))
+            mesh = tuple(new for one in strategy.mesh for new in (each if one[0] == rule.mesh else (one,)))
+            at = strategy.rules.index((place, rule)) + 1
+            rules = (*strategy.rules[:at], (place, Rule("grouped", shared, rule.on)), *strategy.rules[at:])
+            return replace(strategy, mesh=mesh, rules=rules)
+    return strategy
+
+
 # -- which axes the rules mean in a graph ----------------------------------------------------------------
 
 _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
@@ -459,6 +482,7 @@ _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
     "heads": head_axes,
     "experts": expert_axes,
     "paired": paired_axes,
+    "grouped": grouped_axes,
     "vocabulary": vocabulary_axes,
 }
 
@@ -483,6 +507,8 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
             found.append(Placed(rule, None))
         elif rule.axis == "whole":
             found.append(Placed(rule, ()))
+        elif rule.rests and graph.step is not None and graph.step.behind:
+            found.append(Placed(rule, ()))  # the new rows of a step are few
         elif rule.axis in _SELECTORS:
             found.append(Placed(rule, _SELECTORS[rule.axis](graph)))
         else:

@@ -48,7 +48,7 @@ def messages(graph: Graph) -> tuple[Message, ...]:
         for t in graph.inputs
         if t.name not in fed
     ]
-    needed = differentiable(graph)
+    needed = differentiable(graph) if graph.step is None else frozenset[str]()
     forward = [Message(name, "forward", why) for name, why in crossing]
     back = [
         Message(name, "backward", f"the gradient of `{name}` flows back to the stage that made it")

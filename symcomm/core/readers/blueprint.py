@@ -122,7 +122,8 @@ class Blueprint:
         graphs = [*before, *middle, *after]
         edges = (self.edges or chain(graphs)) if self.flow else ()
         whole = joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
-        return replace(whole, limits=self.limits)
+        explicit = all(isinstance(part, PartTable) for part in self.parts)  # a reader writes every mask
+        return replace(whole, limits=self.limits, explicit=explicit)
 
     def count(self) -> int | None:
         """The number of parameters, or None where a size is unknown."""

@@ -49,6 +49,8 @@ def _ties(program: Program) -> Iterator[Instruction]:
             if gathers and turn.work.stored in program.units:  # the last stage has its own already
                 again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
                 yield replace(turn, work=again, phase="backward")
+        if gradient not in graph.tensors:
+            continue
         # Cut as the weight is: the gradients of both stages are placed alike.
         layout = program.plan.placements[gradient]
         tie = Collective("all-reduce", gradient, program.part(gradient, layout), BETWEEN_STAGES, "backward", gradient,

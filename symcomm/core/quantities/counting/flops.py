@@ -21,6 +21,7 @@ from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import FLOP
 
@@ -58,17 +59,37 @@ def _loops(op: Op) -> tuple[list[int], list[int]]:
     return list(op.output_indices), list(op.summed)
 
 
-def _masked(graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
-    """The indices of the query and key positions of an op that works on masked scores, and the window of a query.
+@dataclass(frozen=True)
+class Masked:
+    """The loops over query and key positions of an op on masked scores; a query's window; the positions before all."""
 
-    Where no row writes a mask, all scores are taken for masked: tables seldom write one.
+    queries: int
+    keys: int
+    window: Expr | None
+    past: Expr | None = None
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The two loops."""
+        return self.queries, self.keys
+
+
+def _masked(graph: Graph, op: Op) -> Masked | None:
+    """The masked scores that an op works on.
+
+    Where no row writes a mask, all scores are taken for masked: tables seldom write one. A single query behind others
+    sees all keys.
     """
     for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
         if graph.masked and name not in graph.masked:
             continue
         *pair, window = graph.masked[name] if graph.masked else (*(graph.pair(name) or ()), None)
         if pair:
-            return indices[pair[0]], indices[pair[1]], window
+            axes, step = graph.tensors[name].axes, graph.step
+            if step is not None and step.new == 1:
+                return None
+            past = step.behind.get(axes[pair[1]]) if step is not None else None
+            return Masked(indices[pair[0]], indices[pair[1]], window, past)
     return None
 
 
@@ -98,7 +119,7 @@ def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int])
     share queries and others keys, and neighbouring positions lie on a rank.
     """
     pair = _halved(setting, graph, op)
-    sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair or ())[:2]]
+    sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair.pair if pair else ())]
     if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order == "contiguous":
         raise StrategyError(
             f"'{sides[0][0]}' shares the queries of a causal attention and '{sides[1][0]}' its keys: which rank "
@@ -107,7 +128,7 @@ def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int])
     return tuple(dict.fromkeys(mesh for side in sides for mesh in side))
 
 
-def _halved(setting: Setting, graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
+def _halved(setting: Setting, graph: Graph, op: Op) -> Masked | None:
     """What ``_masked`` finds, where only unmasked pairs are counted."""
     found = _masked(graph, op)
     if found is None or (setting.accounting.attention == "windowed" and not graph.windows):
@@ -124,24 +145,30 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
     kept, summed = _loops(op)
     pair = _halved(setting, graph, op)
     halved: tuple[Form, ...] = ()
-    if pair and {*pair[:2]} <= {*kept, *summed}:
-        halved = (_pairs_seen(sizes[pair[0]], pair[2], parts),)
-        kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
+    if pair and {*pair.pair} <= {*kept, *summed}:
+        halved = (_pairs_seen(sizes[pair.queries], pair, parts),)
+        kept, summed = [i for i in kept if i not in pair.pair], [i for i in summed if i not in pair.pair]
     loops = [sizes[i] for i in (*kept, *summed)]
     how = setting.choice("flops")
     if how == "fma2":
         return forms.product(num(2), setting.sizes(loops), *halved)
     if how == "mac":
         return forms.product(setting.sizes(loops), *halved)
-    if halved or (graph.windowed and (found := _masked(graph, op)) and found[2]):
+    if halved or (graph.windowed and (found := _masked(graph, op)) and found.window):
         raise AccountingError("exact additions of a masked attention depend on the row", hint="use fma2 or mac")
     inner = setting.sizes([sizes[i] for i in summed])
     outer = setting.sizes([sizes[i] for i in kept])
     return forms.product(outer, Total((product(num(2), inner), num(-1))))
 
 
-def _pairs_seen(length: Expr, window: Expr | None, parts: Form | None) -> Form:
-    return _seen(length, window) if parts is None else _seen_last(length, window, parts)
+def _pairs_seen(length: Expr, pair: Masked, parts: Form | None) -> Form:
+    """The pairs of some queries and what they see; behind earlier positions all pairs less those of the earlier."""
+    if pair.past is None:
+        return _seen(length, pair.window) if parts is None else _seen_last(length, pair.window, parts)
+    if pair.window is None:
+        size, past = forms.from_expr(length), forms.from_expr(pair.past)
+        return Total((product(size, past), _seen(length, None)))
+    return Total((_seen(length + pair.past, pair.window), negative(_seen(pair.past, pair.window))))
 
 
 def _works(graph: Graph, op: Op) -> tuple[int, int]:
@@ -171,11 +198,11 @@ def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
     def often(indices: Iterable[int]) -> Form:
         """How often the body of some loops runs."""
         indices = [*dict.fromkeys(indices)]
-        if half is None or not {*half[:2]} <= {*indices}:
+        if half is None or not {*half.pair} <= {*indices}:
             whole = setting.sizes([sizes[i] for i in indices])
             return whole if parts is None else Ratio(whole, parts)
-        outer = setting.sizes([sizes[i] for i in indices if i not in half[:2]])
-        return product(outer, _pairs_seen(sizes[half[0]], half[2], parts))
+        outer = setting.sizes([sizes[i] for i in indices if i not in half.pair])
+        return product(outer, _pairs_seen(sizes[half.queries], half, parts))
 
     every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
     if op.kind == "contraction" and _sums(graph, op) and setting.choice("flops") == "exact_adds":
@@ -244,25 +271,35 @@ def looped(
             found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
             continue
         masked = _masked(graph, op) if accounting.attention != "full" else None
-        pair = masked if masked and {*masked[:2]} <= {*kept, *summed} else ()
-        if pair and accounting.attention == "windowed" and not pair[2]:
-            pair = ()
-        rows = passes(lengths[i] for i in kept if i not in pair[:2])
-        inner = passes(lengths[i] for i in summed if i not in pair[:2])
+        pair = masked if masked and {*masked.pair} <= {*kept, *summed} else None
+        if pair and accounting.attention == "windowed" and not pair.window:
+            pair = None
+        rows = passes(lengths[i] for i in kept if not pair or i not in pair.pair)
+        inner = passes(lengths[i] for i in summed if not pair or i not in pair.pair)
         if pair:
-            window = size(pair[2], numbers) if pair[2] else None
-            inner *= _pairs(lengths[pair[0]], window, accounting.attention)
+            window = size(pair.window, numbers) if pair.window else None
+            past = size(pair.past, numbers) if pair.past is not None else Fraction(0)
+            many = lengths[pair.queries]
+            inner *= _pairs(many, window, accounting.attention, past)
             if parts is not None:  # the last part has what the positions before it do not have
-                before = lengths[pair[0]] * (1 - 1 / number(parts, numbers))
-                inner -= inner / _pairs(lengths[pair[0]], window, accounting.attention) * _pairs(
+                before = many * (1 - 1 / number(parts, numbers))
+                inner -= inner / _pairs(many, window, accounting.attention) * _pairs(
                     before, window, accounting.attention)  # fmt: skip
         adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
         found += often(region, numbers) * rows * (inner + adds)
     return found
 
 
-def _pairs(length: Fraction, window: Fraction | None, attention: str) -> Fraction:
-    """The pairs of positions, query by query: the first one sees one key where it is masked, the last one most."""
+def _pairs(length: Fraction, window: Fraction | None, attention: str, past: Fraction = Fraction(0)) -> Fraction:
+    """The pairs of positions, query by query: the first one sees one key where it is masked, the last one most.
+
+    Before them stand ``past`` positions.
+    """
+    if past:
+        far = min(window or length + past, length + past)
+        if attention == "windowed":
+            return length * far
+        return sum((min(past + query, far) for query in range(1, int(length) + 1)), Fraction(0))
     far = min(window or length, length)
     if length.denominator != 1 or far.denominator != 1:
         return length * far if attention == "windowed" else far * length - far * (far - 1) / 2

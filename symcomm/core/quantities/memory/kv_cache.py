@@ -1,0 +1,182 @@
+"""What is kept of earlier tokens while text is generated: keys and values, latents, states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.dtypes import element_bytes, said_bytes
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
+from symcomm.core.graph.graph import Graph, Kept
+from symcomm.core.graph.stepping import stepped
+from symcomm.core.notation import symbol
+from symcomm.core.parallel.layouts import PARTIAL, Layout
+from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
+from symcomm.core.program.pipeline import held
+from symcomm.core.program.program import program
+from symcomm.core.quantities.counting.load import divided
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
+from symcomm.core.quantities.witnesses import number, passes, size
+from symcomm.core.records import dataclass, replace
+from symcomm.core.setting import Setting, StepWriter, slug
+from symcomm.core.units import BYTE
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+Of = Annotated[
+    Literal["token", "sequence", "batch"],
+    Meaning("what one token adds, one sequence with its tokens, or all sequences of the batch"),
+]
+Tokens = Annotated[Whole, Meaning("the tokens of a sequence in the cache, where the step does not say how many; c")]
+
+
+@dataclass(frozen=True)
+class KeptShare:
+    """What a rank holds of a kept tensor: its sizes besides positions and batch, how many tokens, and its cuts."""
+
+    kept: Kept
+    sizes: tuple[Expr, ...]
+    tokens: Form | None
+    batch: Form
+    layout: Layout
+    times: Form
+    bytes: Num
+
+
+def behind(setting: Setting) -> tuple[Setting, Form | None]:
+    """The setting of a step behind some tokens, which has a cache; and how many tokens there are, where that is said.
+
+    A prefill leaves the tokens that it read, a later step reads those that were there.
+    """
+    graph, found = setting.graph, None
+    if graph.step is not None:
+        found = from_expr(graph.step.past + (graph.step.new if graph.step.phase == "prefill" else 0))
+    taken = setting.symbols
+    past = symbol(next(name for name in ("c", "c_past", "c_past'") if name not in taken or graph.step is not None))
+    import sympy as sp
+
+    known = dict(graph.step.values) if graph.step is not None else setting.values
+    made = stepped(graph.model, sp.Integer(1), past, "decode", setting.accounting, known)
+    return replace(setting, graph=made), found
+
+
+def shares(setting: Setting, strategy: Strategy | None, tokens: Form, stage: object, of: str) -> list[KeptShare]:
+    """What a rank holds of each tensor that is kept; a ``token`` adds to those that grow."""
+    graph, step = setting.graph, setting.graph.step
+    assert step is not None
+    plan = program(graph, strategy, setting.accounting).plan if strategy is not None else None
+    holds = held(graph, strategy.pipeline if strategy is not None else None, stage, setting.values)
+    batch = _batch(graph)
+    found: list[KeptShare] = []
+    for kept in step.kept:
+        if kept.region not in holds.regions or (of == "token" and kept.role != "cache"):
+            continue
+        tensor = graph.tensors[kept.before]
+        axes = [a for a in tensor.axes if a not in step.behind and a != batch]
+        far: Form | None = None
+        if kept.role == "cache":
+            far = num(1) if of == "token" else tokens
+            if kept.window is not None and of != "token":
+                window = from_expr(kept.window)
+                window = window if setting.choice("window_cache") == "w" else Total((window, num(-1)))
+                far = Smallest((tokens, window))
+        many = from_expr(graph.axes[batch].size) if batch in tensor.axes and of == "batch" else num(1)
+        layout: Layout = ()
+        if plan is not None:
+            cut = {m: p for m, p in plan.placements[kept.before] if p != PARTIAL}
+            once = {tensor.axes.index(a) for a in tensor.axes if a == batch and of != "batch"}
+            layout = tuple((m, p) for m, p in cut.items() if p not in once)
+        region = next(r for r in graph.regions if r.name == kept.region)
+        each = element_bytes(tensor.dtype or setting.dtype)
+        found.append(
+            KeptShare(kept, tuple(graph.axes[a].size for a in axes), far, many, layout, holds.times(region), each)
+        )
+    return found
+
+
+def _batch(graph: Graph) -> str:
+    from symcomm.core.program.program import batch_of
+    from symcomm.core.records import ByIdentity
+
+    return batch_of(ByIdentity(graph.model))
+
+
+def counted(strategy: Strategy | None, shares: Sequence[KeptShare], numbers: Numbers) -> Fraction:
+    """The bytes of some tensors, position by position and head by head."""
+    found = Fraction(0)
+    for one in shares:
+        lengths = [size(s, numbers) for s in one.sizes]
+        parts = Fraction(1)
+        for mesh, _ in one.layout:
+            assert strategy is not None
+            parts *= number(strategy.sizes[mesh], numbers)
+        tokens = number(one.tokens, numbers) if one.tokens is not None else Fraction(1)
+        found += passes([*lengths, tokens, number(one.batch, numbers), number(one.times, numbers)]) \
+            / parts * one.bytes.number  # fmt: skip
+    return found
+
+
+def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of: str) -> Form:
+    """The steps that add up what a rank holds; gives the name of the sum."""
+    setting, names = work.setting, list[Form]()
+    meant = {"token": "one token", "sequence": "one sequence", "batch": "all sequences"}[of]
+    for one in mine:
+        kept = one.kept
+        elements = setting.sizes(one.sizes)
+        factors = [f for f in (one.times, one.batch, one.tokens, elements) if f is not None and f != num(1)]
+        form = product(*factors, one.bytes) if factors else one.bytes
+        if strategy is not None:
+            form = divided(form, strategy, tuple(mesh for mesh, _ in one.layout))
+        told = {
+            "cache": f"`{kept.tensor}` of {meant} is kept: {kept.why} of later positions read it",
+            "state": f"`{kept.tensor}` of {meant} is kept and updated: {kept.why} reads it, however many tokens",
+            "request": f"`{kept.tensor}` is kept once a request: {kept.why} reads it in each step",
+        }[kept.role]
+        told += f"; {said_bytes(one.bytes)} a number"
+        whole = strategy is not None and not one.layout
+        told += ", and each rank has all of it." if whole else "."
+        names.append(work.define(f"C_{slug(kept.tensor)}", form, BYTE, "keep", told,
+                                 witness=partial(counted, strategy, [one])))  # fmt: skip
+    return work.define("C", Total(tuple(names)) if len(names) > 1 else names[0] if names else Num(Fraction(0), BYTE),
+                       BYTE, "add", "All that is kept." if names else "Nothing is kept of earlier tokens.",
+                       witness=partial(counted, strategy, mine))  # fmt: skip
+
+
+def derive(
+    setting: Setting,
+    of: Of = "batch",
+    strategy: StrategyOption | None = None,
+    tokens: Tokens | None = None,
+    stage: StageNumber | None = None,
+    dtype: Dtype | None = None,
+) -> Derivation:
+    """The bytes of the cache: what is kept of earlier tokens.
+
+    What a later step reads of earlier positions is kept: the smallest tensors that only keys and values are made of
+    (``cache``), derived from the graph. Layers with a window keep no more than it (``window_cache``). Under a strategy
+    it is what one rank holds: heads, positions, sequences or layers are cut; what no rule cuts every rank has whole.
+
+    Source: Kwon et al., arXiv 2309.06180, section 2.2; DeepSeek-AI, arXiv 2405.04434, table 1.
+    """
+    setting, there = behind(setting)
+    if tokens is not None and there is not None and there != degree(tokens):
+        raise ValuesError(f"the step says how many tokens there are, and tokens = {str(tokens)[:20]} another number",
+                          hint="leave out tokens, or ask the model itself")  # fmt: skip
+    assert setting.graph.step is not None
+    far = there if there is not None else degree(tokens) if tokens is not None else from_expr(setting.graph.step.past)
+    setting = setting.in_format(dtype)
+    placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if placed is not None:
+        setting = setting.divided(placed)
+    work = StepWriter(setting, *(placed.forms if placed is not None else ()))
+    write(work, placed, shares(setting, placed, far, stage, of), of)
+    title = {"token": "Cache of a token", "sequence": "Cache of a sequence", "batch": "Cache"}[of]
+    title += f" on one rank of {placed.name.lower()}" if placed is not None else ""
+    notes = setting.graph.notes[len(setting.graph.model.notes) :]
+    return setting.derivation(title, work.steps, notes=notes)

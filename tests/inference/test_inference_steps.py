@@ -1,0 +1,200 @@
+"""Prefill and decode as one transformation of the graph: what is kept, what runs, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api import batch_axes, expert_axes, paired_axes
+from inference_models import model
+
+import symcomm as sc
+
+SMALL: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "small_families.json").read_text())
+ENCODERS = ("BertForMaskedLM", "RobertaForMaskedLM", "DistilBertForMaskedLM", "ViTForImageClassification")
+# What a layer of each kind keeps, by hand: rotated keys, values; a latent and its rotated key; once a request.
+KEPT = {
+    "GPT2LMHeadModel": ["K_i", "V_i"], "OPTForCausalLM": ["K_i", "V_i"],
+    "GPTJForCausalLM": ["S_i", "V_i"], "GPTNeoXForCausalLM": ["S_i", "V_i"],
+    "DeepseekV2ForCausalLM": ["f", "k"] * 2, "DeepseekV3ForCausalLM": ["f", "k"] * 2,
+    "T5ForConditionalGeneration": ["K_i", "V_i", "K^C_i", "V^C_i"],
+    "Gemma2ForCausalLM": ["S_j", "V_j"] * 2, "GptOssForCausalLM": ["S_j", "V_j"] * 2,
+}  # fmt: skip
+HEADER = "Computation\tInput\tOutput\n"
+# Queries of each head, keys that all heads share and values made of them: no layer of a family is so.
+VARIANT = (
+    HEADER
+    + r"""Q = x W^Q	x [B,L,D], W^Q [D,n H]	Q [B,L,n H]
+[Q_1, \dots, Q_{n}] = Partition(Q)	-	Q_i [B,L,H], i = 1, \dots, n
+K = x W^K	W^K [D,H]	K [B,L,H]
+V = K W^V	W^V [H,n H]	V [B,L,n H]
+[V_1, \dots, V_{n}] = Partition(V)	-	V_i [B,L,H], i = 1, \dots, n
+S_i = causalsoftmax(Q_i K^T)	-	S_i [B,L,L]
+Z_i = S_i V_i	-	Z_i [B,L,H]
+Z = Merge([Z_1, \dots, Z_n])	-	Z [B,L,n H]
+y = Z W^O + x	W^O [n H,D]	y [B,L,D]
+"""
+)
+LINEAR = (
+    HEADER
+    + r"""Q = x W^Q	x [B,L,D], W^Q [D,H]	Q [B,L,H]
+K = x W^K	W^K [D,H]	K [B,L,H]
+V = x W^V	W^V [D,F]	V [B,L,F]
+S = einsum("blh,blf->bhf", K, V)	-	S [B,H,F]
+y = Q S	-	y [B,L,F]
+"""
+)
+
+
+def small(name: str) -> sc.Model:
+    return sc.load(json.dumps(SMALL[name]), architecture=name)
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ENCODERS])
+def test_every_decoder_keeps_what_later_positions_read(name: str) -> None:
+    step = small(name).decode().graph.step
+    assert step is not None
+    assert [one.tensor.rpartition(":")[2] for one in step.kept] == KEPT.get(name, ["S_j", "V_j"])
+    assert {one.role for one in step.kept} == ({"cache", "request"} if name.startswith("T5") else {"cache"})
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_an_encoder_is_refused_with_the_row_that_reads_later_positions(name: str, phase: str) -> None:
+    with pytest.raises(sc.SymcommError, match=r"the row that computes `P_i` reads later positions"):
+        getattr(small(name), phase)()
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ENCODERS])
+def test_operations_traffic_and_cache_of_a_step_are_those_of_loops(name: str) -> None:
+    made = small(name)
+    for step in (made.decode(), made.decode(new=3), made.prefill(new=4, past="c"), made.prefill()):
+        step.flops(accounting="causal_half").check(deep=True)
+        step.traffic().check(deep=True)
+        step.kv_cache().check(deep=True)
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"])
+def test_a_prefill_is_a_sum_of_decode_steps(name: str) -> None:
+    made, many = small(name), 5
+    choices = {"attention": "causal_half", "logits": "all"}
+    whole = made.prefill(new=many).flops(accounting=choices).at(B=2).value
+    assert whole == sum(made.decode(past=c).flops(accounting=choices).at(B=2).value for c in range(many))
+    assert whole == sum(
+        made.prefill(new=n, past=c).flops(accounting=choices).at(B=2).value for c, n in ((0, 2), (2, 3))
+    )
+
+
+def test_a_window_is_kept_and_read_no_further_than_a_query_sees() -> None:
+    step = small("MistralForCausalLM").at(L_w=4).decode()
+    scores = [step.flops(op="P").at(B=1, c=c).value for c in (0, 2, 3, 9)]
+    assert [one / scores[0] for one in scores] == [1, 3, 4, 4]
+
+
+def test_an_attention_of_ones_own_gets_its_cache() -> None:
+    made = sc.load(VARIANT)
+    step = made.decode().graph.step
+    assert step is not None
+    assert [one.tensor for one in step.kept] == ["K"]  # the values are made of it
+    assert made.kv_cache("token").at(H=8, n=4).value == 8 * 2
+    assert made.kv_cache("token", accounting={"cache": "heads"}).at(H=8, n=4).value == (8 + 4 * 8) * 2
+
+
+def test_a_state_does_not_grow() -> None:
+    made = sc.load(LINEAR)
+    kept = made.kv_cache("sequence", tokens=1000)
+    assert kept.at(H=3, F=5).value == 3 * 5 * 2
+    made.decode().flops().check(deep=True)
+    # the queries, keys and values of a token, its part of the state, and what the query reads of that
+    assert made.decode().flops().at(B=1, D=7, H=3, F=5).value == 2 * (7 * 3 + 7 * 3 + 7 * 5 + 3 * 5 + 3 * 5)
+
+
+def test_what_axes_mean_is_read_in_the_model() -> None:
+    """After the product with a latent is turned round, heads look like experts."""
+    made = small("DeepseekV3ForCausalLM")
+    step = made.decode().graph
+    assert expert_axes(step) == expert_axes(made.graph)
+    assert paired_axes(step) == paired_axes(made.graph)
+    assert batch_axes(step) == batch_axes(made.graph)
+
+
+def test_strategies_need_no_formula_of_their_own() -> None:
+    step = model("Llama-3-8B").decode()
+    B, D, N, heads = 4, 4096, 32, 32
+    for strategy, moved in {
+        "data(2)": 0,
+        "tensor(8)": (2 * N + 1) * B * D * 2,
+        "tensor(16)": (2 * N + 1) * B * D * 2,
+        # the largest score and the sum of each head in fp32, and the values that are summed
+        "context(4)": N * (2 * B * heads * 4 + B * D * 2),
+    }.items():
+        assert step.communication(strategy).at(B=B, c=1023).value == moved, strategy
+
+
+def test_the_cache_of_a_latent_has_no_heads_to_cut() -> None:
+    made = model("DeepSeek-V3")
+    whole = made.kv_cache("sequence").at(c=64).value
+    assert made.kv_cache("sequence", "tensor(8)").at(c=64).value == whole
+    assert made.kv_cache("sequence", "context(8)").at(c=63).value == whole / 8 / 64 * 63
+
+
+def test_no_earlier_position_is_a_number_that_may_be_asked_for() -> None:
+    step = model("Llama-3-8B").decode()
+    assert step.flops().at(B=1, c=0).value == model("Llama-3-8B").decode(past=0).flops().at(B=1).value
+    assert step.at(c=0).flops().at(B=1).value == step.flops().at(B=1, c=0).value
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda m: m.decode().flops("training"), "scope: training is asked of flops, and a decode step has no"),
+        (lambda m: m.prefill().time(phase="backward"), "a prefill step has no backward pass"),
+        (lambda m: m.decode().activation_memory(), "activation_memory is of a training step"),
+        (lambda m: m.decode().throughput("data(2)"), "throughput is of a training step"),
+        (lambda m: m.decode().crossover(over="B"), "crossover is of a training step"),
+        (lambda m: m.decode(new=0), "new is 0"),
+        (lambda m: m.decode(past=-1), "past is -1"),
+        (lambda m: m.decode(past=100).kv_cache(tokens=7), "the step says how many tokens there are"),
+        (lambda m: m.kv_cache("sequence", "tensor(12)"), "8 is not divisible by 12"),
+        (lambda m: m.kv_cache("sequence", dtype="int3"), "int3"),
+    ],
+)  # fmt: skip
+def test_what_a_step_does_not_have_is_refused_by_name(ask: Any, told: str) -> None:
+    with pytest.raises(sc.SymcommError, match=told):
+        ask(model("Llama-3-8B"))
+
+
+def test_a_step_behind_the_table_of_positions_is_refused() -> None:
+    made = small("GPT2LMHeadModel")
+    rows = int(made.values["n_pos"])
+    made.decode(past=rows - 1)
+    with pytest.raises(
+        sc.SymcommError, match=f"ends at position {rows + 1}, but the table of positions ends at {rows}"
+    ):
+        made.decode(past=rows)
+    with pytest.raises(sc.SymcommError, match="the table of positions ends"):
+        made.decode().flops().at(B=1, c=rows)
+
+
+def test_a_weight_with_a_row_for_each_position_is_refused() -> None:
+    table = HEADER + "y = x W + P\tx [B, L, D], W [D, F], P [L, F]\ty [B, L, F]\n"
+    with pytest.raises(sc.SymcommError, match="`P` has a row for each of the positions"):
+        sc.load(table, weights=["P"]).decode()
+
+
+def test_a_table_without_masks_is_read_as_causal_with_a_note() -> None:
+    made = sc.load(VARIANT.replace("causalsoftmax", "softmax"))
+    assert any("no row writes a mask" in note for note in made.decode().notes)
+    assert made.kv_cache("token").at(H=8, n=4).value == 16
+
+
+def test_conventions_of_a_step_are_told_where_they_decide() -> None:
+    latent = small("DeepseekV3ForCausalLM")
+    assert {"cache", "mla"} <= {*latent.decode().flops().touched}
+    assert not {"cache", "mla", "logits"} & {*small("LlamaForCausalLM").decode().flops().touched}
+    assert "logits" in small("LlamaForCausalLM").prefill().flops().touched
+    told = small("LlamaForCausalLM").decode().flops(accounting={"mla": "expanded"}).notes
+    assert any("`mla: expanded` was asked for; nothing here depends on it" in note for note in told)
