@@ -69,6 +69,11 @@ CONVENTIONS: tuple[Convention, ...] = (
         "rest stays in the cache.",
     ),
     Convention(
+        "traffic",
+        "weights_and_cache",
+        "Only weights, the cache, embedding rows and logits go through memory; a step keeps all else on the chip.",
+    ),
+    Convention(
         "experts_read",
         "expected",
         "T tokens with k random experts of E read E(1 − (1 − k/E)^T) of them on average, to 12 decimals.",
@@ -262,37 +267,27 @@ CONVENTIONS: tuple[Convention, ...] = (
         "fused",
         "Attention is one kernel that keeps its operands, its result and one number per row; it computes scores again.",
     ),
+    Convention("cache", "latent", "A layer keeps the fewest numbers among what only its keys and values are made of."),
+    Convention("cache", "heads", "A layer keeps the keys and values of each key/value head."),
     Convention(
-        "cache",
-        "latent",
-        "Of earlier tokens the fewest numbers are kept among what only keys and values are made of in a layer: a "
-        "latent where there is one.",
+        "cache", "heads_with_rope", "A layer keeps keys and values of each head, and a shared rotated part once for each head."
     ),
-    Convention("cache", "heads", "Of earlier tokens keys and values of each key/value head are kept."),
-    Convention(
-        "cache",
-        "heads_with_rope",
-        "Of earlier tokens keys and values of each head are kept; a rotated part that heads share, with each of them.",
-    ),
-    Convention(
-        "cache", "smallest", "Of earlier tokens the fewest numbers are kept of all tensors that a layer makes of them."
-    ),
-    Convention("cached_keys", "rotated", "Keys are kept as they are read, after their rotation."),
-    Convention("cached_keys", "plain", "Keys are kept before their rotation, and rotated in each step."),
+    Convention("cache", "smallest", "A layer keeps the fewest numbers among all tensors that it makes of a token."),
+    Convention("cached_keys", "rotated", "Keys are kept after their rotation."),
+    Convention("cached_keys", "plain", "Keys are kept before their rotation; each step rotates them."),
     Convention("window_cache", "w", "A layer with a window of w positions has places for w tokens."),
-    Convention("window_cache", "w-1", "Of a window of w positions the w - 1 before a query are kept, which it reads."),
     Convention(
-        "mla",
-        "cheaper",
-        "Latents are multiplied with queries and with sums of values (absorbed) where that takes fewer operations at a "
-        "long context, and expanded to heads where not.",
+        "window_cache", "w-1", "A layer with a window of w positions keeps the w - 1 tokens that a query reads."
     ),
-    Convention("mla", "absorbed", "Latents are multiplied with queries, and values summed before they are expanded."),
-    Convention("mla", "expanded", "Latents are expanded to the keys and values of all heads in each step."),
     Convention(
-        "logits",
-        "generated",
-        "A prefill has the logits of its last position, a later step those of each of its positions.",
+        "mla", "cheaper", "Latents are absorbed or expanded, whichever takes fewer operations at a long context."
+    ),
+    Convention(
+        "mla", "absorbed", "Latents meet queries that were multiplied with their matrix, and are summed before they become values."
+    ),
+    Convention("mla", "expanded", "Each step expands all latents to the keys and values of all heads."),
+    Convention(
+        "logits", "generated", "A prefill computes the logits of its last position, a later step those of each position."
     ),
     Convention("logits", "last", "Only the last position has logits."),
     Convention("logits", "all", "Each position has logits."),

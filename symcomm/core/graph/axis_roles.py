@@ -211,7 +211,7 @@ def head_axes(graph: Graph) -> tuple[str, ...]:
 
     Raises ``StrategyError`` where nothing attends, or where attention has one head.
     """
-    batch = batch_axes(graph)
+    batch, graph = batch_axes(graph), graph.model
     found: dict[str, None] = {}
     for tensor in graph.tensors.values():
         if (pair := graph.pair(tensor.name)) is not None:

@@ -29,10 +29,9 @@ def place(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "
 
 def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "") -> tuple[tuple[Placed, int], ...]:
     """The rules that a tensor takes, with the positions of the axes they cut."""
-    role = role or tensor.role
+    role = role or _PLACED_AS.get(tensor.role, tensor.role)
     if tensor.role == "gradient" and tensor.of:
         role = "gradient" if graph.tensors[tensor.of].role == "weight" else "activation"
-    role = _PLACED_AS.get(role, role)
     if role not in EVERYTHING:
         raise StrategyError(f"{tensor.name} is placed as '{role}', and no rule says where that lies")
     found: list[tuple[Placed, int]] = []
