@@ -78,6 +78,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         "expected",
         "T tokens with k random experts of E read E(1 − (1 − k/E)^T) of them on average, to 12 decimals.",
     ),
+    Convention("experts_read", "at_least", "All tokens read the same k of the E experts."),
     Convention("experts_read", "at_most", "T tokens read as many of the E experts as they can reach: min(E, k·T)."),
     Convention("experts_read", "every_expert", "All experts are read, even if there are few tokens."),
     Convention("time", "overlap", "Computing, memory and network work in parallel: the longest one is the time."),

@@ -105,6 +105,7 @@ def rounded_experts(experts: Fraction, missed: Fraction, tokens: Fraction) -> Fr
 # One row a convention: how many of E experts are read, k chosen by each of T tokens.
 EXPERTS_READ: dict[str, Callable[[Form, Form, Form], Form]] = {
     "expected": lambda experts, chosen, tokens: Applied(ExpectedExperts(), (experts, chosen, tokens)),
+    "at_least": lambda experts, chosen, tokens: Smallest((experts, chosen)),
     "at_most": lambda experts, chosen, tokens: Smallest((experts, product(chosen, tokens))),
     "every_expert": lambda experts, chosen, tokens: experts,
 }

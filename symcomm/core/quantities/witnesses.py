@@ -70,6 +70,8 @@ def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Frac
     """
     if convention == "every_expert":
         return every
+    if convention == "at_least":
+        return min(every, chosen)
     if convention == "at_most":
         return min(every, chosen * tokens)
     if chosen >= every:

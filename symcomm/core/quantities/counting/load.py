@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -16,15 +17,18 @@ from symcomm.core.errors import AccountingError
 from symcomm.core.form import Form, Ratio, num, product
 from symcomm.core.graph.experts import EXPERTS_READ, Routing, chosen_experts
 from symcomm.core.graph.gradient import trains_inputs
-from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.graph.graph import KEPT, Graph, Op, Region
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import Call, calls
-from symcomm.core.quantities.counting.flops import counted, shared_pairs
+from symcomm.core.quantities.counting.flops import counted, counts, shared_pairs
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
 
@@ -34,12 +38,14 @@ class Traffic:
     """A traffic convention: how often each kind of use moves a tensor, and whether collectives go through memory.
 
     The kinds of use: ``weight``, ``activation`` and ``gradient`` are read, ``saved`` is a tensor of the forward pass
-    read in backward, ``result`` and ``weight_gradient`` are written.
+    read in backward, ``result`` and ``weight_gradient`` are written. Of a step of generating text it may be the
+    ``ends`` alone that move: what comes from memory and what is kept there.
     """
 
     name: str
     times: Mapping[str, int]
     collectives: bool
+    ends: bool = False
 
 
 USES = ("weight", "activation", "saved", "gradient", "result", "weight_gradient")
@@ -48,6 +54,7 @@ TRAFFIC: dict[str, Traffic] = {
     t.name: t
     for t in (
         Traffic("compulsory", dict.fromkeys(USES, 1), collectives=False),
+        Traffic("weights_and_cache", {"weight": 1, "cache": 1, "result": 1}, collectives=False, ends=True),
         Traffic("weights_and_reloaded_activations", {"weight": 1, "saved": 1, "weight_gradient": 2}, collectives=True),
     )
 }
@@ -225,7 +232,10 @@ def _computed(
         setting.taken()
         pairs = shared_pairs(setting, graph, step.op, cut)
         last = last_part(accounting, pairs)
-        for op, flops in counted(setting, graph, [step.op], degrees(strategy, last)):
+        mine = counted(setting, graph, [step.op], degrees(strategy, last))
+        if not mine and moves(setting, graph, step.op):
+            mine = [(step.op, num(0))]
+        for op, flops in mine:
             shared = ("context_order",) if pairs else ()
             by = (*setting.taken(), *shared, *(backward if op.phase == "backward" else ()))
             there = tuple(name for name in by if name in ("operations", *backward))
@@ -248,12 +258,53 @@ def repeated(graph: Graph, name: str) -> Op | None:
     return None if graph.same_size(graph.elements(name), graph.elements(made.inputs[0])) else made
 
 
+def moves(setting: Setting, graph: Graph, op: Op) -> bool:
+    """Whether what an op moves is counted: where its operations are, or where it is at an end of a step."""
+    counted = counts(setting, graph, op)
+    if not TRAFFIC[setting.accounting.traffic].ends:
+        return counted
+    roles = {graph.tensors[name].role for name in op.inputs}
+    ends = counted or bool(roles & KEPT) or ("weight" in roles and bool(op.attribute("lookup")))
+    return ends and bool(_at_the_ends(graph, op))
+
+
+def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
+    """What an op reads of weights and of what is kept, and what it makes of that and of what leaves the step.
+
+    Raises ``AccountingError`` for a training step.
+    """
+    if graph.step is None:
+        raise AccountingError("traffic: weights_and_cache is of a step that generates text",
+                              hint="model.decode() or model.prefill(); compulsory counts any pass")  # fmt: skip
+    roles = {name: graph.tensors[name].role for name in op.inputs if not graph.tensors[name].virtual}
+    found = {n: ("weight" if role == "weight" else "cache", 1) for n, role in roles.items() if role in {"weight", *KEPT}}
+    made = {one.tensor for one in graph.step.kept if not one.before}  # of a prefill, what it leaves
+    leaves = op.output in made | {t.name for t in graph.outputs} or {"cache", "state"} & {*roles.values()}
+    return found | ({op.output: ("result", 1)} if leaves else {})
+
+
+def sizes_moved(graph: Graph, op: Op, name: str) -> tuple[Expr, ...]:
+    """The sizes of what an op reads or writes of a tensor: of a table the rows that are looked up.
+
+    Of what is kept the earlier positions are read, and the new ones written.
+    """
+    sizes, at = graph.sizes(name), op.attribute("append")
+    if op.attribute("lookup") and name != op.output and graph.tensors[name].role == "weight":
+        return graph.sizes(op.output)
+    if isinstance(at, int) and graph.step is not None:
+        axis = graph.tensors[name].axes[at]
+        return (*sizes[:at], graph.step.new if name == op.output else graph.step.behind[axis], *sizes[at + 1 :])
+    return sizes
+
+
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     """The tensors that an op moves under the traffic convention: as what, and how often.
 
     Of ops that run as one kernel the first one reads what they share, and what stays inside is not moved.
     """
     convention, kernel = TRAFFIC[setting.choice("traffic")], graph.kernels.get(op.output)
+    if convention.ends:
+        return _at_the_ends(graph, op)
     if kernel and setting.choice("softmax") != "fused":
         kernel = None
     there = graph.scores if kernel else frozenset[str]()
@@ -287,7 +338,7 @@ def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: For
 
     The tokens are divided into ``parts``, of which an op works on one.
     """
-    routing, sizes = experts_of(ByIdentity(graph)).get(name), list(graph.sizes(name))
+    routing, sizes = experts_of(ByIdentity(graph)).get(name), list(sizes_moved(graph, op, name))
     if routing is None or name == op.output:
         return setting.sizes(sizes)
     every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)

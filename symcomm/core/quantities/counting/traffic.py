@@ -14,10 +14,9 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product, total
 from symcomm.core.graph.experts import Routing
 from symcomm.core.graph.graph import Graph, Op, Region
-from symcomm.core.quantities.counting.flops import counts
-from symcomm.core.quantities.counting.load import elements_moved, experts_of, uses
+from symcomm.core.quantities.counting.load import elements_moved, experts_of, moves, sizes_moved, uses
 from symcomm.core.quantities.options import Dtype, OpName
-from symcomm.core.quantities.witnesses import elements, experts_hit, often, passes, size
+from symcomm.core.quantities.witnesses import experts_hit, often, passes, size
 from symcomm.core.records import ByIdentity
 from symcomm.core.setting import Setting, StepWriter, slug, times
 from symcomm.core.units import BYTE
@@ -44,7 +43,7 @@ def write_down(work: StepWriter, op: str | None) -> Form:
     setting = work.setting
     names: list[Form] = []
     chosen = setting.rows(op)
-    ops = [o for o in chosen.ops if counts(setting, setting.graph, o)]
+    ops = [o for o in chosen.ops if moves(setting, setting.graph, o)]
     if op is not None and not ops:
         ops = [_one_kernel(chosen)]
         setting.taken()  # a row that is asked for is counted either way
@@ -86,7 +85,7 @@ def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers)
         for name, (_, count) in uses(setting, graph, op).items():
             tensor = graph.tensors[name]
             wide = element_bytes(tensor.dtype or setting.dtype).number
-            every = elements(graph, tensor, numbers)
+            every = passes(size(one, numbers) for one in sizes_moved(graph, op, name))
             if name in experts and name != op.output:
                 every *= _part_read(setting, experts[name], graph.sizes(name)[experts[name].place], numbers)
             found += often(region, numbers) * count * wide * every

@@ -18,6 +18,7 @@ LINK_TEXTS = {
 USE_TEXTS = {
     "weight": ("W", "load weights"),
     "activation": ("x", "load activations"),
+    "cache": ("C", "load the cache"),
     "saved": ("saved", "reload activations"),
     "gradient": ("dx", "load gradients"),
     "result": ("y", "write results"),

@@ -103,7 +103,7 @@ class TimeWriter:
     def flops(self, ops: Iterable[OpLoad], tag: str = "") -> Form | None:
         """The operations of one rank: a step for each row and phase, then their sum."""
         rows: dict[tuple[str, bool, int, str], list[OpLoad]] = {}
-        for one in ops:
+        for one in (one for one in ops if one.flops != num(0)):
             rows.setdefault((one.phase, one.again, one.op.row, one.op.region), []).append(one)
         targets = {op.row: op.output for op in self.setting.graph.ops}
         names: list[Form] = []
