@@ -271,7 +271,9 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("cache", "latent", "A layer keeps the fewest numbers among what only its keys and values are made of."),
     Convention("cache", "heads", "A layer keeps the keys and values of each key/value head."),
     Convention(
-        "cache", "heads_with_rope", "A layer keeps keys and values of each head, and a shared rotated part once for each head."
+        "cache",
+        "heads_with_rope",
+        "A layer keeps keys and values of each head, and a shared rotated part once for each head.",
     ),
     Convention("cache", "smallest", "A layer keeps the fewest numbers among all tensors that it makes of a token."),
     Convention("cached_keys", "rotated", "Keys are kept after their rotation."),
@@ -284,11 +286,15 @@ CONVENTIONS: tuple[Convention, ...] = (
         "mla", "cheaper", "Latents are absorbed or expanded, whichever takes fewer operations at a long context."
     ),
     Convention(
-        "mla", "absorbed", "Latents meet queries that were multiplied with their matrix, and are summed before they become values."
+        "mla",
+        "absorbed",
+        "Latents meet queries that were multiplied with their matrix, and are summed before they become values.",
     ),
     Convention("mla", "expanded", "Each step expands all latents to the keys and values of all heads."),
     Convention(
-        "logits", "generated", "A prefill computes the logits of its last position, a later step those of each position."
+        "logits",
+        "generated",
+        "A prefill computes the logits of its last position, a later step those of each position.",
     ),
     Convention("logits", "last", "Only the last position has logits."),
     Convention("logits", "all", "Each position has logits."),

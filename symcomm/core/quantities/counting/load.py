@@ -277,7 +277,8 @@ def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
         raise AccountingError("traffic: weights_and_cache is of a step that generates text",
                               hint="model.decode() or model.prefill(); compulsory counts any pass")  # fmt: skip
     roles = {name: graph.tensors[name].role for name in op.inputs if not graph.tensors[name].virtual}
-    found = {n: ("weight" if role == "weight" else "cache", 1) for n, role in roles.items() if role in {"weight", *KEPT}}
+    mine = {name: role for name, role in roles.items() if role in {"weight", *KEPT}}
+    found = {name: ("weight" if role == "weight" else "cache", 1) for name, role in mine.items()}
     made = {one.tensor for one in graph.step.kept if not one.before}  # of a prefill, what it leaves
     leaves = op.output in made | {t.name for t in graph.outputs} or {"cache", "state"} & {*roles.values()}
     return found | ({op.output: ("result", 1)} if leaves else {})
