@@ -153,6 +153,7 @@ NAMES = {
     "symcomm.documents.render.environment": "TEMPLATES",
     "symcomm.documents.render.pdf": "latex_run typst_pdf",
     "symcomm.documents.render.prose": "InlinePiece with_numbers without_numbers",
+    "symcomm.documents.render.questions": "Questions questions",
     "symcomm.documents.render.view": "page",
     "symcomm.documents.render.words": "Words words_words=words",
     "symcomm.documents.render.writer": "Kind PageWriter table_view",

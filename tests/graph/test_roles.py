@@ -115,7 +115,7 @@ def test_a_solution_tells_the_reading_once_below_the_first_answer() -> None:
     asks = "\n".join(f"\n```symcomm\nask: {quantity}\n```\n" for quantity in ("parameters", "flops"))
     problem = parse_problem(f"---\ntitle: T\n---\n{table}\n```symcomm\nmodel: m\n```\n{asks}", "t.md")
     first, second = solve(problem).answers()
-    assert first.derivation.notes == ("Read as data: `x`; weights: `W`, `b`.",)
+    assert first.reading == "Read as data: `x`; weights: `W`, `b`."
     assert second.derivation.notes == ()
 
 

@@ -32,7 +32,7 @@ SAME = ASK + "```\n\nAnd in numbers:\n\n```symcomm\n" + ASK + "  label: again\n 
 
 def test_the_lines_of_an_earlier_solution_are_not_written_again(tmp_path: Path):
     text = written(tmp_path, SAME, "md")
-    first, second = text.split("Solution 2: again")
+    first, second = text.split("Solution 2: Model states on one GPU: again")
     assert "Solution 1" in first
     assert "as in solution 1." in second
     assert r"M_{W} &=" in first

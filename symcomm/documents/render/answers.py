@@ -20,6 +20,7 @@ from symcomm.core.units import Quantity, decimals, exact_text
 from symcomm.documents.editions import Detail
 from symcomm.documents.render.document import Answer, Given
 from symcomm.documents.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
+from symcomm.documents.render.questions import Questions, Row
 from symcomm.documents.render.writer import ChainPiece, PageWriter, table_view, writer_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class AnswerWriter:
 
     # -- one answer ----------------------------------------------------------------------------
 
-    def one(self, answer: Answer) -> AnswerView:
+    def one(self, answer: Answer, row: Row, heading: str) -> AnswerView:
         """One answer: what is cut or counted, its lines, and the box below them."""
         d, writer = answer.derivation, self.of(answer)
         every = self.lines(answer)
@@ -75,8 +76,8 @@ class AnswerWriter:
         brief = self.detail == "brief"
         return AnswerView(
             number=str(len(self.seen)) if self.referred else "",
-            label=writer.sentence(answer.label),
-            lead=tuple(writer.sentence(text) for text in lead),
+            label=writer.own(heading),
+            lead=self.lead(lead, d.lead, row, writer),
             given=(*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
             conventions=self.conventions([answer]),
             before=writer.sentence(before),
@@ -89,15 +90,33 @@ class AnswerWriter:
             exhibits=() if brief else tuple(table_view(e, writer) for e in places["after"]),
             others=table_view(answer.others, writer) if answer.others and not brief else None,
             mistakes=() if brief else tuple(writer.sentence(m) for m in answer.mistakes),
-            notes=() if brief else self.notes(d.notes, writer),
+            notes=() if brief else self.notes([answer], writer),
             points=answer.points,
             grading=self.grading([answer], writer),
             right_width=right_width,
         )
 
-    def notes(self, notes: Iterable[str], writer: PageWriter) -> tuple[Markup, ...]:
+    def question(self, run: Sequence[Answer], asked: Questions) -> Markup:
+        """How some answers are asked for, with the numbers that are given with all of them."""
+        writer = self.of(run[0])
+        given = [g for g in run[0].given if all(g in one.given for one in run)]
+        text = writer.own(asked.question(run))
+        told = [g.equation + (writer.markup(f" ({g.meaning})") if g.meaning else "") for g in self.given(given, writer)]
+        return text + writer.markup(f" {asked.words['given']} {', '.join(told)}.") if told else text
+
+    def lead(self, told: Sequence[str], derived: Sequence[str], row: Row, writer: PageWriter) -> tuple[Markup, ...]:
+        """The sentences before an answer; where its derivation says none, the one of its row comes first."""
+        own = (writer.own(row.why),) if row.why and not derived else ()
+        return (*own, *(writer.sentence(text) for text in told))
+
+    def noted(self, answer: Answer) -> tuple[str, ...]:
+        """The notes of an answer; how its table was read is for those who grade."""
+        reading = (answer.reading,) if self.graders and answer.reading else ()
+        return (*answer.derivation.notes, *reading)
+
+    def notes(self, run: Sequence[Answer], writer: PageWriter) -> tuple[Markup, ...]:
         """The notes that the document has not told yet."""
-        new = [note for note in dict.fromkeys(notes) if note not in self.told]
+        new = [note for note in dict.fromkeys(n for a in run for n in self.noted(a)) if note not in self.told]
         self.told |= {*new}
         return tuple(writer.sentence(note) for note in new)
 
@@ -197,8 +216,8 @@ class AnswerWriter:
 
     # -- several answers -----------------------------------------------------------------------
 
-    def together(self, run: Sequence[Answer]) -> AnswerView | None:
-        """Answers of one kind as one derivation and one table; None where they are not so much alike."""
+    def alike(self, run: Sequence[Answer]) -> Exhibit | None:
+        """The table of answers of one kind; None where they are not so much alike."""
         if self.detail != "normal" and self.detail != "brief":
             return None
         every = [self.lines(a) for a in run]
@@ -209,13 +228,17 @@ class AnswerWriter:
             return None
         if len({a.label for a in run}) < len(run):
             return None
+        differ = [name for n, name in enumerate(columns[0]) if len({lines[n].forms for lines in every}) > 1]
+        known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
+        return self.table(run, every, known, differ, self.of(run[0]))
+
+    def together(self, run: Sequence[Answer], made: Exhibit, row: Row, heading: str) -> AnswerView:
+        """Answers of one kind as one derivation and one table."""
+        every = [self.lines(a) for a in run]
         writer = self.of(run[0])
         known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
-        alike = [name for n, name in enumerate(columns[0]) if len({lines[n].forms for lines in every}) == 1]
-        differ = [name for name in columns[0] if name not in alike]
-        made = self.table(run, every, known, differ, writer)
-        if made is None:
-            return None
+        alike = [line.name for n, line in enumerate(every[0]) if len({lines[n].forms for lines in every}) == 1]
+        differ = [line.name for line in every[0] if line.name not in alike]
         lines = [line for line in every[0] if line.name in alike and not _constant(line, run[0])]
         shown, before = self.repeated(lines) if lines else ([], "")
         if not lines:
@@ -235,8 +258,8 @@ class AnswerWriter:
         brief = self.detail == "brief"
         return AnswerView(
             number=str(len(self.seen)) if self.referred else "",
-            label=writer.markup(""),
-            lead=tuple(writer.sentence(text) for text in (*lead, *([] if brief else said))),
+            label=writer.own(heading),
+            lead=self.lead([*lead, *([] if brief else said)], lead, row, writer),
             given=self.given(same, writer),
             conventions=self.conventions(run),
             before=writer.sentence(before),
@@ -249,7 +272,7 @@ class AnswerWriter:
             exhibits=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "after"),
             others=None,
             mistakes=() if brief else tuple(writer.sentence(m.rpartition(" (")[0] or m) for m in run[0].mistakes),
-            notes=() if brief else self.notes((n for a in run for n in a.derivation.notes), writer),
+            notes=() if brief else self.notes(run, writer),
             points=None,
             grading=self.grading(run, writer),
             right_width=right,
@@ -329,7 +352,7 @@ class AnswerWriter:
 class FullWriter(AnswerWriter):
     """Writes every step of every derivation."""
 
-    def one(self, answer: Answer) -> AnswerView:
+    def one(self, answer: Answer, row: Row, heading: str) -> AnswerView:
         """One answer with all of its steps, numbered, and all that is known beside them."""
         d, writer = answer.derivation, self.of(answer)
         lines = writing.lines(d)
@@ -343,8 +366,8 @@ class FullWriter(AnswerWriter):
         self.seen.append(frozenset())
         return AnswerView(
             number=str(len(self.seen)) if self.referred else "",
-            label=writer.sentence(answer.label),
-            lead=tuple(writer.sentence(text) for text in d.lead),
+            label=writer.own(heading),
+            lead=self.lead(d.lead, d.lead, row, writer),
             given=self.given(answer.given, writer),
             conventions=self.conventions([answer]),
             before=writer.markup(""),
@@ -357,7 +380,7 @@ class FullWriter(AnswerWriter):
             exhibits=tuple(table_view(e, writer) for e in d.exhibits if e.place != "before"),
             others=table_view(answer.others, writer) if answer.others else None,
             mistakes=tuple(writer.sentence(m) for m in answer.mistakes),
-            notes=tuple(writer.sentence(n) for n in d.notes),
+            notes=tuple(writer.sentence(n) for n in self.noted(answer)),
             points=answer.points,
             grading=self.grading([answer], writer),
             right_width=round(min(beside, max(8.0, taken + 1.5)), 1),

@@ -56,7 +56,9 @@ class Answer:
 
     ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
     under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
-    question, where it has its own, and ``grading`` those of its steps.
+    question, where it has its own, and ``grading`` those of its steps. ``options`` are those of the quantity, as they
+    were written; ``unasked`` says that no sentence of the document asks for it. ``reading`` is how its model's table was
+    read, for the author and those who grade.
     """
 
     label: str
@@ -69,6 +71,9 @@ class Answer:
     mistakes: tuple[str, ...] = ()
     points: int | None = None
     grading: tuple[StepPoints, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    unasked: bool = False
+    reading: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Document:
         return (block for block in self.blocks if isinstance(block, Answer))
 
     def shown(self, edition: Edition = "solution") -> tuple[Block, ...]:
-        """The blocks of an edition, in order: the paper has no answers, and the key nothing else."""
+        """The blocks of an edition, in order: of answers, a paper has those that its words do not ask for."""
         found: list[Block] = []
         only = ""
         for block in self.blocks:
@@ -149,4 +154,6 @@ class Document:
 def _belongs(block: Block, edition: Edition) -> bool:
     if edition == "key":
         return isinstance(block, (Answer, Heading))
-    return edition != "paper" or not isinstance(block, (Answer, Picture)) or getattr(block, "paper", False)
+    if isinstance(block, Answer):
+        return edition != "paper" or block.unasked  # of which a paper has the question
+    return edition != "paper" or not isinstance(block, Picture) or block.paper

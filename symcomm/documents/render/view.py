@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from symcomm.core.accounting import Convention
@@ -20,6 +21,7 @@ from symcomm.documents.render.codes import matrix_code
 from symcomm.documents.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
 from symcomm.documents.render.page import BlockView, ConventionView, FigureView, PageView, TableView
 from symcomm.documents.render.prose import InlinePiece, Target, convert
+from symcomm.documents.render.questions import Questions, questions
 from symcomm.documents.render.writer import Kind, PageWriter, shares, table_view
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def page(
     if edition == "key":
         views = [BlockView("table", table=_key(blocks, answers, writer, prose))]
     else:
-        views = [*_views(document, blocks, kind, answers, writer, prose, name)]
+        views = [*_views(document, blocks, edition, answers, writer, prose, name)]
     if not any(view.answer and view.answer.before for view in views):  # nothing refers to a number
         views = [replace(v, answer=replace(v.answer, number="")) if v.answer else v for v in views]
     headings = [b for b in document.blocks if isinstance(b, Heading)]
@@ -84,12 +86,18 @@ def _shared_conventions(answers: Sequence[Answer]) -> tuple[Convention, ...]:
 
 
 def _views(
-    document: Document, blocks: Sequence[Block], kind: Kind, answers: AnswerWriter, writer: PageWriter,
+    document: Document, blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, writer: PageWriter,
     prose: Callable[[str, Span, bool], Markup], name: str,
 ) -> Iterator[BlockView]:  # fmt: skip
     figures = depth = 0
     lowest = min((b.level for b in blocks if isinstance(b, Heading)), default=1)
-    for run in _runs(blocks):
+    asked = questions(document.language or "en")
+    runs = [*_runs(blocks, edition, answers, asked)]
+    groups = [[b for b in run if isinstance(b, Answer)] for run in runs]
+    sections = accumulate((_words(run[0]) for run in runs), lambda above, words: words or above)
+    places = [section for section, group in zip(sections, groups, strict=True) if group]
+    called = iter(asked.headings([group for group in groups if group], places))
+    for run in runs:
         block = run[0]
         match block:
             case Prose(markdown, span):
@@ -105,29 +113,49 @@ def _views(
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
                 left = (False,) * len(columns)
                 yield BlockView("table", table=TableView("", columns, rows, True, shares(longest), left))
+            case Answer() if edition == "paper":
+                text = answers.question([one for one in run if isinstance(one, Answer)], asked)
+                yield BlockView("prose", writer.markup(f"<p>{text}</p>") if writer.kind == "html" else text)
             case Answer():
                 alike = [one for one in run if isinstance(one, Answer)]
-                together = answers.together(alike) if len(alike) > 1 else None
-                shown = [together] if together else [answers.one(one) for one in alike]
-                yield from (BlockView("answer", level=depth + 1, answer=one) for one in shown)
+                heading, row = next(called), asked.row(alike)
+                table = answers.alike(alike) if len(alike) > 1 else None
+                one = answers.together(alike, table, row, heading) if table else answers.one(block, row, heading)
+                yield BlockView("answer", level=depth + 1, answer=one)
             case Picture():
                 figures += 1
                 caption = prose(block.caption, block.span, True) if block.caption else writer.markup("")
                 yield BlockView("figure", figure=figure_view(block, figures, caption, writer, name))
 
 
-def _runs(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    """The blocks, answers to one quantity that follow one another together."""
+def _words(block: Block) -> str:
+    return block.markdown if isinstance(block, Heading) else ""
+
+
+def _runs(blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> Iterator[list[Block]]:
+    """The blocks; answers to one quantity that follow one another and are one table, or one question, together."""
     run: list[Block] = []
     for block in blocks:
         before = run[-1] if run else None
         same = isinstance(block, Answer) and isinstance(before, Answer) and block.asked == before.asked != ""
         if run and not same:
-            yield run
+            yield from _apart(run, edition, answers, asked)
             run = []
         run.append(block)
-    if run:
-        yield run
+    yield from _apart(run, edition, answers, asked)
+
+
+def _apart(run: list[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> list[list[Block]]:
+    """A run as it is where its answers are one table; else, and in a paper, each group with one question."""
+    alike = [one for one in run if isinstance(one, Answer)]
+    if len(alike) < 2 or (edition != "paper" and answers.alike(alike)):
+        return [run] if run else []
+    if edition != "paper":
+        return [[one] for one in run]
+    found: dict[str, list[Block]] = {}
+    for one in alike:
+        found.setdefault(asked.row([one]).question, []).append(one)
+    return [*found.values()]
 
 
 def _key(

@@ -61,7 +61,8 @@ class PageWriter:
         self.say, self.decimal, self.translated = say, getattr(say, "decimal", "."), bool(getattr(say, "sentences", ()))
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
-        self.sentence = lru_cache(maxsize=_KEPT)(self._sentence)
+        self.sentence = lru_cache(maxsize=_KEPT)(lambda text: self._sentence(self.say(text)))
+        self.own = lru_cache(maxsize=_KEPT)(self._sentence)  # of a text in the language of the page
         self.width = lru_cache(maxsize=_KEPT)(partial(printing.width, names=None, notation=notation))
         self._plain_link = lru_cache(maxsize=_KEPT)(self._link)
 
@@ -100,10 +101,10 @@ class PageWriter:
         return self.markup(printing.math_element(content, alt, display=True) if content else "")
 
     def _sentence(self, text: str) -> Markup:
-        """A sentence of ours, with its names as maths."""
+        """A sentence with its names as maths."""
         if not text:
             return self.markup("")
-        begun, text = False, self.say(text)
+        begun = False
 
         def escape(piece: str) -> str:
             nonlocal begun

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from symcomm.core.blocks import Scalar
 from symcomm.core.errors import DocumentError, Span, nearest
-from symcomm.core.printing import short
+from symcomm.core.form import Sym, evaluate, names
+from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.printing import plain, short
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.keys import plain_name
-from symcomm.exams.problems.problem import ModelBlock, Problem
+from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.references import NamedValue, Reference, fill, references
 
 _MATHS = re.compile(r"(?<!\\)\$([^$\n]+)\$")
@@ -74,3 +77,66 @@ def contradictions(problem: Problem, blocks: Sequence[Block]) -> Iterator[str]:
                 line = block.span.line + block.markdown.count("\n", 0, maths.start())
                 values = " or ".join(str(v) for v in sorted(known[name]))
                 yield f"line {line} says {name} = {said}, but {name} is {values}; {{{{ {name} }}}} stands for its value"
+
+
+# A sentence that asks, or tells a reader to do something, in the languages that pages have.
+_ASKS = re.compile(
+    r"[?？]|(?:^|[.:;,]\s+|\band\s+)(?:Calculate|Compute|Derive|Determine|Draw|Estimate|Explain|Find|Give|Prove|Show|Sketch"
+    r"|State|Verify|Write|Berechnen?|Bestimmen?|Erklären?|Geben|Gib|Leiten?|Schreiben?|Skizzieren?|Zeichnen?|Zeigen?)\b"
+    r"|[求算]|给出|证明|推导|写出|说明",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def unasked(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, with those answers marked for which no sentence of the paper asks.
+
+    A sentence asks for all that stands below it, up to the next heading, or to words behind an answer.
+    """
+    made: list[Block] = []
+    asks = hidden = answered = False
+    for block in blocks:
+        match block:
+            case Only(name):
+                hidden = bool(name) and name != "paper"
+            case Heading(_, markdown):
+                asks, answered = bool(_ASKS.search(markdown)), False
+            case Prose(markdown) if not hidden:
+                asks, answered = bool(_ASKS.search(markdown)) or (asks and not answered), False
+            case Answer():
+                block, answered = replace(block, unasked=not asks), True
+        made.append(block)
+    return made
+
+
+def options_of(ask: Ask, known: Mapping[str, Fraction]) -> tuple[tuple[str, str], ...]:
+    """The options of a question as its author wrote them, and those that hold unless told."""
+    from symcomm.core.quantities import QUANTITIES
+
+    given = dict(ask.options)
+    found: list[tuple[str, str]] = []
+    for option in (ask.sheet or QUANTITIES[ask.quantity]).options:
+        value, written = given.get(option.name, option.default), ask.section.get(option.name)
+        if isinstance(value, Strategy):
+            found.append((option.name, "; ".join(_parts(value, known))))
+        elif isinstance(written, Scalar) or isinstance(value, str):
+            text = written.text.strip() if isinstance(written, Scalar) else value
+            text = text.upper() if option.kind == "dtype" and "(" not in text else text
+            found.append((option.name, f"`{text}`" if option.kind == "size" and text.isidentifier() else text))
+    return tuple((name, text) for name, text in found if text and len(text) < 60)
+
+
+# The axis of a mesh that a strategy of this name is on; where it is on another's, or on several, none.
+_MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
+           "Tensor": "tensor", "Context": "context"}  # fmt: skip
+
+
+def _parts(strategy: Strategy, known: Mapping[str, Fraction]) -> Iterator[str]:
+    """The parts of a strategy, each with the number of its ranks where it has one."""
+    for part in strategy.name.split(" + "):
+        size = dict(strategy.mesh).get(_MESHES.get(part, ""))
+        if part == "Pipeline" and strategy.pipeline is not None:
+            size = strategy.pipeline.stages
+        said = size and (f"`{size.name}`" if isinstance(size, Sym) and size.name not in known else
+                         evaluate(size, known) if {*names(size)} <= known.keys() else plain(size))  # fmt: skip
+        yield part if size is None else f"{part}: {said}"

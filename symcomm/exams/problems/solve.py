@@ -14,7 +14,7 @@ from symcomm.core.errors import DocumentError, StrategyError, SymcommError, Valu
 from symcomm.core.quantities.declared import Option
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Given, Picture
-from symcomm.exams.problems.answered import contradictions, with_answers
+from symcomm.exams.problems.answered import contradictions, options_of, unasked, with_answers
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
@@ -164,9 +164,7 @@ def solve(
             answer = replace(answer, derivation=derived)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
-                note = f"Read as {models[item.model].graph.reading('`')}."
-                derived = replace(answer.derivation, notes=(*answer.derivation.notes, note))
-                answer = replace(answer, derivation=derived)
+                answer = replace(answer, reading=f"Read as {models[item.model].graph.reading('`')}.")
             unread.discard(item.model)
             made.append(answer)
             done += 1
@@ -184,7 +182,7 @@ def solve(
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
-    made, leaks = with_answers(problem, graded(problem, made))
+    made, leaks = with_answers(problem, graded(problem, unasked(made)))
     told = tuple(contradictions(problem, made))
     return Document(
         problem.title,
@@ -287,7 +285,8 @@ def answer_of(
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])
-    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points)
+    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points,
+                  options=options_of(ask, complete))  # fmt: skip
 
 
 def _with_others(
