@@ -32,7 +32,7 @@ def trace_plot(trace: EvaluationTrace, path: str | Path | None = None) -> Any:
     }  # fmt: skip
     right = 1.7 * (max(levels) + 1)
     tall = max(map(len, levels.values()))
-    picture = figure(7.2, min(1.0 + 0.85 * tall, 9.0))
+    picture = figure(7.2, min(0.7 + 0.65 * tall, 9.0))
     axes = picture.add_subplot()
     ends: dict[int, list[str]] = {}
     for name, number in trace.outputs:

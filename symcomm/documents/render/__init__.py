@@ -88,7 +88,7 @@ def contents(
             kind = "tex" if engine == "latex" else "typ"
             text = source(document, kind, templates=templates, edition=edition, name=name, layout=layout)
             beside = assets(document, kind, templates).files | pictures.files(document, kind, name, edition, templates)
-            made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
+            made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pages(text, beside)
         else:
             text = source(document, form, templates=templates, edition=edition, name=name, layout=layout)
             made[form] = text.encode()

@@ -105,9 +105,13 @@ class AnswerWriter:
         return text + writer.markup(f" {asked.words['given']} {', '.join(told)}.") if told else text
 
     def lead(self, told: Sequence[str], derived: Sequence[str], row: Row, writer: PageWriter) -> tuple[Markup, ...]:
-        """The sentences before an answer; where its derivation says none, the one of its row comes first."""
-        own = (writer.own(row.why),) if row.why and not derived else ()
-        return (*own, *(writer.sentence(text) for text in told))
+        """The sentences before an answer; where its derivation says none, the one of its row comes first.
+
+        One that the document has told already is told again only where there would be none.
+        """
+        why = row.why if not derived and not (told and row.why in self.told) else ""
+        self.told |= {why}
+        return (*((writer.own(why),) if why else ()), *(writer.sentence(text) for text in told))
 
     def noted(self, answer: Answer) -> tuple[str, ...]:
         """The notes of an answer; how its table was read is for those who grade."""

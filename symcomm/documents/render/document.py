@@ -57,7 +57,7 @@ class Answer:
     ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
     under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
     question, where it has its own, and ``grading`` those of its steps. ``options`` are those of the quantity, as they
-    were written; ``unasked`` says that no sentence of the document asks for it. ``reading`` is how its model's table was
+    were written; ``unasked`` says that no sentence of the document asks for it. ``reading`` says how its table was
     read, for the author and those who grade.
     """
 

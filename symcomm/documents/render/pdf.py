@@ -56,6 +56,37 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     return made
 
 
+_LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
+_LITTLE = 0.6  # of the height of a page
+
+
+def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
+    """The same, set a little tighter where only little would stand on a last page of its own."""
+    made = typst_pdf(source, files)
+    if _LOOSE not in source or _pages(made) < 2 or _last(source, files) > _LITTLE:
+        return made
+    closer = typst_pdf(source.replace(_LOOSE, _TIGHT, 1), files)
+    return closer if _pages(closer) < _pages(made) else made
+
+
+def _pages(pdf: bytes) -> int:
+    return max((int(count) for count in re.findall(rb"/Type\s*/Pages\s*/Count (\d+)", pdf)), default=1)
+
+
+def _last(source: str, files: Mapping[str, bytes] | None) -> float:
+    """How much of its last page a document fills, as its template says."""
+    import json
+
+    import typst
+
+    with temporary_folder() as folder:
+        _beside(folder, files)
+        path = folder / "main.typ"
+        path.write_text(source, encoding="utf-8")
+        found = json.loads(typst.query(str(path), "<end>", field="value", root=str(folder)))
+    return float(found[0]) if found else 1.0
+
+
 def _beside(folder: Path, files: Mapping[str, bytes] | None) -> None:
     for name, data in (files or {}).items():
         (folder / name).write_bytes(data)
