@@ -94,7 +94,8 @@ def _views(
     asked = questions(document.language or "en")
     runs = [*_runs(blocks, edition, answers, asked)]
     groups = [[b for b in run if isinstance(b, Answer)] for run in runs]
-    sections = accumulate((_words(run[0]) for run in runs), lambda above, words: words or above)
+    words = [block.markdown if isinstance(block, Heading) else "" for block, *_ in runs]
+    sections: Iterator[str] = accumulate(words, lambda above, own: own or above)
     places = [section for section, group in zip(sections, groups, strict=True) if group]
     called = iter(asked.headings([group for group in groups if group], places))
     for run in runs:
@@ -119,17 +120,13 @@ def _views(
             case Answer():
                 alike = [one for one in run if isinstance(one, Answer)]
                 heading, row = next(called), asked.row(alike)
-                table = answers.alike(alike) if len(alike) > 1 else None
-                one = answers.together(alike, table, row, heading) if table else answers.one(block, row, heading)
+                made = answers.alike(alike) if len(alike) > 1 else None
+                one = answers.together(alike, made, row, heading) if made else answers.one(block, row, heading)
                 yield BlockView("answer", level=depth + 1, answer=one)
             case Picture():
                 figures += 1
                 caption = prose(block.caption, block.span, True) if block.caption else writer.markup("")
                 yield BlockView("figure", figure=figure_view(block, figures, caption, writer, name))
-
-
-def _words(block: Block) -> str:
-    return block.markdown if isinstance(block, Heading) else ""
 
 
 def _runs(blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> Iterator[list[Block]]:
