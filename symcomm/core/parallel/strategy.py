@@ -145,9 +145,32 @@ class Strategy:
         mesh = tuple((axis, size) for axis, size in self.mesh if axis not in alone)
         return replace(self, rules=rules, mesh=mesh, pipeline=cut)
 
+    def parts(self, values: Mapping[str, Fraction]) -> tuple[str, ...]:
+        """The strategies that it is made of, each with the number of its ranks where it has one of its own.
+
+        >>> (FullySharded("k") | Tensor(8) | Sequence()).parts({"k": Fraction(4)})
+        ('Fully sharded: 4', 'Tensor: 8', 'Sequence')
+        """
+        own = {part: mesh for part, mesh in _MESHES.items() if part in self.name.split(" + ")}
+        sizes = {part: dict(self.mesh).get(mesh) for part, mesh in own.items()}
+        if self.pipeline is not None:
+            sizes["Pipeline"] = self.pipeline.stages
+        told = []
+        for part in self.name.split(" + "):
+            size = sizes.get(part)
+            number = _number(size, values) if size is not None else None
+            shown = number if number is not None else f"`{size.name}`" if isinstance(size, Sym) else size
+            told.append(part if shown is None else f"{part}: {shown}")
+        return tuple(told)
+
     def ranks(self, meshes: Iterable[str]) -> Form:
         """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
         return product(*(self.sizes[axis] for axis in meshes))
+
+
+# The axis of a mesh that a strategy of this name has to itself.
+_MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
+           "Tensor": "tensor", "Context": "context"}  # fmt: skip
 
 
 def _number(size: Form, values: Mapping[str, Fraction]) -> Fraction | None:

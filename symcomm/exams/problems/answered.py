@@ -9,9 +9,7 @@ from fractions import Fraction
 
 from symcomm.core.blocks import Scalar
 from symcomm.core.errors import DocumentError, Span, nearest
-from symcomm.core.form import Sym, evaluate, names
-from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.printing import plain, short
+from symcomm.core.printing import short
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.keys import plain_name
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
@@ -117,26 +115,10 @@ def options_of(ask: Ask, known: Mapping[str, Fraction]) -> tuple[tuple[str, str]
     found: list[tuple[str, str]] = []
     for option in (ask.sheet or QUANTITIES[ask.quantity]).options:
         value, written = given.get(option.name, option.default), ask.section.get(option.name)
-        if isinstance(value, Strategy):
-            found.append((option.name, "; ".join(_parts(value, known))))
+        if option.kind == "strategy" and value is not None:
+            found.append((option.name, "; ".join(value.parts(known))))
         elif isinstance(written, Scalar) or isinstance(value, str):
             text = written.text.strip() if isinstance(written, Scalar) else value
             text = text.upper() if option.kind == "dtype" and "(" not in text else text
             found.append((option.name, f"`{text}`" if option.kind == "size" and text.isidentifier() else text))
     return tuple((name, text) for name, text in found if text and len(text) < 60)
-
-
-# The axis of a mesh that a strategy of this name is on; where it is on another's, or on several, none.
-_MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
-           "Tensor": "tensor", "Context": "context"}  # fmt: skip
-
-
-def _parts(strategy: Strategy, known: Mapping[str, Fraction]) -> Iterator[str]:
-    """The parts of a strategy, each with the number of its ranks where it has one."""
-    for part in strategy.name.split(" + "):
-        size = dict(strategy.mesh).get(_MESHES.get(part, ""))
-        if part == "Pipeline" and strategy.pipeline is not None:
-            size = strategy.pipeline.stages
-        said = size and (f"`{size.name}`" if isinstance(size, Sym) and size.name not in known else
-                         evaluate(size, known) if {*names(size)} <= known.keys() else plain(size))  # fmt: skip
-        yield part if size is None else f"{part}: {said}"
