@@ -20,7 +20,7 @@ from symcomm.core.units import Quantity, decimals, exact_text
 from symcomm.documents.editions import Detail
 from symcomm.documents.render.document import Answer, Given
 from symcomm.documents.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
-from symcomm.documents.render.questions import Questions, Row
+from symcomm.documents.render.questions import Questions, Wording
 from symcomm.documents.render.writer import ChainPiece, PageWriter, table_view, writer_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class AnswerWriter:
 
     # -- one answer ----------------------------------------------------------------------------
 
-    def one(self, answer: Answer, row: Row, heading: str) -> AnswerView:
+    def one(self, answer: Answer, row: Wording, heading: str) -> AnswerView:
         """One answer: what is cut or counted, its lines, and the box below them."""
         d, writer = answer.derivation, self.of(answer)
         every = self.lines(answer)
@@ -104,7 +104,7 @@ class AnswerWriter:
         told = [g.equation + (writer.markup(f" ({g.meaning})") if g.meaning else "") for g in self.given(given, writer)]
         return text + writer.markup(f" {asked.words['given']} {', '.join(told)}.") if told else text
 
-    def lead(self, told: Sequence[str], derived: Sequence[str], row: Row, writer: PageWriter) -> tuple[Markup, ...]:
+    def lead(self, told: Sequence[str], derived: Sequence[str], row: Wording, writer: PageWriter) -> tuple[Markup, ...]:
         """The sentences before an answer; where its derivation says none, the one of its row comes first.
 
         One that the document has told already is told again only where there would be none.
@@ -236,7 +236,7 @@ class AnswerWriter:
         known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
         return self.table(run, every, known, differ, self.of(run[0]))
 
-    def together(self, run: Sequence[Answer], made: Exhibit, row: Row, heading: str) -> AnswerView:
+    def together(self, run: Sequence[Answer], made: Exhibit, row: Wording, heading: str) -> AnswerView:
         """Answers of one kind as one derivation and one table."""
         every = [self.lines(a) for a in run]
         writer = self.of(run[0])
@@ -356,7 +356,7 @@ class AnswerWriter:
 class FullWriter(AnswerWriter):
     """Writes every step of every derivation."""
 
-    def one(self, answer: Answer, row: Row, heading: str) -> AnswerView:
+    def one(self, answer: Answer, row: Wording, heading: str) -> AnswerView:
         """One answer with all of its steps, numbered, and all that is known beside them."""
         d, writer = answer.derivation, self.of(answer)
         lines = writing.lines(d)

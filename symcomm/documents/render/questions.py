@@ -24,7 +24,7 @@ _MAYBE = re.compile(r"\[([^\[\]]*)\]")
 
 
 @dataclass(frozen=True)
-class Row:
+class Wording:
     """What an answer is called, its question, and one sentence why."""
 
     heading: str
@@ -39,7 +39,7 @@ class Questions:
     rows: Mapping[str, str]
     words: Mapping[str, str]
 
-    def row(self, answers: Sequence[Answer]) -> Row:
+    def row(self, answers: Sequence[Answer]) -> Wording:
         """The row of an answer, or of several that are one table, with their options put in.
 
         >>> from symcomm.core.accounting import Accounting
@@ -52,9 +52,9 @@ class Questions:
         keys = [key for key in self.rows if key.split(" ")[0] == first.asked and made.issuperset(key.split(" ")[1:])]
         if not keys:
             title = first.derivation.title
-            return Row(title, self.words["find"].replace("{}", title))
+            return Wording(title, self.words["find"].replace("{}", title))
         texts = self.rows[max(keys, key=lambda key: key.count(" "))].split("|")
-        return Row(*(self._filled(text.strip(), facts) for text in texts))
+        return Wording(*(self._filled(text.strip(), facts) for text in texts))
 
     def question(self, answers: Sequence[Answer]) -> str:
         """How the question of some answers is asked, where the document's own words do not."""
