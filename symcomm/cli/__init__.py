@@ -21,6 +21,7 @@ from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.exam import exam
 from symcomm.cli.grade import grade
+from symcomm.cli.new import new
 from symcomm.cli.practice import practice
 from symcomm.cli.search import search
 from symcomm.cli.shared import shown_text
@@ -84,6 +85,6 @@ def main(debug: bool) -> None:
 
 
 for _command in (
-    solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, completion,
+    new, solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, completion,
 ):  # fmt: skip
     main.add_command(_command)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Self
+
 from symcomm.core.records import dataclass
 
 _SHOWN = 160  # characters of a long line that an error shows around the fault
@@ -79,6 +82,22 @@ class SymcommError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: a mistake in the input has no use for fifty lines of Python."""
         return [f"{type(self).__name__}: {self}"]
+
+    @classmethod
+    def lacking(cls, extra: str, message: str) -> Self:
+        """The error of a library that is not installed; the hint installs what an extra of symcomm names.
+
+        >>> SymcommError.lacking("nothing", "a dance needs music").hint
+        "pip install '.[nothing]' in the folder of symcomm"
+        """
+        from importlib.metadata import PackageNotFoundError, requires
+
+        try:
+            rows = [row.partition(";") for row in requires("symcomm") or []]
+        except PackageNotFoundError:  # the sources alone
+            rows = []
+        found = [f'"{name.strip()}"' for name, _, when in rows if re.search(rf"extra == ['\"]{extra}['\"]", when)]
+        return cls(message, hint="pip install " + (" ".join(found) or f"'.[{extra}]' in the folder of symcomm"))
 
     def at(self, span: Span | None) -> SymcommError:
         """The same error with a place, where it had none."""

@@ -1,7 +1,7 @@
 """Least-squares fits of alpha-beta models to measured times of collectives, and whether a model explains the data.
 
 The parameters are exact for exact data (rational normal equations, solved by SymPy); errors and confidence intervals
-come from SciPy (``pip install symcomm[fit]``).
+come from SciPy (the extra ``fit``).
 """
 
 from __future__ import annotations
@@ -365,5 +365,5 @@ def _quantile(level: float, freedom: int) -> float:
     try:
         from scipy.stats import t
     except ImportError:
-        raise ValuesError("confidence intervals need SciPy", hint="pip install 'symcomm[fit]'") from None
+        raise ValuesError.lacking("fit", "confidence intervals need SciPy") from None
     return float(t.ppf((1 + level) / 2, freedom))

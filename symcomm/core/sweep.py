@@ -39,9 +39,7 @@ def sweep(
         import numpy
         import pandas
     except ImportError as error:
-        raise SymcommError(
-            f"a sweep needs {error.name}, which is not installed", hint="pip install 'symcomm[search]'"
-        ) from None
+        raise SymcommError.lacking("search", f"a sweep needs {error.name}, which is not installed") from None
     import sympy as sp
 
     swept = {name: _listed(name, value) for name, value in values.items() if _is_list(value)}

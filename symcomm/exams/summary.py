@@ -91,9 +91,7 @@ class Grades:
         try:
             import pandas
         except ImportError as error:
-            raise DocumentError("pandas is missing: no table can be made", hint='pip install "symcomm[search]"') from (
-                error
-            )
+            raise DocumentError.lacking("search", "pandas is missing: no table can be made") from error
         written = {"students": grades_csv, "questions": summary_csv, "look at": look_csv}[table](self)
         text = ("id", "name", "seat", "paper", "question", "answer", "students", "feedback", "mistakes", "says")
         return pandas.read_csv(io.StringIO(written), dtype=dict.fromkeys(text, str), keep_default_na=False,

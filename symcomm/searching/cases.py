@@ -97,7 +97,10 @@ def apart(draft: Draft, found: Grid, axes: tuple[str, ...]) -> Iterator[tuple[Dr
         alone = tuple(axis for axis, n in zip(found.axes, shape, strict=True) if n == 1 and axis in axes)
         groups.setdefault(alone, []).append(shape)
     for alone, some in groups.items():
-        yield _fixed(draft, dict.fromkeys(alone, 1)), replace(found, shapes=tuple(some))
+        nesting = draft.nesting
+        if nesting is not None:  # an axis of one rank fills no node
+            nesting = replace(nesting, inside=tuple(axis for axis in nesting.inside if axis not in alone))
+        yield replace(_fixed(draft, dict.fromkeys(alone, 1)), nesting=nesting), replace(found, shapes=tuple(some))
 
 
 def _fixed(draft: Draft, numbers: Mapping[str, int]) -> Draft:

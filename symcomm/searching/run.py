@@ -174,7 +174,7 @@ def _libraries() -> Any:
         import joblib
         import numpy  # noqa: F401  (what evaluates)
     except ImportError:
-        raise ValuesError("a search needs NumPy and joblib", hint="pip install 'symcomm[search]'") from None
+        raise ValuesError.lacking("search", "a search needs NumPy and joblib") from None
     return joblib
 
 

@@ -37,11 +37,11 @@ def torch_version() -> str:
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        raise VerificationError("PyTorch is not installed", hint="pip install 'symcomm[torch]'") from None
+        raise VerificationError.lacking("torch", "PyTorch is not installed") from None
     numbers = tuple(int(n) for n in found.split("+")[0].split(".")[:2] if n.isdigit())
     if numbers < (2, 6):
-        raise VerificationError(f"PyTorch {found} is too old: fully_shard and the schedules of pipelining are missing",
-                                hint="pip install -U 'symcomm[torch]'")  # fmt: skip
+        old = f"PyTorch {found} is too old: fully_shard and the schedules of pipelining are missing"
+        raise VerificationError.lacking("torch", old)
     return found
 
 

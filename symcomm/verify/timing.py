@@ -125,7 +125,7 @@ def fitted(name: str, device: str, points: Sequence[TimedSize]) -> Timing:
         import numpy as np
         from scipy.optimize import nnls
     except ImportError:
-        raise VerificationError("a fit needs SciPy", hint="pip install 'symcomm[fit]'") from None
+        raise VerificationError.lacking("fit", "a fit needs SciPy") from None
     used = [p for p in points if p.fitted]
     weights = np.array([1 / p.measured for p in used])
     columns = np.array([[float(p.flops), float(p.moved), float(p.ops)] for p in used])

@@ -79,7 +79,7 @@ def test_a_code_says_what_is_missing_or_too_long(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "segno", None)
     with pytest.raises(RenderError, match="segno is missing") as caught:
         matrix_code("x")
-    assert caught.value.hint == 'pip install "symcomm[qr]"'
+    assert caught.value.hint == 'pip install "segno<2,>=1.6"'
 
 
 def test_a_code_is_drawn_as_one_path():

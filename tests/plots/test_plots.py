@@ -274,7 +274,7 @@ def test_a_missing_matplotlib_is_named_with_the_extra_that_brings_it(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(RenderError) as caught:
         made()
-    assert str(caught.value) == "a picture needs Matplotlib\nhint: pip install 'symcomm[plot]'"
+    assert str(caught.value) == 'a picture needs Matplotlib\nhint: pip install "matplotlib<4,>=3.8"'
 
 
 REFUSED = [

@@ -412,7 +412,7 @@ def test_missing_typst(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "typst")
     with pytest.raises(RenderError) as caught:
         render(everything(), {"md", "pdf"}, tmp_path, name="x")
-    assert 'pip install "symcomm[pdf]"' in str(caught.value)
+    assert 'pip install "matplotlib<4,>=3.8" "pypandoc-binary<2,>=1.13" "typst<0.16,>=0.14"' in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -423,7 +423,7 @@ def test_missing_pandoc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(prose_module, "find_spec", lambda name: None)
     with pytest.raises(RenderError) as caught:
         render(everything(), {"html"}, tmp_path, name="x")
-    assert 'pip install "symcomm[pdf]"' in str(caught.value)
+    assert 'pip install "matplotlib<4,>=3.8" "pypandoc-binary<2,>=1.13" "typst<0.16,>=0.14"' in str(caught.value)
     assert render(everything(), {"md"}, tmp_path, name="x")  # Markdown needs no tool
 
 

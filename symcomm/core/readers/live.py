@@ -53,7 +53,7 @@ def _made(function: Callable[[], Any]) -> Any:
     try:
         import torch
     except ImportError:
-        raise ReaderError("PyTorch is needed to call this function", hint="pip install 'symcomm[torch]'") from None
+        raise ReaderError.lacking("torch", "PyTorch is needed to call this function") from None
     with torch.device("meta"):
         try:
             made = function()

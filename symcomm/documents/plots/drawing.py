@@ -84,7 +84,7 @@ class Sketch:
         try:
             import typst
         except ImportError as error:
-            raise RenderError(f"a drawing as {kind} needs Typst", hint="pip install 'symcomm[pdf]'") from error
+            raise RenderError.lacking("pdf", f"a drawing as {kind} needs Typst") from error
         with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
             (Path(folder) / "drawing.svg").write_bytes(self.svg())
             source = Path(folder) / "main.typ"

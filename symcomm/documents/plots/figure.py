@@ -28,7 +28,7 @@ def figure(width: float = 7.2, height: float = 4.6) -> Any:
         import matplotlib as _  # noqa: F401  (a part of it may be there without the whole)
         from matplotlib.figure import Figure
     except ImportError:
-        raise RenderError("a picture needs Matplotlib", hint="pip install 'symcomm[plot]'") from None
+        raise RenderError.lacking("plot", "a picture needs Matplotlib") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -38,7 +38,7 @@ def matrix_code(text: str) -> MatrixCode:
     try:
         import segno
     except ImportError as error:
-        raise RenderError("segno is missing: no QR code can be drawn", hint='pip install "symcomm[qr]"') from error
+        raise RenderError.lacking("qr", "segno is missing: no QR code can be drawn") from error
     try:
         made = segno.make_qr(text, error="m")
     except ValueError as error:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from symcomm.core.errors import RenderError
 from symcomm.core.files import temporary_folder
-from symcomm.documents.render.prose import MISSING
 
 _DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
 _LATEX_TIMEOUT = 180  # seconds
@@ -25,7 +24,7 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     try:
         import typst
     except ImportError as error:
-        raise RenderError("the Typst compiler is missing: no PDF can be made", hint=MISSING) from error
+        raise RenderError.lacking("pdf", "the Typst compiler is missing: no PDF can be made") from error
     # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
     foreign = re.search("[\u0590-\u1dff\u2e80-\ufaff\U0001f000-\U0010ffff]", source) is not None
     with temporary_folder() as folder:

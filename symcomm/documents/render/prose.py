@@ -26,7 +26,6 @@ from symcomm.core.records import dataclass
 
 Target = Literal["typst", "latex", "html"]
 
-MISSING = 'install it with: pip install "symcomm[pdf]"'
 _READER = "commonmark+tex_math_dollars+pipe_tables+strikeout+smart+footnotes+autolink_bare_uris+task_lists"
 _TIMEOUT = 60  # seconds; a usual document takes a tenth of one
 
@@ -446,7 +445,7 @@ def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
     try:
         path = _path()
     except (ImportError, OSError) as error:
-        raise RenderError("pandoc is missing: the author's prose cannot be converted", hint=MISSING) from error
+        raise RenderError.lacking("pdf", "pandoc is missing: the author's prose cannot be converted") from error
     try:
         run = subprocess.run(  # noqa: S603  (the path is pypandoc's, the arguments are ours)
             [path, "--sandbox", *arguments], capture_output=True, timeout=_TIMEOUT, check=False, env=environment

@@ -1,0 +1,81 @@
+"""What the commands and the Python of a page print, set below them.
+
+    python tests/doors/shown.py README.md docs/tutorials/*.md
+
+runs each ``sh`` and ``python`` block of a page, in one empty folder with the examples, and writes what is printed into
+the ``text`` block that follows. A block that ends with a line of three dots shows the first lines only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+_BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+_MORE = "...\n"
+
+
+def pages() -> list[Path]:
+    """The pages whose blocks are run: README, the tutorials and the explanation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+
+
+def written_again(page: Path) -> str:
+    """The text of a page with what its blocks print now."""
+    text = page.read_text(encoding="utf-8")
+    scope: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            return _BLOCK.sub(lambda block: _with_output(block, scope), text)
+        finally:
+            os.chdir(before)
+
+
+def _with_output(block: re.Match[str], scope: dict[str, object]) -> str:
+    kind, code, shown = block.groups()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        if kind == "python":
+            exec(compile(code, "page", "exec"), scope)
+        else:
+            for line in code.replace("\\\n", "").splitlines():
+                _command(line)
+    if shown is None:
+        return block[0]
+    printed = "".join(f"{line.rstrip()}\n" for line in out.getvalue().rstrip().splitlines())
+    if shown.endswith(_MORE):
+        printed = "".join(printed.splitlines(keepends=True)[: shown.count("\n") - 1]) + _MORE
+    return f"```{kind}\n{code}```\n\n```text\n{printed}```\n"
+
+
+def _command(line: str) -> None:
+    """Runs a command as it is typed; what installs or sets up is run by .ci/run."""
+    from api import main
+
+    words = shlex.split(line, comments=True)
+    if not words or words[0] in ("python3", "pip", "."):
+        return
+    assert words[0] == "symcomm", f"a page types {line!r}"
+    status: object = 0
+    try:
+        main.main(words[1:], prog_name="symcomm")
+    except SystemExit as end:
+        status = end.code
+    assert not status or (words[1] == "check" and status == 1), f"{line!r} ends with {status}"
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or map(str, pages()):
+        path = Path(name).resolve()
+        path.write_text(written_again(path), encoding="utf-8")
