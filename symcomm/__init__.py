@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symcomm.core.hardware.devices import Device, device, devices
     from symcomm.core.hardware.paths import wiring
     from symcomm.core.hardware.topology import read_topology
-    from symcomm.core.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio
+    from symcomm.core.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio, worksheet
     from symcomm.core.notation import Notation
     from symcomm.core.optimum.crossover import crossover
     from symcomm.core.optimum.minimum import maximise, minimise
@@ -111,6 +111,7 @@ _HOMES = {
     "symbols": "symcomm.core.derivation",
     "trace": "symcomm.teaching.differentiation.trace",
     "wiring": "symcomm.core.hardware.paths",
+    "worksheet": "symcomm.core.model",
 }
 
 __all__ = [
@@ -168,6 +169,7 @@ __all__ = [
     "symbols",
     "trace",
     "wiring",
+    "worksheet",
 ]
 
 

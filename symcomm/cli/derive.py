@@ -45,6 +45,8 @@ def _declared(name: str) -> DeclaredQuantity:
     from symcomm.core.errors import DocumentError
     from symcomm.core.quantities import QUANTITIES
 
+    if name.endswith(".md"):
+        return QUANTITIES.of_file(name)
     if name not in QUANTITIES:
         raise DocumentError(f"unknown quantity '{name[:60]}'", hint=QUANTITIES.hint(name))
     return QUANTITIES[name]
@@ -57,6 +59,7 @@ def derive() -> None:
     \b
     symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
     symcomm derive peak_rate --clock '1.41 GHz' --units 108 --fma 512
+    symcomm derive cost.md --model homework.md --strategy 'data(8)'    (a worksheet of your own)
 
     'symcomm derive QUANTITY --help' tells the options of one, 'symcomm quantities' what each quantity is.
     """
@@ -122,7 +125,13 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
         model = read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
     values = {symbol: number.value for symbol, number in told.items()}
-    made = derived(declared.name, model, options, accounting_of(conventions(given["accounting"])), values)
+    made = derived(
+        declared if not declared.group else declared.name,
+        model,
+        options,
+        accounting_of(conventions(given["accounting"])),
+        values,
+    )
     made.check_names(told)
     made.values(**told)  # their units
     write(_written(made, given["form"], values), given["output"], file)

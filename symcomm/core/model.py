@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
 from symcomm.core.derivation import Derivation, exact
@@ -28,6 +28,7 @@ from symcomm.core.program.pipeline import unlike
 from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.core.quantities import QUANTITIES
+from symcomm.core.quantities.declared import DeclaredQuantity
 from symcomm.core.quantities.kept import derived
 from symcomm.core.quantities.methods import DerivedQuantities
 from symcomm.core.readers.blueprint import Blueprint, PartGraph
@@ -38,9 +39,7 @@ from symcomm.core.text.finder import layer_tables
 from symcomm.core.text.formula import parse_layer
 from symcomm.core.text.table import Table, as_text
 from symcomm.core.units import ONE, Number
-
-if TYPE_CHECKING:
-    from symcomm.core.quantities.declared import DeclaredQuantity
+from symcomm.core.worksheets import parse_worksheet, read_worksheet
 
 Count = int | str  # of positions: a number, or the name of a symbol
 
@@ -260,9 +259,11 @@ class Model(DerivedQuantities):
         return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
     @door
-    def derive(self, quantity: str, *, accounting: AccountingLike = None,
+    def derive(self, quantity: str | DeclaredQuantity, *, accounting: AccountingLike = None,
                asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
-        """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
+        """The derivation of a quantity by its name, or of one of a user's own.
+
+        ``accounting`` is a name, a mapping or an ``Accounting``.
 
         ``asked`` are the conventions of which a note is wanted where they change nothing; all that are not at their
         default unless told.
@@ -270,20 +271,24 @@ class Model(DerivedQuantities):
         Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
         option left out.
         """
-        if quantity not in QUANTITIES:
+        if isinstance(quantity, str) and quantity not in QUANTITIES:
             raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
+        declared = QUANTITIES[quantity] if isinstance(quantity, str) else quantity
+        # One of a user's own has no group, and nothing of what is known about quantities of its name.
+        wanted, quantity = quantity, declared.name if declared.group else ""
         chosen = Accounting.given(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         if autocast_of(self.dtype) is not None:
             setting = setting.in_format(self.dtype)
         said = {k: v for k, v in options.items() if v is not None}
-        declared = QUANTITIES[quantity]
-        _of_step(self.graph, declared, said)
+        if quantity:  # what a worksheet takes is asked for itself
+            _of_step(self.graph, declared, said)
         declared.check(said)
         roles = {**_meanings(ByIdentity(self.graph)), **_degrees(said)}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
-        setting = replace(setting, named=frozenset(_named(said)), notation=notation)
+        ask = partial(self.derive, accounting=chosen, asked=()) if declared.needs_model else None
+        setting = replace(setting, named=frozenset(_named(said)), notation=notation, ask=ask)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
         staged = False
@@ -310,7 +315,7 @@ class Model(DerivedQuantities):
                 staged = most
             if degrees or staged or (shared is not None and setting.graph is even):
                 words_shared = shared if setting.graph is even else None
-                again = partial(self._anew, {}, degrees, words_shared, staged, quantity, same)
+                again = partial(self._anew, {}, degrees, words_shared, staged, wanted, same)
             if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
                 from symcomm.core.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
@@ -318,17 +323,20 @@ class Model(DerivedQuantities):
                 said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
-            _check_known(declared, chosen, said.get("strategy"))
+            if quantity:  # what a worksheet takes is checked where it is derived
+                _check_known(declared, chosen, said.get("strategy"))
             if quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy")):
-                self.graph.check_flow(f"{quantity} cannot be derived")
+                self.graph.check_flow(f"{declared.name} cannot be derived")
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
         decides = quantity != "parameters"
-        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words, decides))
+        asked_for = quantity if isinstance(wanted, str) else ""  # a worksheet writes down the steps of what it takes
+        made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words, decides))
         if quantity == "communication" and staged:
             told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
             made = replace(made, notes=(*made.notes, told))
-        made.kept.setdefault("origin", (self, quantity, said))  # what an answer is checked against is asked again
+        if isinstance(wanted, str):
+            made.kept.setdefault("origin", (self, wanted, said))  # what an answer is checked against is asked again
         return made
 
     def _most(
@@ -371,7 +379,7 @@ class Model(DerivedQuantities):
 
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
-        shared: CutVocabulary | None, staged: bool, quantity: str, said: Mapping[str, Any],
+        shared: CutVocabulary | None, staged: bool, quantity: str | DeclaredQuantity, said: Mapping[str, Any],
         known: Mapping[str, Fraction],
     ) -> Derivation | None:  # fmt: skip
         """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
@@ -681,3 +689,40 @@ def broadcast(plan: str, accounting: AccountingLike = None, **options: Any) -> D
     """
     empty = Model(Graph("no model", {}, {}, ()))
     return empty.derive("broadcast", plan=plan, accounting=accounting, **options)
+
+
+@dataclass(frozen=True)
+class OwnQuantity:
+    """A worksheet of a user's own and the model it is asked of: call it with the options of the worksheet."""
+
+    model: Model
+    declared: DeclaredQuantity
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What can be said, and what it means."""
+        return {option.name: option.told for option in self.declared.options}
+
+    def __call__(self, *, accounting: AccountingLike = None, **options: Any) -> Derivation:
+        """The derivation of the question that the options choose; raises ``ValuesError`` for one that nothing uses."""
+        return self.model.derive(self.declared, accounting=accounting, **options)
+
+
+@door
+def worksheet(source: str | Path, model: Model | None = None, *, line: str = "") -> OwnQuantity:
+    """The quantity that a worksheet says, of a model where it takes facts from one; ``line`` asks one of its lines.
+
+    ``source`` is a path, or the text of a worksheet. Raises ``DocumentError`` and ``FormulaError`` at a wrong line.
+
+    >>> lines = ("# A square", "## Symbols", "- a: its side", "## Lines", "- A := a^2", "  area: Side by side.")
+    >>> worksheet(chr(10).join(lines))().at(a=3).value
+    Fraction(9, 1)
+    """
+    if isinstance(source, str) and "\n" in source:
+        sheet = parse_worksheet(source, "worksheet").check()
+    else:
+        sheet = read_worksheet(source)
+    declared = QUANTITIES.of_worksheet(sheet.ask(line) if line else sheet)
+    if model is None and declared.needs_model:
+        raise ValuesError(f"{sheet.name} takes facts from a model", hint="worksheet('cost.md', sc.load('config.json'))")
+    return OwnQuantity(model or Model(Graph("no model", {}, {}, ())), declared)

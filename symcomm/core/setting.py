@@ -46,6 +46,7 @@ class Setting:
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
     read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
     told: bool = True  # whether somebody reads the steps: a search only puts numbers into them
+    ask: Callable[..., Derivation] | None = field(default=None, compare=False)  # other quantities of the same model
 
     def __post_init__(self) -> None:
         if self.graph.step is not None and self.graph.step.choices != chosen(self.accounting):

@@ -40,6 +40,10 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "link": (("links",), False),
     "message": (("messages",), False),
     "iteration": (("iterations",), False),
+    "dollar": (("dollars", "USD"), True),
+    "watt": (("watts",), True),
+    "joule": (("joules",), True),
+    "kgCO2": (("kg_CO2", "kgCO2e"), False),
 }
 _DERIVED = {"Hz": "cycle/second", "FLOPS": "FLOP/second", "FLOP/s": "FLOP/second", "bps": "bit/second"}
 

@@ -359,7 +359,8 @@ def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
 
     declared = ask.sheet or QUANTITIES[ask.quantity]
     sheet = getattr(declared.derive, "__self__", None)  # a worksheet, whose symbols name their options
-    symbols = {one.option: name for name, one in sheet.read.symbols.items() if one.option} if sheet else {}
+    own = sheet is not None and not declared.needs_model  # over a model, symbols give way to its own
+    symbols = {one.option: name for name, one in sheet.read.symbols.items() if one.option} if own else {}
     kept: list[tuple[str, Hashable]] = []
     numbers: list[_Number] = []
     for name, value in ask.options:

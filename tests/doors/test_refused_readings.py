@@ -120,7 +120,7 @@ def test_an_mfu_above_one_is_refused():
         with pytest.raises(ValuesError) as error:
             ask()
         assert error.value.message == "MFU would be 75 813 450: no device is faster than its peak rate"
-        assert error.value.hint == "'step' is measured over a whole step of the batch, on all devices"
+        assert error.value.hint == "the time or rate is measured over a whole step of the batch, on all devices"
 
 
 ADJACENCY = [

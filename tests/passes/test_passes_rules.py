@@ -98,12 +98,12 @@ def test_an_achieved_rate_counts_what_is_computed_again(mixtral: sc.Model) -> No
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"of": "mfu", "mfu": "1/2"}, "mfu is asked for, but mfu is given\nhint: give step or achieved"),
-        ({"of": "hfu", "mfu": "1/2"}, "hfu is asked for, but mfu is given"),
-        ({"step": "2 s", "achieved": "1 TFLOP/s"}, "step and achieved each say how fast a step is"),
-        ({"step": "2 s", "schedule": "gpipe"}, "'step' says how fast a step is: nothing is derived of a schedule"),
-        ({"step": "2 GB"}, "step is given in B, but the time of a step is in s\nhint: for instance 12 s"),
-        ({"step": "0 s"}, "the time of a step must be positive"),
+        ({"of": "mfu", "mfu": "1/2"}, "mfu makes no difference to 'Model FLOP utilisation'\nhint: leave mfu out"),
+        ({"of": "hfu", "mfu": "1/2"}, "mfu makes no difference to 'Hardware FLOP utilisation'"),
+        ({"step": "2 s", "achieved": "1 TFLOP/s"}, "achieved makes no difference to 'Throughput'"),
+        ({"step": "2 s", "schedule": "gpipe"}, "schedule makes no difference to 'Throughput'"),
+        ({"step": "2 GB"}, "step is given in B, but must be in s\nhint: such as 20 us"),
+        ({"step": "0 s"}, "step = 0 s: it must be positive"),
     ],
 )
 def test_what_says_the_speed_twice_or_asks_for_what_is_given_is_refused(

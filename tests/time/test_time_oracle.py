@@ -276,9 +276,10 @@ def test_six_for_each_parameter_and_token_is_what_a_block_without_attention_need
 def test_days_and_device_hours_follow_from_tokens_a_second() -> None:
     at = {"N": 2, "B": 8, "L": 16, "D": 64, "F": 256, "k": 4}
     rates = {"peak": 10**12, "memory": 10**12, "network": 10**10}
+    asked = {"budget": "1e9 tokens"}
     speed, days, hours = (
-        block().throughput("data(k)", of=of, budget="1e9 tokens", **rates).at(**at)
-        for of in ("tokens_per_second", "days", "device_hours")
+        block().throughput("data(k)", of=of, **budget, **rates).at(**at)
+        for of, budget in (("tokens_per_second", {}), ("days", asked), ("device_hours", asked))
     )
     assert days.value == 10**9 / speed.value / 86400
     assert hours.value == 4 * 24 * days.value

@@ -73,6 +73,19 @@ class _Checked(tuple[Step, ...]):
         return made
 
 
+class Continued(tuple[Step, ...]):
+    """Steps that go on from other derivations: what these have proved is not proved again."""
+
+    before: tuple[Derivation, ...]
+
+    @classmethod
+    def of(cls, steps: Iterable[Step], before: Iterable[Derivation]) -> Continued:
+        """Steps, some of which are those of derivations ``before``."""
+        made = cls(steps)
+        made.before = tuple(before)
+        return made
+
+
 def unread(steps: Iterable[Step], relations: Relations) -> tuple[Step, ...]:
     """Steps that nobody reads, and that are not proved: what a search evaluates, in a derivation."""
     return _Checked.of(steps, relations, {})
@@ -364,7 +377,13 @@ class Derivation:
         units: dict[str, Unit] = {}
         known: dict[str, Expr] = {}
         free: set[str] = set()
+        before = self.steps.before if isinstance(self.steps, Continued) else ()
+        proved = {id(step): made for made in before if made.relations == self.relations for step in made.steps}
         for step in self.steps:
+            if id(step) in proved and step.name not in free:
+                if step.relation == ":=":
+                    known[step.name], units[step.name] = proved[id(step)].worth[step.name], step.unit
+                continue
             found, inside = forms.unit_of(step.form, units), forms.names(step.form)
             free.update([n for n in inside if n not in known])
             if step.relation == ":=":

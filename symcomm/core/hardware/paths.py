@@ -451,9 +451,11 @@ def positive(value: object, name: str, unit: str, zero: bool = False) -> Fractio
     """
     wanted = Unit.parse(unit)
     quantity = Quantity.parse(value) if isinstance(value, str) else value
-    if isinstance(quantity, Quantity) and quantity.unit.powers and quantity.unit != wanted:
-        raise ValuesError(f"{name} is given in {quantity.unit}, but must be in {wanted}", hint=_units_hint(wanted))
-    number = exact(value, name)
+    if isinstance(quantity, Quantity):
+        quantity = quantity.within(wanted)  # in hours, where these are wanted
+        if quantity.unit.powers and quantity.unit != wanted:
+            raise ValuesError(f"{name} is given in {quantity.unit}, but must be in {wanted}", hint=_units_hint(wanted))
+    number = exact(quantity, name)
     if number < 0 or (not number and not zero):
         raise ValuesError(f"{name} = {value}: it must be positive")
     return number

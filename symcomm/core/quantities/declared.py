@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, UnionType
@@ -121,6 +121,7 @@ class DeclaredQuantity:
     options: tuple[Option, ...]
     needs_model: bool
     derive: Callable[..., Derivation]
+    extent: str = ""  # of how much of a model it is, as ``worksheets.facts`` reads it: "{layer} rank"
 
     def json(self) -> dict[str, Any]:
         """The declaration as plain data."""
@@ -150,19 +151,25 @@ class DeclaredQuantity:
 class Registry(Mapping[str, DeclaredQuantity]):
     """The quantities below some packages, and the worksheets, by name; each is read when it is asked for.
 
-    Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet).
+    Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet). Those
+    of the group ``facts`` are there for worksheets alone, and only ``with_facts``.
     """
 
-    def __init__(self, packages: Mapping[str, list[str]], worksheets: Path) -> None:
-        self.packages, self.worksheets = packages, worksheets
+    def __init__(self, packages: Mapping[str, list[str]], worksheets: Path, facts: bool = False) -> None:
+        self.packages, self.worksheets, self.facts = packages, worksheets, facts
+        self._sheets: dict[str, DeclaredQuantity] = {}
 
     def __getitem__(self, name: str) -> DeclaredQuantity:
         for package, path in self.packages.items():
-            if name in _groups(tuple(path), "py"):
+            if name in self.groups and name in _groups(tuple(path), "py"):
                 return _declared(package, self.groups[name], name)
         if name not in self.groups:
             raise KeyError(name)
-        return _of_ours(name, self.groups[name])
+        if name not in self._sheets:
+            from symcomm.core.worksheets import built_in
+
+            self._sheets[name] = self.of_worksheet(built_in()[name], self.groups[name])
+        return self._sheets[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.groups)
@@ -191,12 +198,43 @@ class Registry(Mapping[str, DeclaredQuantity]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The folder of each quantity, in order; nothing is imported for it."""
-        return _in_order(str(self.worksheets), tuple(root for path in self.packages.values() for root in path))
+        roots = tuple(root for path in self.packages.values() for root in path)
+        return _in_order(str(self.worksheets), roots, self.facts)
+
+    @cached_property
+    def with_facts(self) -> Registry:
+        """The same with the facts that worksheets take from a model."""
+        return Registry(self.packages, self.worksheets, facts=True)
+
+    def of_file(self, path: str | Path) -> DeclaredQuantity:
+        """The quantity of a worksheet in a file."""
+        from symcomm.core.worksheets import read_worksheet
+
+        return self.of_worksheet(read_worksheet(path))
+
+    def of_worksheet(self, sheet: Worksheet, group: str = "") -> DeclaredQuantity:
+        """The quantity that a worksheet is, or one line of it; its choices come behind the strategy that it passes on.
+
+        Raises ``DocumentError`` at a line that takes a quantity, an option or a choice that there is not.
+        """
+        sheet = sheet.over(self.with_facts)
+        own = [
+            Option(one.name, "choice" if one.choices else one.kind, one.meaning, one.default,
+                   among=OneOf(one.choices) if one.choices else None)
+            for one in sheet.options
+        ]  # fmt: skip
+        passed = sorted(sheet.passed_on.values(), key=lambda one: not one.positional)
+        first = [one for one in passed if one.kind == "strategy"]
+        summary = sheet.summary[:1].upper() + sheet.summary[1:]
+        options = (*first, *own, *(one for one in passed if one not in first))
+        text = "\n\n".join((f"{summary}.", *sheet.read.more))
+        return DeclaredQuantity(sheet.name, group, summary, text, options, sheet.needs_model, sheet.derive)
 
 
 @cache
-def _in_order(worksheets: str, path: tuple[str, ...]) -> Mapping[str, str]:
-    found = {**_groups((worksheets,), "md"), **_groups(path, "py")}
+def _in_order(worksheets: str, path: tuple[str, ...], facts: bool) -> Mapping[str, str]:
+    every = {**_groups((worksheets,), "md"), **_groups(path, "py")}
+    found = {name: group for name, group in every.items() if facts or group != "facts"}
     order = {group: n for n, group in enumerate(GROUPS)}
     return MappingProxyType(dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item))))
 
@@ -207,28 +245,11 @@ def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
     return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
 
 
-def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
-    """The quantity that a worksheet is, or one line of it."""
-    options = tuple(
-        Option(one.name, "choice" if one.choices else one.kind, one.meaning, one.default,
-               among=OneOf(one.choices) if one.choices else None)
-        for one in sheet.options
-    )  # fmt: skip
-    summary = sheet.summary[:1].upper() + sheet.summary[1:]
-    return DeclaredQuantity(sheet.name, group, summary, f"{summary}.", options, False, sheet.derive)
-
-
-@cache
-def _of_ours(name: str, group: str) -> DeclaredQuantity:
-    from symcomm.core.worksheets import built_in
-
-    return of_worksheet(built_in()[name], group)
-
-
 @cache
 def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
     """What the signature and the docstring of a quantity's function say."""
-    derive: Callable[..., Derivation] = import_module(f"{package}.{group}.{name}").derive
+    module = import_module(f"{package}.{group}.{name}")
+    derive: Callable[..., Derivation] = module.derive
     hints = get_type_hints(derive, include_extras=True)
     first, *parameters = inspect.signature(derive).parameters.values()
     options: list[Option] = []
@@ -245,7 +266,8 @@ def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
     text = inspect.cleandoc(derive.__doc__ or "")
     summary = text.partition("\n")[0].removesuffix(".")
     needs_model = get_origin(hints[first.name]) is not Annotated
-    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive)
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive,
+                            getattr(module, "EXTENT", ""))  # fmt: skip
 
 
 def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:

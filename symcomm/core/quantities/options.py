@@ -128,11 +128,16 @@ Utilisation = Annotated[
 ]
 
 
-class Roofs(TypedDict, total=False):
-    """The rates of one device."""
+class PeakRates(TypedDict, total=False):
+    """What says the peak rate of one device."""
 
     device: DeviceName
     peak: Peak
+
+
+class Roofs(PeakRates, total=False):
+    """The rates of one device."""
+
     memory: Memory
 
 
@@ -158,6 +163,12 @@ class NetworkRates(TypedDict, total=False):
     network: Network
     latency: Latency
     utilisation: Utilisation
+
+
+class DeviceCount(TypedDict, total=False):
+    """How many devices there are."""
+
+    devices_used: Annotated[Whole | None, Meaning("how many devices, where no strategy says it")]
 
 
 Clock = Annotated[Amount, Meaning("the clock rate, such as 1.41 GHz")]

@@ -5,13 +5,19 @@ sections of lists, each item on lines of its own (an indented line goes on)::
 
     ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE: what it means
     ## Choices                    - OPTION = DEFAULT: what is chosen
+    ## Options                    - strategy, device, all of step_time  (options of quantities that are passed on)
     ## Lines                      - NAME [UNIT] := FORMULA     (a rule defines the name)
+                                  - NAME [UNIT] from QUANTITY(OPTION: CHOICE, OPTION: none)  (a fact of the model)
                                   - NAME = FORMULA             (algebra, proved; ... writes the names out)
                                   - NAME ≈ FORMULA where WORDS (holds only there)
                                       RULE: the reason, a sentence
                                       run: NAME(FORMULA, ...)  (a brute-force run of ``worksheets.runs``, if any)
                                   - require A < B: what is wrong otherwise
                                   - note where A = B: what is told then
+
+A fact without a reason has its own steps shown; one that may be nothing says ``or 0``. Lines that define a name, and
+what is required, may end in ``, with OPTION or OPTION``, ``, under FIELD: CHOICE or CHOICE`` or ``, where A < B``;
+several lines may define one name, and the first one whose conditions hold does.
 
 Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
 it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
@@ -37,11 +43,13 @@ from symcomm.core.units import ONE, Unit
 from symcomm.core.worksheets.runs import RUNS
 
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
-_LISTS = ("Symbols", "Choices", "Lines")
+_LISTS = ("Symbols", "Choices", "Options", "Lines")
 _NAME = r"[^\W\d][\w^*']*"
 _SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
-_LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈)\s*(.+)")
+_LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈|from\b)\s*(.+)")
+_FACT = re.compile(r"(\w+)\s*(?:\(([^()]*)\))?\s*(or 0)?")
+_GUARD = re.compile(r",\s+(with|under|where)\s+")
 _CLAIM = re.compile(r"(.+?)\s(<=|>=|!=|<|>|=)\s(.+)")
 _ANSWER = re.compile(
     rf"(?P<name>{_NAME})"
@@ -64,8 +72,35 @@ class SheetSymbol:
 
 
 @dataclass(frozen=True)
+class Guards:
+    """When a line holds: one option of each group is given, a convention is one of some, a comparison holds."""
+
+    given: tuple[tuple[str, ...], ...] = ()
+    conventions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    compared: tuple[tuple[Cell, str, Cell], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.given or self.conventions or self.compared)
+
+
+NO_GUARDS = Guards()
+
+
+@dataclass(frozen=True)
+class FactSource:
+    """The quantity that a fact is taken from, with options that are fixed; None leaves one out."""
+
+    quantity: str
+    fixed: tuple[tuple[str, str | None], ...] = ()
+    may_be_zero: bool = False
+
+
+@dataclass(frozen=True)
 class WorksheetLine:
-    """``name relation formula`` with its rule and reason; without a unit it has that of its formula."""
+    """``name relation formula`` with its rule and reason; without a unit it has that of its formula.
+
+    One with a ``source`` is a fact of the model, and has no formula of its own.
+    """
 
     name: str
     relation: Relation
@@ -77,6 +112,8 @@ class WorksheetLine:
     span: Span
     run: str = ""
     formulas: tuple[Cell, ...] = ()
+    guards: Guards = NO_GUARDS
+    source: FactSource | None = None
 
     @property
     def written_out(self) -> bool:
@@ -94,6 +131,7 @@ class Claim:
     hint: str
     required: bool
     span: Span
+    guards: Guards = NO_GUARDS
 
 
 @dataclass(frozen=True)
@@ -148,6 +186,7 @@ class WorksheetReader:
         self.text, self.file, self.title, self.about = text, file, "", ""
         self.symbols: dict[str, SheetSymbol] = {}
         self.choices: dict[str, WorksheetChoice] = {}
+        self.passed: dict[str, Span] = {}  # options of quantities, and "all of" those of one
         self.lines: tuple[WorksheetLine, ...] = ()
         self.claims: tuple[Claim, ...] = ()
         self.questions: list[WorksheetQuestion] = []
@@ -160,6 +199,7 @@ class WorksheetReader:
         (head, about), *rest = sections
         self.span = head.span
         self.title, self.about = head.text, next((item.text for item in about), "")
+        self.more = tuple(item.text for item in about[1:])
         for heading, items in rest:
             self.section(heading, items)
 
@@ -204,6 +244,9 @@ class WorksheetReader:
                     self.symbol(item)
             case "Choices":
                 self.choices |= {c.name: c for c in map(self.choice, listed)}
+            case "Options":
+                for item in listed:
+                    self.passed |= dict.fromkeys((name.strip() for name in item.text.split(",")), item.span)
             case "Lines":
                 self.lines, self.claims = self.read(listed, ())
             case _:
@@ -237,15 +280,13 @@ class WorksheetReader:
                 answer = _ANSWER.fullmatch(said)
                 if not answer:
                     raise DocumentError("this is no answer", span, "answer: T, or answer: c that makes T least")
-            elif key == "with" and any(said == one.option for one in self.symbols.values()):
+            elif key == "with" and self.takes(said):
                 given.append(said)
             elif key == "under":
-                field, _, name = (part.strip() for part in said.partition(":"))
-                try:
-                    Accounting.of(**{field: name})  # refuses what is no convention
-                except SymcommError as error:
-                    raise error.at(span) from None
-                conventions.append((field, name))
+                field, names = _convention(said, span)
+                if len(names) > 1:
+                    raise DocumentError("a question is asked under one choice", span, f"under: {field}: {names[0]}")
+                conventions.append((field, names[0]))
             elif key == "unit" and (counted := re.fullmatch(rf"({_NAME}) \[(.+)\]", said)):
                 units.append((counted[1], read_unit(counted[2], span)))
             elif key in self.choices:
@@ -274,8 +315,9 @@ class WorksheetReader:
                 claims.append(self.claim(item, word[1] == "require"))
                 continue
             line = self.line(item)
-            defined = {one.name for one in (*before, *lines) if one.relation == ":="}
-            if line.relation == ":=" and line.name in {*defined, *self.symbols}:
+            defined = {one.name: bool(one.guards) for one in (*before, *lines) if one.relation == ":="}
+            again = line.name in self.symbols or not defined.get(line.name, True)  # behind a line that always holds
+            if line.relation == ":=" and again:
                 raise DocumentError(f"{line.name} is defined twice", item.span)
             if line.relation != ":=" and line.name not in defined:
                 raise DocumentError(f"{line.name} is not defined before this line", item.span, "define it with :=")
@@ -293,14 +335,52 @@ class WorksheetReader:
             if not condition:
                 hint = "- T ≈ S / w where alpha is small"
                 raise DocumentError("an approximation says where it holds", item.span, hint)
+        formula, guards = self.guards(formula, item) if relation in (":=", "from") else (formula, NO_GUARDS)
         rule, colon, reason = item.more.partition(": ")
-        if not colon:
+        alias = relation == ":=" and re.fullmatch(r"[^\W\d]\w*'*", formula)  # another name for something
+        if not colon and (item.more or not (relation == "from" or alias)):
             raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
         told = None if unit is None else read_unit(unit, item.span)
-        cell, how = self.cell(formula, item), cast("Relation", relation)
+        source = self.source(formula, item) if relation == "from" else None
+        cell, how = self.cell(formula, item), cast("Relation", ":=" if source else relation)
         said, ran, run = reason.partition(" run: ")
-        made = WorksheetLine(name, how, cell, told, rule, said.strip(), condition.strip(), item.span)
+        made = WorksheetLine(name, how, cell, told, rule, said.strip(), condition.strip(), item.span, guards=guards,
+                             source=source)  # fmt: skip
         return self.running(made, run.strip()) if ran else made
+
+    def source(self, text: str, item: _Item) -> FactSource:
+        """Where a fact comes from: ``flops(scope: training, op: none)``; a choice that is called so is ``'none'``."""
+        found = _FACT.fullmatch(text.strip())
+        pairs = [pair.partition(":") for pair in found[2].split(",")] if found and found[2] else []
+        if not found or not all(colon for _, colon, _ in pairs):
+            hint = "- F from flops(scope: training), or - M from traffic(op: none)"
+            raise DocumentError("this names no quantity", item.span, hint)
+        fixed = {key.strip(): None if value.strip() == "none" else value.strip(" '") for key, _, value in pairs}
+        return FactSource(found[1], tuple(fixed.items()), bool(found[3]))
+
+    def takes(self, option: str) -> bool:
+        """Whether an option is one of a symbol, or is passed on."""
+        return option in self.passed or any(option == one.option for one in self.symbols.values())
+
+    def guards(self, text: str, item: _Item) -> tuple[str, Guards]:
+        """A formula or comparison, and when it holds."""
+        head, *parts = _GUARD.split(text)
+        given, conventions, compared = [], [], []
+        for word, said in zip(parts[::2], parts[1::2], strict=True):
+            if word == "under":
+                conventions.append(_convention(said, item.span))
+            elif word == "with":
+                given.append(tuple(option.strip() for option in said.split(" or ")))
+                for option in given[-1]:
+                    if not self.takes(option):
+                        known = [*self.passed, *(one.option for one in self.symbols.values() if one.option)]
+                        raise DocumentError(f"'{option[:40]}' is no option of this worksheet", item.span,
+                                            nearest(option, known))  # fmt: skip
+            elif sides := _CLAIM.fullmatch(said):
+                compared.append((self.cell(sides[1], item), sides[2], self.cell(sides[3], item)))
+            else:
+                raise DocumentError("this compares nothing", item.span, ", where A < B")
+        return head.strip(), Guards(tuple(given), tuple(conventions), tuple(compared))
 
     def running(self, line: WorksheetLine, text: str) -> WorksheetLine:
         """The line with the run that bears it out."""
@@ -321,17 +401,30 @@ class WorksheetReader:
         head, colon, text = item.text.partition(": ")
         if not colon:
             raise DocumentError("this says nothing", item.span, "- require x < 1: x = {x}: it must be smaller")
+        head, guards = self.guards(head, item)
         body = head.removeprefix("require").removeprefix("note").strip().removeprefix("where ").strip()
         sides = _CLAIM.fullmatch(body)
         if not sides and (body or required):
             raise DocumentError("this compares nothing", item.span, "write two formulas with <, >, <=, >=, = or !=")
         made = (self.cell(sides[1], item), self.cell(sides[3], item)) if sides else ()
         text, hint = (text, item.more) if required else (f"{text} {item.more}".strip(), "")
-        return Claim(made, sides[2] if sides else "", text, hint, required, item.span)
+        return Claim(made, sides[2] if sides else "", text, hint, required, item.span, guards)
 
     def cell(self, formula: str, item: _Item) -> Cell:
         formula = formula.strip()
         return Cell(formula, self.file, item.span.line, item.span.text, max(0, item.span.text.rfind(formula)))
+
+
+def _convention(text: str, span: Span) -> tuple[str, tuple[str, ...]]:
+    """``field: choice or choice``; raises ``AccountingError`` at its place for what is no convention."""
+    field, _, names = (part.strip() for part in text.partition(":"))
+    chosen = tuple(name.strip() for name in names.split(" or "))
+    try:
+        for name in chosen:
+            Accounting.of(**{field: name})
+    except SymcommError as error:
+        raise error.at(span) from None
+    return field, chosen
 
 
 def _parts(text: str) -> list[str]:

@@ -6,14 +6,14 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, Reason, Step, Witness, rational
+from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness, rational, unread
 from symcomm.core.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -22,9 +22,11 @@ from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Cell
 from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.core.worksheets.facts import Quantities, cited, derived, extent_of, mixed, passed_on
 from symcomm.core.worksheets.reader import (
     SIZE_LIMIT,
     Claim,
+    Guards,
     SheetSymbol,
     WorksheetLine,
     WorksheetQuestion,
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 _TOLD = r"\{(~?)([^{}]+)\}"  # a number in a sentence
 _TERMS, _DEGREE = 2000, 1000  # of a line with all names written out
+_OF_FACT = (2, 2)  # terms and degree of a fact, whatever the model is
+_OWN = "*"  # marks a symbol of the sheet among those of a model
+_TELLS = ("strategy", "dtype")  # options that describe a situation, as rates do: one without effect is only told
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Worksheet:
-    """A worksheet that was read: a quantity that needs no model, and with ``line`` one of its lines.
+    """A worksheet that was read: a quantity, and with ``line`` one of its lines.
+
+    It needs a model where it takes facts from one; ``quantities`` are those that it takes them from.
 
     >>> from symcomm.core.graph.graph import Graph
     >>> from symcomm.core.setting import Setting
@@ -65,7 +72,17 @@ class Worksheet:
 
     read: WorksheetReader
     line: str = ""
-    needs_model: bool = False
+    quantities: Quantities = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def needs_model(self) -> bool:
+        """Whether it takes something from a model."""
+        return any(line.source for line in self._lines)
+
+    @property
+    def _lines(self) -> list[WorksheetLine]:
+        """All lines: those that its questions share, and their own."""
+        return [*self.read.lines, *(line for question in self.read.questions for line in question.lines)]
 
     @property
     def name(self) -> str:
@@ -79,8 +96,13 @@ class Worksheet:
         return said[:1].lower() + said[1:]
 
     @cached_property
+    def passed_on(self) -> Mapping[str, Any]:
+        """The options of quantities that it passes on; raises ``DocumentError`` where a line takes an unknown one."""
+        return passed_on(self.read, self._lines, self.quantities)
+
+    @cached_property
     def options(self) -> tuple[Input, ...]:
-        """What it can be told: its choices (a line has none), and the symbols that an option gives."""
+        """What it can be told of its own: its choices (a line has none), and the symbols that an option gives."""
         found: dict[str, Input] = {}
         for one in () if self.line else self.read.choices.values():
             known = dict.fromkeys(c for q in self.read.questions for key, c in q.chosen if key == one.name)
@@ -102,13 +124,32 @@ class Worksheet:
         known = [*dict.fromkeys(line.name for line in lines), *([self.name] if self.read.questions else [])]
         if name not in known:
             raise DocumentError(f"{self.read.file} has nothing called '{name[:60]}'", hint=nearest(name, known))
-        return self if name == known[-1] and self.read.questions else replace(self, line=name)
+        if name == known[-1] and self.read.questions:
+            return self
+        return replace(self, line=name)
+
+    def over(self, quantities: Quantities) -> Worksheet:
+        """The same with the quantities that it takes facts from; raises ``DocumentError`` at a line that is wrong."""
+        made = replace(self, quantities=quantities)
+        _ = made.passed_on
+        return made
 
     def check(self) -> Worksheet:
         """The same, once all formulas were read. Raises ``DocumentError`` and ``FormulaError`` at a wrong one."""
         for question in self._questions[: None if self.read.lines else -1]:
-            _Asked(self.read, question, {})
+            self._asked(question)
         return self
+
+    def _asked(self, question: WorksheetQuestion, line: str = "") -> _Asked:
+        """A question, or one of its lines, with its formulas read once."""
+        key = (id(question) if question in self.read.questions else 0, line)
+        if key not in self._read_once:
+            self._read_once[key] = _Asked(self, question, line)
+        return self._read_once[key]
+
+    @cached_property
+    def _read_once(self) -> dict[tuple[int, str], _Asked]:
+        return {}
 
     def spelled(self, **words: str) -> Worksheet:
         """The same with other words for some of its words: ``spelled(multiprocessor="core")``."""
@@ -121,17 +162,17 @@ class Worksheet:
         Raises ``ValuesError`` where no question is chosen, or an option makes no difference.
         """
         said = {name: value for name, value in options.items() if value is not None}
-        known = [one.name for one in self.options]
+        known = [*(one.name for one in self.options), *self.passed_on]
         for name in said:
             if name not in known:
                 raise ValuesError(f"'{self.name}' has no option '{name[:40]}'", hint=nearest(name, known))
         if not self.line:
-            return _Asked(self.read, self._question(setting, said), said).derivation(setting)
+            return _Asking(self._asked(self._question(setting, said)), setting, said).derivation()
         of = next((q for q in self._questions if any(line.name == self.line for line in q.lines)), self._questions[-1])
-        return _Asked(self.read, replace(of, answer=None), said, self.line).derivation(setting)
+        return _Asking(self._asked(of, self.line), setting, said).derivation()
 
     def _question(self, setting: Setting, said: Mapping[str, object]) -> WorksheetQuestion:
-        found = list(self.read.questions)
+        found = list(self.read.questions) or [self._questions[-1]]
         for choice in self.read.choices.values():
             known = [*dict.fromkeys(c for q in found for key, c in q.chosen if key == choice.name)]
             picked = said.get(choice.name, choice.default or None)
@@ -154,19 +195,19 @@ class Worksheet:
 
 
 class _Asked:
-    """One question, or one line of it, with its formulas read by the grammar and the options that were said."""
+    """One question, or one line of it, with its formulas read by the grammar."""
 
-    def __init__(
-        self, sheet: WorksheetReader, question: WorksheetQuestion, said: Mapping[str, object], line: str = ""
-    ) -> None:
-        self.sheet, self.question, self.symbols, self.said = sheet, question, sheet.symbols, said
-        self.lines = (*sheet.lines, *question.lines)
+    def __init__(self, sheet: Worksheet, question: WorksheetQuestion, line: str = "") -> None:
+        self.sheet, self.question, self.symbols, self.of = sheet.read, question, sheet.read.symbols, sheet
+        self.lines = (*sheet.read.lines, *question.lines)
         self.forms: dict[WorksheetLine, Form] = {}
         self.runs: dict[WorksheetLine, list[Form]] = {}
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
         self.claims: list[tuple[Claim, list[Form]]] = []
+        self.compared: dict[Cell, Form] = {}  # the sides of comparisons in guards
         self.read()
-        asked: Mapping[str, str | None] = question.answer.groupdict() if question.answer else {}
+        answer = None if line else question.answer
+        asked: Mapping[str, str | None] = answer.groupdict() if answer else {}
         named = next((asked[key] for key in ("name", "cost", "of") if asked.get(key)), None)
         own = [one.name for one in question.lines if one.relation == ":="]
         self.name = line or named or (own or [*self.needs] or [""])[-1]
@@ -185,18 +226,22 @@ class _Asked:
         for line in self.lines:
             if line.written_out:
                 continue
-            form = self.forms[line] = self.form(line.formula, known)
+            form = self.forms[line] = Sym(line.name) if line.source else self.form(line.formula, known)
             plain = _put(form, constants)
-            size = _extent(plain, extent)
+            size = _OF_FACT if line.source else _extent(plain, extent)
             if size[0] > _TERMS or size[1] > _DEGREE:
                 raise DocumentError(f"{line.name} is too large with its names written out", line.span)
+            for left, _, right in line.guards.compared:
+                self.compared |= {side: self.form(side, known) for side in (left, right)}
             if line.relation == ":=":
-                if not forms.names(plain):
+                if not forms.names(plain) and not line.guards:
                     with suppress(IrrationalError):
                         constants[line.name] = forms.evaluate(plain, {})
-                extent[line.name] = size
+                terms, degree = extent.get(line.name, (0, 0))
+                extent[line.name] = max(size[0], terms), max(size[1], degree)
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word in self.needs}
-                self.needs[line.name] = said | ({*forms.names(form)} & self.needs.keys())
+                takes = said | ({*forms.names(form)} & self.needs.keys())
+                self.needs[line.name] = self.needs.get(line.name, set()) | takes - {line.name}
                 known.append(line.name)
             self.runs[line] = [self.form(part, known) for part in line.formulas]
             for place in RUNS[line.run].symbols if line.run else ():
@@ -220,7 +265,9 @@ class _Asked:
         numbers: dict[str, Num] = {}
 
         def number(found: re.Match[str]) -> str:  # read under a name that stands as long
-            quantity = Quantity.written(f"{found[1]} {found[2]}")
+            over = found[2].startswith("1/")  # 1 [1/layer]
+            quantity = Quantity(Fraction(found[1]), Unit.parse(found[2])) if over else Quantity.written(
+                f"{found[1]} {found[2]}")  # fmt: skip
             name = f"q_9{len(numbers)}"
             numbers[name] = Num(quantity.value, quantity.unit)
             return name.ljust(len(found[0]))
@@ -235,56 +282,175 @@ class _Asked:
             raise error.at(cell.span()) from None
         return forms.substitute(size_form(parse_answer(replace(cell, text=text), {*known, *numbers})), symbol)
 
-    def derivation(self, setting: Setting) -> Derivation:
+
+class _Asking:
+    """A question that is asked of a setting, with the options that were said."""
+
+    def __init__(self, asked: _Asked, setting: Setting, said: Mapping[str, object]) -> None:
+        self.asked, self.setting, self.said = asked, setting, said
+        self.sheet, self.question, self.symbols = asked.sheet, asked.question, asked.symbols
+        self.facts: dict[WorksheetLine, Derivation] = {}
+        self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
+        self.picked: dict[str, WorksheetLine] = {}
+        self.lines = self.chosen()
+
+    def chosen(self) -> list[WorksheetLine]:
+        """The lines that the answer takes: of several that define a name, the first one whose guards hold."""
+        self.pick(self.asked.name)
+        found: list[WorksheetLine] = []
+        for line in self.asked.lines:
+            before = next((one for one in reversed(found) if one.name == line.name), None)
+            algebra = line.relation != ":=" and line.name == self.asked.name and before is not None
+            if self.picked.get(line.name) is line or algebra:
+                found.append(line)
+        return found
+
+    def pick(self, name: str) -> None:
+        """Chooses the line that defines a name, and those that it takes."""
+        if name in self.picked or name not in self.asked.needs:
+            return
+        several = [one for one in self.asked.lines if one.name == name and one.relation == ":="]
+        for line in several:
+            if self.holds(line.guards):
+                self.picked[name] = line
+                if line.source:
+                    self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.said)
+                    return
+                said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word != name}
+                for other in {*forms.names(self.asked.forms[line]), *said}:
+                    self.pick(other)
+                return
+        wanted = " or ".join(dict.fromkeys(option for one in several for group in one.guards.given for option in group))
+        hint = f"give {wanted}" if wanted else "one line must hold without a condition"
+        raise ValuesError(f"no line of {self.sheet.file} says what {name} is here", hint=hint)
+
+    def holds(self, guards: Guards) -> bool:
+        """Whether the options, the conventions and the numbers are those that a line is for."""
+        if not all(any(option in self.said for option in group) for group in guards.given):
+            return False
+        for convention, choices in guards.conventions:
+            if self.setting.choice(convention) not in choices:
+                return False
+        for left, relation, right in guards.compared:
+            sides = [self.asked.compared[cell] for cell in (left, right)]
+            for name in (n for side in sides for n in forms.names(side)):
+                self.pick(name)
+            known = self.known()
+            values = [_worth(self.plain(side), known) for side in sides]
+            if values[0] is None or values[1] is None:
+                lacking = dict.fromkeys(n for side in sides for n in forms.names(self.plain(side)) if n not in known)
+                raise ValuesError(f"{left.text} {relation} {right.text} decides which formula holds",
+                                  hint=f"give numbers for {', '.join(lacking)}".replace(_OWN, ""))  # fmt: skip
+            if not _HOLDS[relation](_sign(values[0] - values[1]), 0):
+                return False
+        return True
+
+    def plain(self, form: Form) -> Form:
+        """A form in symbols alone: what was picked is written out. The sheet's own symbols end in a mark."""
+
+        def worth(s: Sym) -> Form:
+            line = self.picked.get(s.name)
+            if line in self.facts:
+                return forms.from_expr(self.facts[line].expr)
+            return replace(s, name=s.name + _OWN) if line is None else self.plain(self.asked.forms[line])
+
+        return forms.substitute(form, worth)
+
+    def known(self) -> dict[str, Expr]:
+        """The numbers of symbols that are known: the model's, those of its facts, and the sheet's, with their mark."""
+        known = dict(self.setting.values)
+        known |= {name: value for made in self.facts.values() for name, value in made.given}
+        known |= {name + _OWN: value for name, value in self.numbers.items()}
+        return {name: rational(value) for name, value in known.items()}
+
+    def unused(self) -> list[str]:
+        """Notes of what an option describes that no line used; raises ``ValuesError`` for another one."""
+        asked, title = self.asked, self.question.title
+        used = {n for line in self.lines if line in asked.forms for n in forms.names(asked.forms[line])}
+        used |= {n for line in self.lines for left, _, right in line.guards.compared
+                 for cell in (left, right) for n in forms.names(asked.compared[cell])}  # fmt: skip
+        own_claims = {*self.question.claims, *(() if self.sheet.questions else self.sheet.claims)}
+        used |= {n for claim, sides in asked.claims if claim in own_claims or not claim.required
+                 for side in sides for n in forms.names(side)}  # fmt: skip
+        taken = {one.option for name, one in self.symbols.items() if name in used}
+        for line in self.facts:
+            assert line.source is not None
+            fixed = dict(line.source.fixed)
+            taken |= {one.name for one in asked.of.quantities[line.source.quantity].options if one.name not in fixed}
+        own = {one.option for one in self.symbols.values()}
+        idle = [name for name in self.said if name not in taken and (name in own or name in asked.of.passed_on)]
+        told = []
+        for option in idle:
+            declared = asked.of.passed_on.get(option)
+            if declared is None or (declared.positional and declared.kind not in _TELLS):
+                raise ValuesError(f"{option} makes no difference to '{title}'", hint=f"leave {option} out")
+            told.append(f"`{option}`")
+        return [f"Makes no difference here: {', '.join(told)}."] if told else []
+
+    def derivation(self) -> Derivation:
         """The derivation of the answer."""
-        wanted = {self.name}
-        for name in reversed(self.needs):
-            wanted |= self.needs[name] if name in wanted else set()
-        lines = [one for one in self.lines if one.name in wanted and (one.relation == ":=" or one.name == self.name)]
-        used = {name for line in lines if line in self.forms for name in forms.names(self.forms[line])}
-        for option in self.said:
-            of = {s.name for s in self.symbols.values() if s.option == option}
-            if of and not of & used:
-                problem = f"{option} makes no difference to '{self.question.title}'"
-                raise ValuesError(problem, hint=f"leave {option} out")
-        numbers = {n: v for n in used & self.symbols.keys() if (v := self.number(self.symbols[n], setting)) is not None}
-        steps = self.steps(lines, {name: value for name, value in numbers.items() if not value})
-        over, meanings = setting.notation, {s.name: s.meaning for s in self.symbols.values()}
-        given = tuple((n, numbers[n]) for n in self.symbols if numbers.get(n) and n != self.place)
+        asked, setting, numbers = self.asked, self.setting, self.numbers
+        told = self.unused()
+        self.name_facts()
+        nothing = {line.name: Fraction(0) for line, made in self.facts.items() if made.expr == 0}
+        steps = self.steps(nothing | {name: value for name, value in numbers.items() if not value})
+        facts = [*self.facts.values()]
+        names = {n for step in steps for n in forms.names(step.form)}
+        over, meanings = setting.notation, {self.called(s.name): s.meaning for s in self.symbols.values()}
+        for made in facts:
+            meanings = {**made.notation.meanings, **meanings}
+        given = {n: v for made in facts for n, v in made.given}
+        given |= setting.values if asked.of.needs_model else {}
+        given |= {self.called(n): numbers[n] for n in self.symbols
+                  if numbers.get(n) and n != asked.place and self.called(n) in names}  # fmt: skip
         title = self.question.title if self.question.lines or self.question.answer else self.sheet.title
-        notes = (*self.question.notes, *self.claimed(steps, numbers))
-        touched = tuple(field for field, _ in self.question.conventions)
+        strategy = getattr(self.said.get("strategy"), "name", "")
+        title += f" under {strategy.lower()}" if strategy else ""
+        notes = (*self.question.notes, *self.claimed({}), *told, *(note for made in facts for note in made.notes))
+        touched = (*(f for f, _ in self.question.conventions), *(f for made in facts for f in made.touched))
+        where = dict.fromkeys(condition for made in facts for condition in made.where)
+        checks = [check for made in facts for check in made.checks]
+        if any(claim.required for claim, _ in asked.claims):
+            checks.append(self.required)
+        named = {n for made in facts for n in made.named}
 
-        def derived(shown: Sequence[Step]) -> Derivation:
+        def proved(shown: tuple[Step, ...]) -> Derivation:
             written = Notation(over.latex, {**meanings, **over.meanings})
-            relations = setting.graph.relations
-            return Derivation(title, setting.accounting, tuple(shown), touched, relations, (), given, written, notes)
+            return Derivation(
+                title, setting.accounting, shown, tuple(dict.fromkeys((*touched, *setting.taken()))),
+                setting.graph.relations, (), tuple(given.items()), written, tuple(dict.fromkeys(notes)), tuple(where),
+                setting.symbols, setting.named | named, tuple(checks),
+            )  # fmt: skip
 
+        if not setting.told:
+            return proved(unread(steps, setting.graph.relations))
         try:
-            made = derived(steps)
+            made = proved(Continued.of(steps, facts))
         except DerivationError:
-            for number, line in enumerate(lines, start=1):  # the first line that is wrong
+            for line, number in self.ends.items():  # the first line that is wrong
                 try:
-                    derived(steps[:number])
+                    proved(tuple(steps[:number]))
                 except DerivationError as error:
                     raise error.at(line.span) from None
             raise
-        if not self.place:
+        if not asked.place:
             return made
         from symcomm.core.optimum.minimum import maximise, minimise
         from symcomm.core.optimum.question import Wanted
         from symcomm.core.optimum.writing import continued
 
-        cost = replace(made, title=self.sheet.title)
-        told: Wanted = "value" if self.value else "place"
-        found = (maximise if self.greatest else minimise)(cost, self.place, integer=self.whole, wanted=told)
-        return replace(continued(cost, found), title=title, notes=(*notes, *found.notes))
+        cost, place = replace(made, title=self.sheet.title), self.called(asked.place)
+        wanted: Wanted = "value" if asked.value else "place"
+        found = (maximise if asked.greatest else minimise)(cost, place, integer=asked.whole, wanted=wanted)
+        return replace(continued(cost, found), title=title, notes=(*made.notes, *found.notes))
 
-    def number(self, one: SheetSymbol, setting: Setting) -> Fraction | None:
+    def number(self, one: SheetSymbol) -> Fraction | None:
         """The number of a symbol: that of its option, the one given with the question, or its own."""
         value = self.said.get(one.option) if one.option else None
         spelled = one.name if value is None else one.option
-        value = setting.values.get(one.name, one.value or None) if value is None else value
+        model = self.setting.symbols if self.asked.of.needs_model else ()
+        given = self.setting.values.get(one.name) if one.name not in model else None  # which is another one
+        value = (one.value or None if given is None else given) if value is None else value
         if value is None or (isinstance(value, str) and not re.match(r"[-+.\d]", value)):
             return None  # nothing, or the name of a symbol
         found = positive(value, spelled, str(one.unit), one.may_be_zero)
@@ -292,47 +458,155 @@ class _Asked:
             raise ValuesError(f"{spelled} = {value}: a whole number is needed")
         return found
 
-    def steps(self, lines: Sequence[WorksheetLine], zeros: Mapping[str, Fraction]) -> list[Step]:
+    # -- steps ---------------------------------------------------------------------------------
+
+    def name_facts(self) -> None:
+        """Takes the steps of the facts, and finds names for the sheet's own lines and symbols: they give way."""
+        self.shown: dict[str, Step] = {}
+        self.alias: dict[str, Form] = {}
+        taken = {*self.setting.symbols} if self.facts else set()
+        for line, made in self.facts.items():
+            taken |= {n for step in made.steps for n in forms.names(step.form)}
+            if not line.reason:
+                taken |= {step.name for step in made.steps}
+        self.names: dict[str, str] = {}
+        unnamed = {line.name for line, made in self.facts.items() if not line.reason or made.expr == 0}
+        for name in (n for n in (*self.picked, *self.symbols) if n not in unnamed):
+            free = self.spelled(name)
+            if free != name and free in taken:
+                raise ValuesError(f"{free} is a symbol of the model", hint=f"name {name} otherwise")
+            while free in taken or (free == name and self.facts and free in self.setting.named):
+                free += "'"
+            self.names[name] = free
+
+    def spelled(self, name: str) -> str:
+        """A name, or the symbol that stands for it where an option names one: ``step: T``."""
+        said = self.said.get(self.symbols[name].option) if name in self.symbols and self.symbols[name].option else None
+        return said.strip() if isinstance(said, str) and re.fullmatch(r"[^\W\d]\w{0,39}", said.strip()) else name
+
+    def called(self, name: str) -> str:
+        """What a symbol or line of the sheet is called among the names of the model."""
+        return self.names.get(name, name)
+
+    def renamed(self, form: Form) -> Form:
+        """A form over the names that the steps have."""
+
+        def symbol(s: Sym) -> Form:
+            return self.alias.get(s.name) or (replace(s, name=self.called(s.name)) if s.name in self.names else s)
+
+        return forms.substitute(form, symbol)
+
+    def steps(self, zeros: Mapping[str, Fraction]) -> list[Step]:
         """The lines as steps; what is zero is left out of sums."""
+        asked = self.asked
         made: list[Step] = []
-        units: dict[str, Unit] = {}
+        self.ends: dict[WorksheetLine, int] = {}
+        self.units: dict[str, Unit] = {}
+        self.worth: dict[str, Expr] = {}
+        extents = {s.name: of for s in self.symbols.values() if (of := extent_of("", s.unit))}
         counted = dict(self.question.units)
-        for line in lines:
-            form, reason = self.forms.get(line), line.reason
+        for line in self.lines:
+            if line.source:
+                made += [] if line.name in zeros else self.fact(line, extents)
+                self.ends[line] = len(made)
+                continue
+            form, reason = asked.forms.get(line), line.reason
+            if form is not None and line.relation == ":=" and self.facts:
+                try:
+                    of = mixed(form, extents)
+                except ValuesError as error:
+                    raise error.at(line.span) from None
+                extents |= {line.name: of} if of else {}
+            if isinstance(form, Sym) and not line.rule:  # another name
+                self.alias[line.name] = self.renamed(form)
+                continue
             if form is None:
                 form = _written_out(made[-1].form, {s.name: s.form for s in made if s.relation == ":="})
-            elif gone := [name for name in forms.names(form) if name in zeros]:
-                form = _put(form, zeros)
-                reason += f" Left out, since zero: {', '.join(f'`{name}`' for name in gone)}."
+            else:
+                if gone := [name for name in forms.names(form) if name in zeros]:
+                    form = _put(form, zeros)
+                    reason += f" Left out, since zero: {', '.join(f'`{name}`' for name in gone)}."
+                form = self.renamed(form)
+            name = self.called(line.name)
             own = counted.get(line.name, line.unit)
             try:
-                units.setdefault(line.name, forms.unit_of(form, units) if own is None else own)
+                self.units.setdefault(name, forms.unit_of(form, self.units) if own is None else own)
             except SymcommError as error:
                 raise error.at(line.span) from None
-            unit = units[line.name]
-            seen = self.witness(line, zeros, {one.name for one in lines}) if line.run else None
-            why = Reason(line.rule, reason, witness=seen)
-            made.append(Step(line.name, form, unit, why, line.relation, line.condition))
+            seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
+            why = Reason(line.rule, re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason), witness=seen)
+            made.append(Step(name, form, self.units[name], why, line.relation, line.condition))
+            if self.facts and line.relation == ":=" and self.setting.told:
+                self.worth[name] = forms.value(form, self.worth)
+                neat = self.setting.collected(name, form, self.units[name], self.worth)
+                made += [] if neat is None else [neat]
+            self.ends[line] = len(made)
         return made
+
+    def fact(self, line: WorksheetLine, extents: dict[str, Unit]) -> list[Step]:
+        """The steps of a fact: one with the sheet's reason, or all of its own that are not shown yet."""
+        assert line.source is not None
+        made, quantity = self.facts[line], self.asked.of.quantities[line.source.quantity]
+        unit = made.unit if line.unit is None else line.unit
+        unit = dict(self.question.units).get(line.name, unit)
+        if unit != made.unit and not (unit / made.unit).is_count:
+            problem = f"{line.name} is said to be in {unit}, but {quantity.name} is in {made.unit}"
+            raise DocumentError(problem, line.span)
+        said = {**{o.name: o.default for o in quantity.options}, **self.said, **dict(line.source.fixed)}
+        of = extent_of(quantity.extent, unit, self.setting, said)
+        extents |= {line.name: of} if of else {}
+        clash = any(step.name in self.shown and self.shown[step.name].form != step.form
+                    for step in made.steps if step.relation == ":=")  # fmt: skip
+        if not line.reason and len(made.steps) == 1 and isinstance(made.answer.form, Sym):
+            self.alias[line.name] = made.answer.form  # a symbol: a rate that is known, or is not
+            return []
+        if line.reason or clash:
+            name = self.called(line.name)
+            while name in self.shown:
+                name += "'"
+            self.names[line.name], self.units[name] = name, unit
+            why = Reason(line.rule or "taken", line.reason or f"{made.title}.", witness=made.again)
+            step = Step(name, cited(made, unit), unit, why, by=made.touched)
+            self.shown[name] = step
+            self.worth[name] = made.expr
+            return [step]
+        new = [step for step in made.steps if step.name not in self.shown]
+        self.shown |= {step.name: step for step in new if step.relation == ":="}
+        self.units |= {step.name: step.unit for step in made.steps}
+        self.worth |= made.worth
+        self.alias[line.name] = Sym(made.answer.name)
+        return new
 
     def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:
         """What bears a line out, over symbols and the names of the lines that are shown."""
-        by = {one.name: form for one, form in self.forms.items() if one.relation == ":="}
+        by = {n: self.asked.forms[one] for n, one in self.picked.items() if one in self.asked.forms and not one.source}
         if not RUNS[line.run].written_out:
             by = {name: form for name, form in by.items() if name not in shown}
-        return witness(line.run, line.name, [_put(_written_out(form, by), zeros) for form in self.runs[line]])
+        args = [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.runs[line]]
+        return witness(line.run, self.called(line.name), args)
 
-    def claimed(self, steps: Sequence[Step], numbers: Mapping[str, Fraction]) -> list[str]:
-        """The notes that hold; raises ``ValuesError`` where something required does not."""
-        if not self.claims:
+    def required(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where numbers that come later break what is required."""
+        self.claimed(known)
+
+    def claimed(self, later: Mapping[str, Fraction]) -> list[str]:
+        """The notes that hold; raises ``ValuesError`` where something required does not, at these numbers, too."""
+        claims = [(claim, sides) for claim, sides in self.asked.claims if self.holds(claim.guards)]
+        if not claims:
             return []
-        told = {name: rational(value) for name, value in numbers.items()}
-        for step in steps:
-            if step.relation == ":=" and (value := _worth(step.form, told)) is not None:
-                told[step.name] = value
-        units = {s.name: s.unit for s in self.symbols.values()} | {s.name: s.unit for s in steps}
+        known = self.known() | {name: rational(value) for name, value in later.items()}
+        known |= {n + _OWN: known[new] for n in self.symbols if (new := self.called(n)) in later}
+        told: dict[str, Expr] = {}
+        for claim, sides in claims:
+            compared = (n for side in sides for n in forms.names(side))
+            for name in (*compared, *(found[1] for found in re.findall(_TOLD, claim.text))):
+                if (value := _worth(self.plain(Sym(name)), known)) is not None:
+                    told[name] = value
+        for name, line in self.picked.items():
+            self.units.setdefault(name, line.unit or self.units.get(self.called(name), ONE))
+        units = {s.name: s.unit for s in self.symbols.values()} | self.units
         notes = []
-        for claim, sides in self.claims:
+        for claim, sides in claims:
             found = [value for side in sides if (value := _worth(side, told)) is not None]
             if len(found) < len(sides):
                 continue
@@ -369,7 +643,8 @@ def _said(told: Mapping[str, Expr], units: Mapping[str, Unit], name: str, about:
     if value is None:
         return name
     if about or not value.is_Rational:
-        return f"{float(value):.4g}"
+        near = float(value)
+        return f"{near:,.0f}".replace(",", " ") if 1e4 <= abs(near) < 1e12 else f"{near:.4g}"
     return str(Quantity(Fraction(int(value.p), int(value.q)), units.get(name, ONE)))
 
 

@@ -48,8 +48,4 @@ def derive(
     for symbol, value in values.items():
         if symbol in sizes and value.denominator != 1:
             raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
-    if not isinstance(quantity, str):
-        from symcomm.core.setting import Setting
-
-        return quantity.derive(Setting(known.graph, accounting, known.dtype, known.notation, known.values), **options)
     return known.derive(quantity, accounting=accounting, asked=asked, **options)

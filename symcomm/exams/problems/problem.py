@@ -794,14 +794,14 @@ class _Reader:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
         if "worksheet" not in section:
             return None
-        from symcomm.core.quantities.declared import of_worksheet
+        from symcomm.core.quantities import QUANTITIES
         from symcomm.core.worksheets import read_worksheet
 
         key = "worksheet"
         try:
             sheet = read_worksheet(section.text(key), inside=Path(self.file).parent)
             key = "ask"
-            return of_worksheet(sheet.ask(section.text(key)))
+            return QUANTITIES.of_worksheet(sheet.ask(section.text(key)))
         except SymcommError as error:
             raise error.at(section.span_of(key)) from None
 

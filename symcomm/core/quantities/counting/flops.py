@@ -28,6 +28,8 @@ from symcomm.core.units import FLOP
 if TYPE_CHECKING:
     from sympy import Expr
 
+EXTENT = "model all step {scope}"
+
 
 def is_matrix_product(op: Op) -> bool:
     """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own.

@@ -20,6 +20,8 @@ from symcomm.core.units import PARAMETER
 if TYPE_CHECKING:
     from sympy import Expr
 
+EXTENT = "model all"
+
 COUNTED = ("all", "active")
 
 

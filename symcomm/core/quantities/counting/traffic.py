@@ -24,6 +24,8 @@ from symcomm.core.units import BYTE
 if TYPE_CHECKING:
     from sympy import Expr
 
+EXTENT = "{layer} all step forward"
+
 
 def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     """The bytes of an op: its operands and its result, each in its own format."""

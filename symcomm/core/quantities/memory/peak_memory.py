@@ -48,6 +48,8 @@ from symcomm.core.units import BYTE, Quantity
 if TYPE_CHECKING:
     from sympy import Expr
 
+EXTENT = "rank"
+
 KINDS = {
     "weights": "M_W",
     "gathered weights": "M_gathered",

@@ -33,6 +33,8 @@ from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
 from symcomm.core.units import BYTE, PARAMETER, Unit
 
+EXTENT = "model {rank}"
+
 
 def derive(
     setting: Setting,

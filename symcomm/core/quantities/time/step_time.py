@@ -45,6 +45,8 @@ from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
+EXTENT = "model step training"
+
 ANSWERS = ("step", "exposed", "hidden", "network")
 
 

@@ -22,6 +22,8 @@ from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
 
+EXTENT = "{layer}"
+
 PHASES = {
     "forward": ("forward",),
     "backward": ("backward",),

@@ -1,0 +1,38 @@
+"""The tokens of a batch."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from symcomm.core import form as forms
+from symcomm.core.derivation import Derivation
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.graph.axis_roles import batch_axes, sequence_axes
+from symcomm.core.quantities.declared import Meaning
+from symcomm.core.setting import Setting, StepWriter
+from symcomm.core.units import Unit
+
+EXTENT = "step"
+
+
+def derive(
+    setting: Setting,
+    streams: Annotated[Literal["all", "one"], Meaning("whether a model may have several streams of tokens")] = "all",
+) -> Derivation:
+    """The tokens of a batch: examples times positions, of all streams; examples where there are no positions.
+
+    Raises ``ValuesError`` where ``one`` stream is wanted and the model has more.
+    """
+    graph, work = setting.graph, StepWriter(setting)
+    batch = [graph.axes[a].size for a in batch_axes(graph)]
+    axes: tuple[str, ...] = ()
+    with suppress(StrategyError):
+        axes = tuple(a for a in sequence_axes(graph) if all(a != k or a == q for q, k in graph.attention_pairs))
+    if len(axes) > 1 and streams == "one":
+        raise ValuesError("six operations a parameter and token count one stream of tokens; this model has more",
+                          hint="say model_flops: training_flops, which counts what each token passes")  # fmt: skip
+    found = [setting.sizes([*batch, graph.axes[a].size]) for a in axes] or [setting.sizes(batch)]
+    count = found[0] if len(found) == 1 else forms.Total(tuple(found))
+    work.combine("n_tokens", count, Unit.parse("token"), "tokens", "The tokens of one batch.")
+    return setting.derivation("Tokens of a batch", work.steps)

@@ -1,0 +1,226 @@
+"""Worksheets that take facts from a model: what they give, what they pass on, and what is refused at its line."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from api import DerivationError, SymcommError
+
+import symcomm as sc
+
+HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
+BLOCK = HEAD + (
+    "| A = xW^1 | x [B, L, D], W^1 [D, F] | A [B, L, F] |\n"
+    "| A' = relu(A) | A [B, L, F] | A' [B, L, F] |\n"
+    "| x' = A'W^2 | A' [B, L, F], W^2 [F, D] | x' [B, L, D] |\n"
+)
+SIZES = {"N": 3, "B": 2, "L": 4, "D": 8, "F": 16}
+TRAINED = 3 * 3 * 2 * 2 * (2 * 4 * 8 * 16)  # layers; forward and two gradients; two products; two operations an entry
+
+
+def block() -> sc.Model:
+    return sc.load(BLOCK, repeat="N")
+
+
+def sheet(*lines: str, symbols: str = "", options: str = "", more: str = "") -> str:
+    parts = ["# A sheet", "What it tells.", "## Symbols", symbols, "## Options", options, "## Lines", *lines, more]
+    return "\n\n".join(part for part in parts if part)
+
+
+PRICE = "- price [dollar/(device*hour)] from price: dollars for an hour of a device"
+COST = sheet(
+    "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  model FLOPs: What training needs.",
+    "- n [device] from devices\n  devices: All devices.",
+    "- T := F/(n R)\n  time: At the peak rate.\n  run: same(T n R, F)",
+    "- C := n price T/3600 [second/hour]\n  cost: Every hour of each device is paid.\n"
+    "  run: same(3600 [second/hour] * C, n price T)",
+    symbols=f"{PRICE}\n- R [FLOP/(second*device)] from rate: what a device does",
+    options="- all of devices",
+)
+
+
+def test_a_sheet_of_ones_own_counts_dollars_from_the_operations_of_a_model():
+    cost = sc.worksheet(COST, block())
+    made = cost(strategy="data(2)", price="18 dollar/(device*hour)", rate="1 MFLOP/(s*device)")
+    assert made.at(**SIZES).value == Fraction(TRAINED, 10**6) * 18 / 3600
+    assert str(made.unit) == "dollar"
+    made.check(deep=True)
+    assert [*cost.options] == ["strategy", "price", "rate", "devices_used"]
+
+
+def test_the_steps_of_a_fact_without_a_reason_are_shown_once():
+    lines = ("- F from flops(scope: training, op: none, frozen: none)",
+             "- G := 2 F\n  twice: Both runs.\n  run: adds(F, F)")  # fmt: skip
+    names = [step.name for step in sc.worksheet(sheet(*lines), block())().steps]
+    assert len(names) > 4
+    assert names[-2:] == ["G", "G"]  # and its terms collected
+    told = lines[0] + "\n  operations: All of them."
+    assert [s.name for s in sc.worksheet(sheet(told, lines[1]), block())().steps] == ["F'", "G", "G"]
+
+
+def test_names_of_a_sheet_give_way_to_those_of_the_model():
+    lines = ("- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  operations: All of them.",
+             "- T := F/D\n  time: At the rate `D`.\n  run: same(T D, F)")  # fmt: skip
+    made = sc.worksheet(sheet(*lines, symbols="- D [FLOP/second] from speed: what it does"), block())(speed="2 FLOP/s")
+    assert made.at(**SIZES).value == Fraction(TRAINED, 2)
+    assert [step.name for step in made.steps if step.relation == ":="] == ["F'", "T"]
+    assert made.steps[1].reason.text == "At the rate `D'`."
+
+
+GUARDED = sheet(
+    "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  operations: All of them.",
+    "- G := 3 F, with twice\n  more: Said.\n  run: same(G, 3 F)",
+    "- G := 5 F, under attention: causal_half or windowed\n  less: Half.\n  run: same(G, 5 F)",
+    "- G := 7 F, where F < x\n  small: Few.\n  run: same(G, 7 F)",
+    "- G := 9 F\n  else: Many.\n  run: same(G, 9 F)",
+    "- H := G + y, with twice\n  sum: Both.\n  run: adds(G, y)",
+    "- H := G\n  alone: One.\n  run: adds(G)",
+    symbols="- x [FLOP] from bound = 10 FLOP: a bound\n- y [FLOP] from twice: more",
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [({"twice": "1 FLOP"}, 3), ({"accounting": {"attention": "causal_half"}}, 5), ({"bound": "1 PFLOP"}, 7), ({}, 9)],
+    ids=["an option", "a convention", "a comparison", "none of them"],
+)
+def test_the_first_line_whose_condition_holds_defines_a_name(options, factor):
+    made = sc.worksheet(GUARDED, block().at(**SIZES))(**options)
+    assert made.at().value == factor * TRAINED + (1 if "twice" in options else 0)
+    assert ("attention" in made.touched) == (factor != 3)  # which it asked for
+
+
+def test_a_comparison_without_its_numbers_says_which_are_missing():
+    with pytest.raises(SymcommError, match="F < x decides which formula holds\nhint: give numbers for B, L, D, F, N"):
+        sc.worksheet(GUARDED, block())()
+
+
+OPEN = "flops(scope: training, op: none, frozen: none)"
+WRONG = {
+    "a quantity": (f"- F from {OPEN.replace('flops', 'flop')}", "there is no quantity or fact 'flop'", "'flops'"),
+    "an option": ("- F from flops(scop: training)", "'flops' has no option 'scop'", "'scope'"),
+    "a choice": ("- F from flops(scope: trainin)", "unknown scope 'trainin'", "'training'"),
+    "an option that is left open": (
+        "- F from flops(scope: training, op: none)", "flops takes 'frozen', which the worksheet neither fixes nor",
+        "flops(frozen: none), or '- frozen' or '- all of flops' under Options",
+    ),
+    "a convention": (f"- F from {OPEN}, under attentoin: full", "unknown convention field 'attentoin'", "'attention'"),
+    "a choice of a convention": (f"- F from {OPEN}, under attention: fool", "'fool' is no convention", "windowed"),
+    "a condition": (f"- F from {OPEN}, with sped", "'sped' is no option of this worksheet", "'speed'"),
+    "a comparison": (f"- F from {OPEN}, where F", "this compares nothing", ", where A < B"),
+    "a unit": (f"- F [dolar] from {OPEN}", "unknown unit 'dolar'", "'dollar'"),
+    "no quantity": ("- F from 3 x", "this names no quantity", "- F from flops(scope: training)"),
+    "itself": ("- F := F/2\n  half: Of itself.", "F", ""),
+    "a line that comes later": ("- F := G/2\n  half: Of another one.", "G", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_slip_of_a_fact_is_told_with_its_line_when_the_sheet_is_read(case: str):
+    line, message, hint = WRONG[case]
+    text = sheet(line, symbols="- R [FLOP/second] from speed: what it does")
+    with pytest.raises(SymcommError) as caught:
+        sc.worksheet(text, block())
+    said = str(caught.value)
+    assert message in said
+    assert hint in said
+    assert f"worksheet:{text.splitlines().index(line.splitlines()[0]) + 1}:" in said
+
+
+def test_an_option_that_is_passed_on_to_nothing_is_refused():
+    with pytest.raises(SymcommError, match=r"worksheet:9: no line takes 'strategi'"):
+        sc.worksheet(sheet(f"- F from {OPEN}", options="- strategi"), block())
+
+
+def test_an_option_that_no_line_of_the_question_used_is_refused_and_one_that_describes_the_situation_told():
+    asked = sc.worksheet(COST, block(), line="F")
+    with pytest.raises(SymcommError, match="price makes no difference to 'A sheet'\nhint: leave price out"):
+        asked(price="1 dollar/(device*hour)")
+    assert asked(strategy="data(2)").notes == ("Makes no difference here: `strategy`.",)
+
+
+LAYER = "- M [byte] from traffic(op: none, dtype: none)\n  bytes: Each operand once."
+FORWARD = "- F [FLOP] from flops(scope: forward, op: none, frozen: none)\n  operations: All layers."
+MIXED = {
+    "operations of a model over bytes of a layer": (
+        FORWARD, "- I := F/M\n  intensity: One over the other.\n  run: same(I M, F)",
+        "`M` is of one layer and `F` is of the whole model: they do not go together",
+    ),
+    "the forward pass and training added": (
+        FORWARD.replace("F [", "G ["),
+        "- I := F + G\n  sum: Both.\n  run: adds(F, G)",
+        "`G` is of the forward pass and `F` is of all of training",
+    ),
+    "all layers times the layers": (
+        "- N [layer] from layers\n  layers: How many.", "- I := F N * 1 [1/layer]\n  all: Of all.\n  run: same(I, F N)",
+        "this counts one layer of the whole model twice",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_a_line_that_mixes_amounts_of_a_whole_and_of_a_part_is_refused(case: str):
+    first, line, message = MIXED[case]
+    second = LAYER if "bytes" in case else "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  all: All."
+    with pytest.raises(SymcommError) as caught:
+        sc.worksheet(sheet(first, second, line), block())()
+    assert message in str(caught.value)
+    assert f"worksheet:{sheet(first, second, line).splitlines().index(line.splitlines()[0]) + 1}:" in str(caught.value)
+
+
+def test_bytes_of_a_layer_times_the_layers_go_with_operations_of_the_model():
+    lines = (FORWARD, LAYER, "- n from layers\n  layers: How many.",
+             "- I := F/(n M)\n  intensity: Of all layers.\n  run: same(I n M, F)")  # fmt: skip
+    made = sc.worksheet(sheet(*lines), block())()
+    moved = 2 * (2 * 2 * 4 * (8 + 16) + 2 * 8 * 16)
+    assert made.at(**SIZES).value == Fraction(TRAINED // 3, 3 * moved)
+    made.check(deep=True)
+
+
+def test_a_fact_of_another_unit_is_refused_at_its_line():
+    with pytest.raises(SymcommError, match=r"worksheet:11: F is said to be in B, but flops is in FLOP"):
+        sc.worksheet(sheet(f"- F [byte] from {OPEN}\n  x: So."), block())()
+
+
+AGAIN = "- F [FLOP] from recomputation(recomputation: 'none', count: flops, strategy: none, frozen: none)"
+
+
+def test_a_fact_that_is_nothing_is_refused_unless_the_line_allows_it():
+    rest = "- G := F + x\n  sum: Both.\n  run: adds(F, x)"
+    symbols = "- x [FLOP] from more: more"
+    with pytest.raises(SymcommError, match="F is 0: without recomputation: flops counts nothing here"):
+        sc.worksheet(sheet(f"{AGAIN}\n  again: Twice.", rest, symbols=symbols), block())(more="3 FLOP")
+    made = sc.worksheet(sheet(f"{AGAIN} or 0\n  again: Twice.", rest, symbols=symbols), block())(more="3 FLOP")
+    assert made.at().value == 3
+    assert made.steps[0].reason.text == "Both. Left out, since zero: `F`."
+
+
+def test_a_line_without_a_run_that_leads_to_none_is_not_borne_out():
+    text = sheet(f"- F [FLOP] from {OPEN}\n  x: So.", "- G := 2 F\n  twice: Both.")
+    with pytest.raises(DerivationError, match=r"no witness sees G \(twice\)"):
+        sc.worksheet(text, block())().check(deep=True)
+
+
+def test_a_wrong_run_of_a_line_over_facts_is_found():
+    text = sheet(f"- F [FLOP] from {OPEN}\n  x: So.", "- G := 2 F\n  twice: Both.\n  run: adds(F, F, F)")
+    with pytest.raises(DerivationError, match="G"):
+        sc.worksheet(text, block())().check(deep=True)
+
+
+def test_what_a_sheet_requires_is_asked_of_numbers_that_come_later():
+    text = sheet(f"- F [FLOP] from {OPEN}\n  x: So.", "- require F < x: {F} is more than {x}\n  take less",
+                 symbols="- x [FLOP] from bound: a bound")  # fmt: skip
+    made = sc.worksheet(text, block())(bound="100 FLOP")
+    with pytest.raises(SymcommError, match=r"36 864 FLOP .* is more than 100 FLOP\nhint: take less"):
+        made.at(**SIZES)
+
+
+def test_a_sheet_of_ten_thousand_lines_is_refused_at_once():
+    with pytest.raises(SymcommError, match="a worksheet has at most"):
+        sc.worksheet(sheet(*(f"- a{n} := 1\n  x: So." for n in range(10_000))), block())
+
+
+def test_a_sheet_that_takes_facts_needs_a_model():
+    with pytest.raises(SymcommError, match="worksheet takes facts from a model\nhint: worksheet"):
+        sc.worksheet(COST)
