@@ -123,7 +123,7 @@ def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said:
 
 
 def cited(made: Derivation, unit: Unit) -> Form:
-    """The answer of a derivation in one line: collected forms have lost their units, so a number in it has that of all."""
+    """The answer of a derivation in one line; a number in it has the unit, which a collected form has lost."""
     from symcomm.core.optimum.dimension import in_unit
 
     form = forms.from_expr(made.expr)
