@@ -359,8 +359,8 @@ def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
 
     declared = ask.sheet or QUANTITIES[ask.quantity]
     sheet = getattr(declared.derive, "__self__", None)  # a worksheet, whose symbols name their options
-    own = sheet is not None and not declared.needs_model  # over a model, symbols give way to its own
-    symbols = {one.option: name for name, one in sheet.read.symbols.items() if one.option} if own else {}
+    read = sheet.read.symbols if sheet and not declared.needs_model else {}  # those of a model come first
+    symbols = {one.option: name for name, one in read.items() if one.option}
     kept: list[tuple[str, Hashable]] = []
     numbers: list[_Number] = []
     for name, value in ask.options:
