@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from symcomm.core.derivation import Derivation
     from symcomm.core.model import Model
+    from symcomm.core.parallel.strategy import Strategy
 
 # What a symbol is, as its meaning says it.
 _ROLES = {
@@ -41,6 +42,8 @@ _ROLES = {
     "layers": re.compile(r"number of (?:\w+ )*(?:layers|blocks)", re.IGNORECASE),
     "heads": re.compile(r"number of (?:\w+ )*heads", re.IGNORECASE),
     "head": re.compile(r"\bhead(?:'s)? (?:dimension|size|width)|(?:dimension|size|width) of (?:a|each|one) head",
+                       re.IGNORECASE),
+    "node": re.compile(r"(?:ranks|workers|devices|GPUs) (?:per|(?:in|of) (?:a|each|one)) (?:node|host|server|machine)",
                        re.IGNORECASE),
     "latency": re.compile(r"\blatency\b|overhead", re.IGNORECASE),
 }  # fmt: skip
@@ -193,13 +196,18 @@ class Asking:
         return tuple(n for n in self._said(role) if n not in axes)
 
     @property
-    def _degrees(self) -> tuple[str, ...]:
-        """The symbols of the degrees of a strategy."""
+    def strategy(self) -> Strategy | None:
+        """The strategy that is asked about."""
         from symcomm.core.parallel.strategy import Strategy, parse_strategy
 
-        strategy = self.option("strategy")
-        strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-        sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+        said = self.option("strategy")
+        said = parse_strategy(said) if isinstance(said, str) and said else said
+        return said if isinstance(said, Strategy) else None
+
+    @property
+    def _degrees(self) -> tuple[str, ...]:
+        """The symbols of the degrees of a strategy."""
+        sizes = self.strategy.sizes.values() if self.strategy is not None else ()
         return tuple(n for size in sizes for n in forms.names(size))
 
     def _is(self, name: str, role: str) -> bool:

@@ -18,6 +18,8 @@ from symcomm.core import form as forms
 from symcomm.core.collectives.algorithms import share
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.printing.forms import plain
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.records import dataclass
 from symcomm.exams.asking import Asking, worth
@@ -249,6 +251,64 @@ def _measures(question: Asking, base: str) -> bool:
 
 
 @dataclass(frozen=True)
+class BitsInSum(Change):
+    """Bits for bytes in those terms of a sum that measure bytes, beside a latency say; ``turned`` is the other way."""
+
+    turned: bool = False
+
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+        unit = draft.question.derivation.symbol_unit
+
+        def measures(term: Form) -> bool:
+            units = (p.unit if isinstance(p, Num) else unit(p.name) for p in forms.walk(term) if type(p) in (Num, Sym))  # type: ignore[attr-defined]
+            return any(_BYTE in dict(one.powers) for one in units)
+
+        def one(piece: Form) -> Form | None:
+            if not isinstance(piece, Total) or len({*map(measures, piece.terms)}) < 2:
+                return None
+            times = num(Fraction(1, 8) if self.turned else 8)
+            return Total(tuple(product(times, term) if measures(term) else term for term in piece.terms))
+
+        changed = _mapped(draft.form, one)
+        if changed != draft.form:
+            yield draft.put(changed)
+
+
+@dataclass(frozen=True)
+class OnePhase(Change):
+    """One of two phases of a ring: k - 1 messages where there are 2(k - 1)."""
+
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+        ranks = {*draft.question.role("ranks")}
+
+        def one(piece: Form) -> Form | None:
+            factors = piece.factors if isinstance(piece, Product) else ()
+            less = any(OneLess._less(f) and ranks & {*forms.names(f)} for f in factors)
+            if not less or num(2) not in factors:
+                return None
+            at = factors.index(num(2))
+            return product(*factors[:at], *factors[at + 1 :])
+
+        changed = _mapped(draft.form, one)
+        if changed != draft.form:
+            yield draft.put(changed)
+
+
+@dataclass(frozen=True)
+class OtherStage(Asked):
+    """Another stage of ZeRO."""
+
+    def questions(self, question: Asking) -> Iterator[Asking]:
+        now = question.strategy
+        sizes = list(now.sizes.values()) if now is not None else []
+        if now is None or len(sizes) != 1:
+            return
+        stages = [parse_strategy(f"zero-{stage}({plain(sizes[0])})") for stage in (1, 2, 3)]
+        if any(stage.rules == now.rules for stage in stages):
+            yield from (question.with_option("strategy", one) for one in stages if one.rules != now.rules)
+
+
+@dataclass(frozen=True)
 class PerRank(Change):
     """Divided by the ranks, or not: ``forgotten`` leaves a division out, ``turned`` multiplies instead."""
 
@@ -474,3 +534,22 @@ class Drop(Change):
                 continue
             if forms.names(made):
                 yield draft.put(made)
+
+
+@dataclass(frozen=True)
+class Once(Change):
+    """What each message has, a latency or an overhead, counted once in all."""
+
+    what: str
+
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+        for sym in _factors(draft, self.what):
+            if not isinstance(sym, Sym) or sym.name not in forms.names(draft.form):
+                continue
+            try:
+                whole, without = worth(draft.form), worth(_put(draft.form, {sym.name: num(0)}))
+                one = next(s for s in whole.free_symbols if s.name == sym.name)
+                if not whole.diff(one).has(one):  # each message adds as much
+                    yield draft.put(forms.from_expr(without + one))
+            except (SymcommError, TypeError):
+                continue

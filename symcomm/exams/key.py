@@ -167,11 +167,18 @@ def _others(question: Asking, chosen: Choices | None, scale: Fraction, unit: Uni
     for some in chosen:
         changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}
         again = question.again(accounting=replace(question.accounting, **changed)) if changed else None
-        if again is not None:
+        if again is not None and not any(_cuts_one(step.form) for step in again.derivation.steps):
             form = same_names(question, again)
             form = form if scale == 1 else forms.product(forms.num(scale), form)
             names = tuple(f"{name}: {choice}" for name, choice in changed.items())
             yield again, Wrong(names, tuple(statements[pair] for pair in changed.items()), form, unit, True)
+
+
+def _cuts_one(form: forms.Form) -> bool:
+    """Whether one thing is cut into parts that are rounded up: rows of a weight that has one row."""
+    rounded = (piece.inside for piece in forms.walk(form) if isinstance(piece, forms.Ceiling))
+    return any(isinstance(inside, forms.Ratio) and not forms.names(inside.top) and forms.evaluate(inside.top, {}) == 1
+               for inside in rounded)  # fmt: skip
 
 
 def _prefixes(question: Asking, unit: Unit) -> tuple[Wrong, ...]:

@@ -63,7 +63,7 @@ MISTAKES: tuple[Misconception, ...] = (
     Misconception(
         "bits_for_bytes",
         "You mixed up bits and bytes: a byte has 8 bits.",
-        (c.Bits(), c.Bits(turned=True, alone=True)),
+        (c.Bits(), c.Bits(turned=True, alone=True), c.BitsInSum(), c.BitsInSum(turned=True, alone=True)),
     ),
     Misconception(
         "gb_for_gib",
@@ -206,6 +206,22 @@ MISTAKES: tuple[Misconception, ...] = (
         (c.Choose("accumulation", "reduced_every_microbatch", ("accumulation", "reduced_once")),),
     ),
     Misconception("latency_forgotten", "You left out the latency or the overhead.", (c.Drop("latency"),)),
+    Misconception("latency_once", "You counted the latency once; every message has it.", (c.Once("latency"),)),
+    Misconception(
+        "one_ring_phase",
+        "You counted one phase; a ring all-reduce has two, a reduce-scatter and an all-gather.",
+        (c.OnePhase(),),
+    ),
+    Misconception(
+        "zero_stages_confused",
+        "This is another stage of ZeRO: 1 cuts optimizer states, 2 also gradients, 3 also weights.",
+        (c.OtherStage(),),
+    ),
+    Misconception(
+        "node_for_all_ranks",
+        "You used the number of GPUs in one node, not that of all GPUs.",
+        (c.Put("ranks", "node"),),
+    ),
     Misconception(
         "causal_half",
         "Here attention computes the scores of all pairs of positions, not of half of them.",

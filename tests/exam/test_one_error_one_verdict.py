@@ -1,0 +1,86 @@
+"""A mistake gets the same name as a formula and as its number, and a convention is offered where the model has it."""
+
+import pytest
+from api import parse_problem
+
+import symcomm as sc
+
+DOCUMENT = r"""---
+title: One error
+---
+# Memory
+
+```symcomm
+- model: all
+  formula: '$y = xW, x \in \mathbb{R}^{B \times P}, W \in \mathbb{R}^{P \times 1}, y \in \mathbb{R}^{B \times 1}$'
+  values: {P: 12 000 000 000}
+- {ask: state_memory, id: zero, strategy: "zero-1(N)", given: {N: 8}}
+- {ask: state_memory, id: zero-3, strategy: "zero-3(N)", given: {N: 8}}
+- {ask: communication, id: sent, strategy: "data(k)", given: {k: 32}, accounting: sent_per_rank}
+- {ask: collective_time, id: ring, algorithm: ring, given: {n: 3.2 GB, k: 32, alpha: 100 µs, W: 50 GB/s}}
+- {ask: collective_time, id: tree, algorithm: tree, given: {n: 1 GB, k: 16, alpha: 1 ms, W: 50 GB/s}}
+- ask: collective_time
+  id: nodes
+  algorithm: hierarchical
+  given: {n: 6.4 GB, k: 64, g: 8, alpha: 1 µs, W: 800 GB/s, alpha_out: 1 µs, W_out: 50 GB/s}
+```
+"""
+PROBLEM = parse_problem(DOCUMENT, "one.md")
+KEYS = {name: sc.key_of(PROBLEM, ask) for name, ask in zip(PROBLEM.ids, PROBLEM.asks, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("question", "mistake", "formula", "number"),
+    [
+        # Mixed precision: 2 P of weights, 2 P of gradients, 12 P of states, for 12 billion parameters on 8 ranks.
+        ("zero", "not_divided_by_ranks", "16 P", "192 GB"),
+        ("zero", "zero_stages_confused", "2P + 14P/N", "45 GB"),
+        ("zero", "zero_stages_confused", "16 P/N", "24 GB"),
+        ("zero-3", "zero_stages_confused", "4P + 12P/N", "66 GB"),
+        ("zero-3", "zero_stages_confused", "2P + 14P/N", "45 GB"),
+        # 62 messages of 100 MB: 2 ms each, and 0.1 ms latency.
+        ("ring", "one_ring_phase", "(k-1) (alpha + n/(k W))", "65.1 ms"),
+        ("ring", "latency_once", "alpha + 2(k-1) n/(k W)", "124.1 ms"),
+        ("ring", "bits_for_bytes", "2(k-1) (alpha + 8 n/(k W))", "998.2 ms"),
+        ("ring", "bits_for_bytes", "2(k-1) (alpha + ⌈n/k⌉/(8 W))", "21.7 ms"),
+        # 8 messages of 1 GB: 20 ms each, and 1 ms latency.
+        ("tree", "latency_once", "alpha + 2 ⌈log2(k)⌉ n/W", "161 ms"),
+        ("tree", "bits_for_bytes", "2 ⌈log2(k)⌉ (alpha + 8n/W)", "1.288 s"),
+    ],
+)
+def test_a_mistake_has_one_name_as_a_formula_and_as_a_number(question, mistake, formula, number):
+    for text in (formula, number):
+        verdict = KEYS[question].check(text)
+        assert (verdict.verdict, verdict.mistakes) == ("mistake", (mistake,)), (text, verdict)
+
+
+def test_right_answers_are_still_right():
+    for question, formula, number in (
+        ("zero", "4P + 12P/N", "66 GB"), ("zero-3", "16P/N", "24 GB"), ("sent", "4P (k-1)/k", "46.5 GB"),
+        ("ring", "2(k-1) (alpha + ⌈n/k⌉/W)", "130.2 ms"), ("tree", "2 ⌈log2(k)⌉ (alpha + n/W)", "168 ms"),
+    ):  # fmt: skip
+        assert KEYS[question].check(formula).right, question
+        assert KEYS[question].check(number).right, question
+
+
+def test_half_of_what_a_ring_sends_is_one_phase_or_elements():
+    for text in ("2 P (k-1)/k", "23.25 GB"):
+        verdict = KEYS["sent"].check(text)
+        assert verdict.mistakes == ("elements_for_bytes",)
+        assert ("one_ring_phase",) in verdict.alternatives
+
+
+def test_the_ranks_of_a_node_for_all_ranks_are_recognised():
+    known = {wrong.names for wrong in KEYS["nodes"].mistakes}
+    assert ("node_for_all_ranks",) in known
+    assert ("node_for_all_ranks",) not in {wrong.names for wrong in KEYS["ring"].mistakes}
+    # Inside a node 2 * 7/8 of the tensor at 800 GB/s in 14 messages; nothing is left to send between nodes.
+    verdict = KEYS["nodes"].check("14.014 ms")
+    assert "node_for_all_ranks" in (*verdict.mistakes, *(name for names in verdict.alternatives for name in names))
+
+
+def test_rows_are_padded_where_a_weight_has_rows():
+    assert not [wrong for wrong in KEYS["zero"].conventions if "shards" in wrong.names[0]]
+    text = DOCUMENT.replace(r"P \times 1}, y", r"P \times D}, y").replace(r"B \times 1}", r"B \times D}")
+    problem = parse_problem(text.replace("{P: 12", "{D: 30, P: 12"), "rows.md")
+    assert [wrong.names for wrong in sc.key_of(problem, problem.asks[0]).conventions] == [("shards: padded_shards",)]
