@@ -52,11 +52,16 @@ def said(case: tuple[str, Mapping[str, Any]]) -> str:
     return " ".join(filter(None, (quantity, options.get("strategy", ""), options.get("of", ""))))
 
 
+def _fields(made: sc.Derivation) -> set[str]:
+    """What an answer names; algorithms that differ by the kind of collective are one field."""
+    return {convention.field.partition(" of ")[0] for convention in made.conventions}
+
+
 def matrix(name: str, quantity: str, options: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     """The fields that change the number and are not named; and those named that change neither it nor the formula."""
     usual = model(name).derive(quantity, **options)
     number, formula = usual.at().value, usual.expr
-    named = {convention.field for convention in usual.conventions}
+    named = _fields(usual)
     unnamed, used = set(), set()
     for row in CONVENTIONS:
         if row.name == getattr(sc.Accounting(), row.field):
@@ -69,7 +74,7 @@ def matrix(name: str, quantity: str, options: Mapping[str, Any]) -> tuple[set[st
             continue
         if made.expr != formula:
             used.add(row.field)
-        if other != number and row.field not in {convention.field for convention in made.conventions} | named:
+        if other != number and row.field not in _fields(made) | named:
             unnamed.add(row.field)
     return unnamed, named - used
 

@@ -12,6 +12,8 @@ from api import SymcommError
 from api import run_search as search
 from search_oracle import RATES, attention, block
 
+import symcomm as sc
+
 LINKS = {"tensor": "200 GB/s", "data": "5 GB/s @ 20 us", "pipe": "1 GB/s"}
 ASKED = {"devices": 4, "capacity": "1 GB", "capacity_is": "nominal_GB", "recomputation": "none", "jobs": 1, "top": 100}
 
@@ -55,6 +57,18 @@ def test_the_axes_of_each_mesh_fill_nodes_as_they_do_by_themselves(algorithm: st
         4 % shape[2] == 0 and not _even(6, shape) for shape in shapes
     )
     assert any("fill a node" in note for note in found.notes)
+
+
+def test_a_model_with_a_vocabulary_fills_nodes_as_a_table_does() -> None:
+    """Where words are cut, a mesh without tensor parallelism is derived by itself."""
+    config = {"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 4,
+              "num_attention_heads": 4, "vocab_size": 96}  # fmt: skip
+    model, links = sc.load(config).at(B=8, L=8), {**NODES, "node": 2}
+    found = search(model, strategies="data + tensor + pipeline", microbatches="1", links=links, **ASKED, **RATES)
+    assert len(found.top) == 6
+    for one in found.top:
+        alone = model.step_time(one.strategy, microbatches=1, links=links, **RATES)
+        assert alone.at().value == one.time.value, one.strategy
 
 
 def _even(left: int, shape: tuple[int, ...]) -> bool:

@@ -293,17 +293,21 @@ class Nesting:
             inside, filled = [*inside, axis], filled * size
         return cls(ranks, tuple(inside))
 
+    def filled(self, sizes: Mapping[str, Form]) -> Form:
+        """The ranks of a node that the axes inside of it take; an axis of one rank may be left out of the mesh."""
+        return product(*(sizes[one] for one in self.inside if one in sizes))
+
     def shares(self, axis: str, sizes: Mapping[str, Form]) -> tuple[Form, Form]:
         """How many ranks of an axis are together in a node, and how many of these groups it has."""
         if axis != self.across:
             return (sizes[axis], num(1)) if axis in self.inside else (num(1), sizes[axis])
-        filled = product(*(sizes[one] for one in self.inside))
+        filled = self.filled(sizes)
         return Ratio(num(self.ranks), filled), Ratio(product(filled, sizes[axis]), num(self.ranks))
 
     def divisions(self, sizes: Mapping[str, Form]) -> Iterator[tuple[Form, Form]]:
         """What has to be divided, and by what: axes that share out the places of a node evenly."""
-        filled = product(*(sizes[one] for one in self.inside))
-        if self.inside:
+        filled = self.filled(sizes)
+        if filled != num(1):
             yield num(self.ranks), filled
         if self.across:
             yield product(filled, sizes[self.across]), num(self.ranks)
