@@ -159,6 +159,7 @@ NAMES = {
     "symcomm.documents.render.writer": "Kind PageWriter table_view",
     "symcomm.documents.report": "derivation",
     "symcomm.exams": "decision",
+    "symcomm.exams.asking": "Asking",
     "symcomm.exams.choices": "option_text",
     "symcomm.exams.common": "with_mistakes",
     "symcomm.exams.decision": "TimeUpError deadline decide",

@@ -103,6 +103,12 @@ class Asking:
         return derive(self.asked, self._counted, dict(self.options), self.accounting, dict(self.values), ())
 
     @property
+    def is_settled(self) -> bool:
+        """Whether no number can change what was derived here, whatever was asked again."""
+        asked = (self, *(one for one in self._asked.values() if one is not None))
+        return all(one.derivation.otherwise is None for one in asked)
+
+    @property
     def _counted(self) -> Model:
         if not self.forgotten:
             return self.model

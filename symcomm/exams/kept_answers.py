@@ -101,7 +101,7 @@ class KnownWrong:
         return {name: value for name, value in known.items() if name in self.symbols}
 
 
-Learned = tuple[dict[tuple[Hashable, Hashable], _Entry], dict[Hashable, KnownWrong]]
+Learned = tuple[dict[tuple[Hashable, Hashable], _Entry], dict[Hashable, KnownWrong | None]]
 
 
 class KeptAnswers:
@@ -117,7 +117,7 @@ class KeptAnswers:
         self._keys: dict[Hashable, Key] = {}
         self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
         self._tex: dict[int, tuple[Form, Notation, str]] = {}
-        self._known_wrong: dict[Hashable, KnownWrong] = {}
+        self._known_wrong: dict[Hashable, KnownWrong | None] = {}  # None where papers have their own
         self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -164,10 +164,32 @@ class KeptAnswers:
         """What is recognised of a question whose answer is known, and the numbers of the paper."""
         read = self._read(problem, ask)
         about, numbers = self._about_key(problem, ask, read)
-        if about not in self._known_wrong:
-            self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
-        found = self._known_wrong[about]
+        found = self._known_wrong.get(about) or self._of_some_stages(problem, ask, read)
+        if found is None:
+            found = self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
         return found, found.values(dict(answer.derivation.given) | _values(read.known, numbers))
+
+    def _of_some_stages(self, problem: Problem, ask: Ask, read: _Read) -> KnownWrong | None:
+        """What is recognised of all papers with so many stages, where no other number decides which one is meant."""
+        model, strategy = self.model(problem, ask.model), dict(ask.options).get("strategy")
+        if model is None or not _of_the_largest_stage(ask) or self._entries[read.same].symbolic is None:
+            return None
+        assert isinstance(strategy, Strategy)
+        assert strategy.pipeline is not None
+        sizes = strategy.pipeline.stages, strategy.pipeline.layers_per_stage
+        counts = {region.times for region in model.graph.regions}.union(*(names(size) for size in sizes if size))
+        known = tuple(one for one in read.known if one.name in counts)
+        values = {one.name: one.quantity.value for one in known}
+        about = "stages", read.same, _exactly(ask), tuple(values.items()), ask.answer, problem.mistakes
+        if about not in self._known_wrong:
+            block = problem.models[ask.model]
+            items = tuple(replace(block, values=known) if one is block else one for one in problem.items)
+            made = {ask.model: replace(model, values=values)}
+            key = key_of(replace(problem, items=items), replace(ask, given=()), made)
+            found = KnownWrong.of(key)
+            every = key.candidates.question, *(question for question, _ in key.candidates.others)
+            self._known_wrong[about] = found if all(one.is_settled for one in every) else None
+        return self._known_wrong[about]
 
     def _about_key(self, problem: Problem, ask: Ask, read: _Read) -> tuple[Hashable, tuple[_Number, ...]]:
         about: Hashable = read.same

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from api import (
+    Asking,
     Ceiling,
     Exam,
     Form,
@@ -199,6 +200,19 @@ def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch)
     told = drawing._told_apart
     monkeypatch.setattr(drawing, "_told_apart", lambda known, *about: kept.setdefault(known, told(known, *about)))
     assert not all(_each_alone(*_class("1", 2)))
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_numbers_decide(monkeypatch, settled):
+    if not settled:  # as where stages differ, so that numbers say which one has the most
+        monkeypatch.setattr(Asking, "is_settled", False)
+    text = STRUCTURES.replace("{{ s }}", "2").replace("N: {multiples_of: 8, from: 8, to: 32}", "N: [8, 16]")
+    exam = exam_of(parse_template(text, "t.md"), "1")
+    found = []
+    for paper in map(exam.paper, numbered(5)):
+        ask = next(ask for ask in paper.problem.asks if ask.exam.id == "pp")
+        found.append(exam.kept.wrong(paper.problem, ask, exam.kept.answer(paper.problem, ask))[0])
+    assert len({*map(id, found)}) == (2 if settled else 5)
 
 
 def test_a_draw_that_is_not_taken_is_the_same_whether_it_is_read_as_a_whole_or_not():
