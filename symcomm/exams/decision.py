@@ -376,6 +376,8 @@ class _Decision:
                     hint = f"this is {times} times too {what}: which prefix is meant?"
         if not hint and ratio == 100:
             hint = "this is 100 times too large: is it in percent?"
+        if not hint and self.part.unit is None and self.part.literal and right.unit != ONE and not self.key.spec.unit:
+            hint = f"a number without a unit is in {right.unit} here: write the unit behind it"
         return Verdict("different", self.read, hint=hint, counterexample=self._counter(
             (), Quantity(number, right.unit), right))  # fmt: skip
 

@@ -83,6 +83,8 @@ def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) ->
     told = [markdown_text(part.ask.label)] if part.ask.label else []
     if part.ask.answer.formula:
         told.append(said.formula)
+    elif part.ask.answer.unit and not part.choices:
+        told.append(f"{said.unit} {markdown_text(part.ask.answer.unit)}")
     if several:
         told.append(said["point" if part.points == 1 else "points"].replace("#", points_text(part.points)))
     named = f"**{said.answer.replace('#', part.number)}**" + (f" ({', '.join(told)})" if told else "")

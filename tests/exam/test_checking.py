@@ -126,6 +126,17 @@ def test_numbers_are_right_when_they_are_rounded_to_two_digits_or_cut_off_at_thr
                     "1e1": "different"}  # fmt: skip
 
 
+def test_a_number_without_a_unit_is_in_that_of_the_prompt_and_is_asked_for_one_where_there_is_none():
+    asked = "ask: communication\nstrategy: data(k)\ngiven: {k: 2}\nanswer: {%sconventions: [], mistakes: []}"
+    named, open_ = document(asked % "in: KiB, "), document(asked % "")
+    assert checked(named, "32").right  # 4 * 8 * 16 * 64 B
+    assert checked(named, "32 KiB").right
+    assert checked(open_, "32768").right
+    assert "write the unit behind it" in checked(open_, "77").hint
+    assert checked(open_, "32").hint == "this is 1024 times too small: which prefix is meant?"
+    assert checked(named, "77").hint == ""
+
+
 def test_a_calculation_behind_a_unit_is_worked_out_and_not_left_out():
     check = key("dp_payload").check
     assert check("25.77 GB/2").right

@@ -159,6 +159,15 @@ def test_a_formula_that_is_asked_for_is_right_and_its_number_is_not():
     assert paper_page(exam, papers[0]).blocks[1].markdown.startswith("**Answer peak** (Formula):")
 
 
+def test_the_field_of_an_answer_names_the_unit_of_a_number_without_one():
+    text = FORMULAS.replace("n_FMA: 512}, answer: formula", "n_FMA: 512}, answer: {in: GFLOP/s}")
+    exam = Exam(parse_template(text, "f.md"), "1")
+    papers = exam.settle([Student("s1")])
+    assert paper_page(exam, papers[0]).blocks[1].markdown.startswith("**Answer peak** (in GFLOP/s):")
+    k = papers[0].drawn["k"].quantity.value
+    assert marks((exam, papers), {"peak": f"{k * 2048}"})["peak"].verdict == "right"
+
+
 def test_the_self_test_shows_the_formula_and_asks_for_numbers_only_where_none_is_wanted():
     report = self_test(parse_template(FORMULAS, "f.md"), draws=4)
     assert report.problems == ()

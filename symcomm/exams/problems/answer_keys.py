@@ -45,7 +45,7 @@ class AnswerKeys:
     """The ``answer`` key of a question; of ``symbols``, ``conventions`` and ``mistakes`` None means the default."""
 
     left: str = keyed("what may stand before `=`", TEXT)
-    unit: str = keyed("the unit of a number without one, as it is written: `GiB`", UNIT, name="in")
+    unit: str = keyed("the unit of a number without one, which the paper names: `GiB`", UNIT, name="in")
     step: str = keyed("the step of the derivation that is asked for, where it is not the last", TEXT)
     symbols: tuple[str, ...] | None = keyed("those an answer may use; else all there are", TEXTS, default=None)
     names: tuple[tuple[str, tuple[str, ...]], ...] = keyed("other spellings of symbols, for this question", _SPELLINGS)
