@@ -90,7 +90,7 @@ NAMES = {
     ),
     "symcomm.core.program.pipeline": "check_divisible",
     "symcomm.core.program.program": "ONE_RANK _program program_program_program=program",
-    "symcomm.core.program.rewrites": "rewrites",
+    "symcomm.core.program.rewrites": "in_order rewrites",
     "symcomm.core.program.schedules": (
         "_registry find schedules_register=register schedules_run=run schedules_schedules=schedules "
     ),

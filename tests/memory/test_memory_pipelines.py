@@ -273,6 +273,21 @@ def test_the_parts_around_the_layers_are_not_computed_again_and_the_document_say
     )
 
 
+@pytest.mark.parametrize("how", ["none", "full"])
+def test_parts_of_which_none_is_repeated_run_again_each_by_itself(how):
+    """Each keeps its input, as two layers of a stack do; the walk runs them again one after the other."""
+    parts = [(tables.load(LAYER, dtype="fp32", name=name), "") for name in ("first", "second")]
+    for sizes in ((240, 4, 6), (400, 3, 40)):
+        two = sc.model_of_parts(parts, values=dict(zip("TDF", sizes, strict=True)))
+        walk = Walk(*sizes, 2, every=int(how == "full"), ends=False)
+        peak, kept = two.peak_memory(recipe="fp32_adam", recomputation=how), two.activation_memory(recomputation=how)
+        assert peak.at().value == walk.run()
+        assert kept.at().value == 2 * 4 * sizes[0] * (sizes[1] + (sizes[2] if how == "none" else 0))
+        assert not any("layers that are repeated" in note for note in (*peak.notes, *kept.notes))
+        flops = two.recomputation(recomputation=how, count="hardware_flops").at().value
+        assert flops == 2 * 2 * 2 * sizes[0] * sizes[1] * sizes[2] * (4 if how == "full" else 3)
+
+
 STRATEGIES = ("tensor(2) + sequence", "context(2)", "zero-2(2)", "tensor(2) + fsdp(2)")
 
 

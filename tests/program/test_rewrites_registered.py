@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from api import HOST, Compute, Instruction, Op, Piece, Program, Rewrite, Send, _program, rewrites, saved
+from api import HOST, Compute, Instruction, Op, Piece, Program, Rewrite, Send, _program, in_order, rewrites, saved
 from api import run_search as search
 
 import symcomm as sc
@@ -60,7 +60,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Rewrite | No
     known = rewrites()
 
     def registered(added: Rewrite | None) -> None:
-        every = known if added is None else tuple(sorted((*known, added), key=lambda rewrite: rewrite.rank))
+        every = known if added is None else in_order((*known, added))
         monkeypatch.setattr("symcomm.core.program.program.rewrites", lambda: every)
         _program.cache_clear()
 
@@ -92,7 +92,7 @@ def test_saved_activations_on_the_host_are_one_function(register: Callable[[Rewr
 
     The peak is in the first layer then, when the gradients of all others are there: two matrices of 4 D^2 each.
     """
-    register(Rewrite("activations on the host", 8, activations_on_host))
+    register(Rewrite("activations on the host", 80, activations_on_host))
     moved = answers(layers())
     register(None)
     stays = answers(layers())
@@ -110,7 +110,7 @@ def test_masks_that_are_drawn_again_are_one_function(register: Callable[[Rewrite
     """
     rows = ROWS.replace("y = u U\tU [F, D]", "v = dropout(u)\tu [T, F]\tv [T, F]\ny = v U\tU [F, D]")
     stays = answers(layers(rows), "7.5 MB")
-    register(Rewrite("masks drawn again", 6, masks_drawn_again))
+    register(Rewrite("masks drawn again", 65, masks_drawn_again))
     drawn = answers(layers(rows), "7.5 MB")
     masks = T * 4 * D
     assert stays["saved"] - drawn["saved"] == N * masks
@@ -118,3 +118,11 @@ def test_masks_that_are_drawn_again_are_one_function(register: Callable[[Rewrite
     assert stays["sent between ranks"] == drawn["sent between ranks"]
     assert stays["time"] == drawn["time"]
     assert (stays["fits"], drawn["fits"]) == (0, 1)
+
+
+def test_two_rewrites_of_one_rank_are_refused_because_the_order_changes_what_they_make():
+    added = Rewrite("masks drawn again", 60, masks_drawn_again)
+    with pytest.raises(sc.SymcommError) as error:
+        in_order((*rewrites(), added))
+    assert error.value.message == "the rewrites masks drawn again and offloading have the rank 60: which runs first?"
+    assert [one.name for one in in_order(reversed(rewrites()))] == [one.name for one in rewrites()]

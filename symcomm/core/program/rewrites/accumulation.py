@@ -23,4 +23,4 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=tuple(turns))
 
 
-REWRITE = Rewrite("accumulation", 4, _rewritten)
+REWRITE = Rewrite("accumulation", 40, _rewritten)

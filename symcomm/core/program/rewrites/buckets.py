@@ -21,4 +21,4 @@ def _rewritten(program: Program) -> Program:
     return replace(program, turns=tuple(replace(turn, bucketed=bucketed(turn)) for turn in program.turns))
 
 
-REWRITE = Rewrite("buckets", 5, _rewritten)
+REWRITE = Rewrite("buckets", 50, _rewritten)

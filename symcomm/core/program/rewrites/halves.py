@@ -68,4 +68,4 @@ def _halves(graph: Graph, turns: list[Instruction], gains: frozenset[str]) -> It
         yield turn, half
 
 
-REWRITE = Rewrite("halves", 7, _rewritten)
+REWRITE = Rewrite("halves", 70, _rewritten)

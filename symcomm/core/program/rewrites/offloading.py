@@ -49,4 +49,4 @@ def _copies(program: Program, turn: Instruction, update: Compute) -> Iterator[In
             yield replace(turn, work=copy, region=region, phase="update", finishes=True, once=True)
 
 
-REWRITE = Rewrite("offloading", 6, _rewritten, "offloading")
+REWRITE = Rewrite("offloading", 60, _rewritten, "offloading")

@@ -179,4 +179,4 @@ class Again:
                 yield replace(turn, work=again, phase="backward")
 
 
-REWRITE = Rewrite("recomputation", 2, _rewritten, "recomputation")
+REWRITE = Rewrite("recomputation", 20, _rewritten, "recomputation")

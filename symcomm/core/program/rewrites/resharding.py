@@ -56,4 +56,4 @@ def _unit_by_unit(program: Program) -> Iterator[Instruction]:
             yield turn
 
 
-REWRITE = Rewrite("resharding", 1, _rewritten)
+REWRITE = Rewrite("resharding", 10, _rewritten)

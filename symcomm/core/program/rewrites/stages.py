@@ -82,4 +82,4 @@ def _messages(program: Program) -> list[Instruction]:
     return turns
 
 
-REWRITE = Rewrite("stages", 3, _rewritten)
+REWRITE = Rewrite("stages", 30, _rewritten)

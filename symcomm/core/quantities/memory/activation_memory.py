@@ -20,7 +20,7 @@ from symcomm.core.program.orders import Schedule, flights
 from symcomm.core.program.program import program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities.counting.load import microbatched
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, of_step, placed, read_choices
+from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, told_again
 from symcomm.core.quantities.options import (
     Chunks,
     Dtype,
@@ -97,8 +97,7 @@ def derive(
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
-        if len(mine) > 1:
-            notes += (LAYERS_AGAIN,)
+        notes += told_again(region for region in setting.regions if region.name in held.regions)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return replace(setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), where=(*held.where, *where))
 

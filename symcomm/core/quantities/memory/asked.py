@@ -7,13 +7,18 @@ from collections.abc import Iterable, Sequence
 from symcomm.core.accounting import Accounting
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.graph.gradient import trains_inputs
-from symcomm.core.graph.graph import SOFTMAXES, Graph
+from symcomm.core.graph.graph import SOFTMAXES, Graph, Region
 from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
 LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."
+
+
+def told_again(regions: Iterable[Region]) -> tuple[str, ...]:
+    """What is told where parts of a model run again: of parts of which none is repeated all do."""
+    return (LAYERS_AGAIN,) if {bool(region.times) for region in regions} == {True, False} else ()
 
 
 def placed(strategy: Strategy | str | None, **of_pipeline: object) -> Strategy | None:

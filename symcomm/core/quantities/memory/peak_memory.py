@@ -23,7 +23,7 @@ from symcomm.core.program.step import StepOptions
 from symcomm.core.program.storage import COPY, PASSING, SAVED
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
-from symcomm.core.quantities.memory.asked import LAYERS_AGAIN, of_step, placed, read_choices
+from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, told_again
 from symcomm.core.quantities.memory.capacity import in_bytes
 from symcomm.core.quantities.memory.snapshots import Snapshot, StepRun, snapshots
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
@@ -166,8 +166,8 @@ def derive(
     exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
-    if (again != "none" or options.every) and len(setting.parts) > 1:
-        notes.append(LAYERS_AGAIN)
+    if again != "none" or options.every:
+        notes += told_again(setting.regions)
     if cut is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
