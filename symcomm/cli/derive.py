@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from symcomm.cli.shared import PATH, accounting_option, conventions, quantities_of, read_model, reading, write
+from symcomm.cli.shared import (
+    PATH,
+    PHASES,
+    accounting_option,
+    conventions,
+    phase_option,
+    quantities_of,
+    read_model,
+    reading,
+    step_of,
+    stepping,
+    write,
+)
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -84,7 +96,9 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     for option in reversed(_deriving):
         run = option(run)
     if declared.needs_model:
-        run = reading(run)
+        run = stepping(reading(run))
+        if "phase" not in {one.name for one in declared.options}:
+            run = phase_option(run)
         file = click.Path(path_type=Path)
         run = click.option("--model", "file", type=file, help="A file with a layer table, or a problem file.")(run)
     for one in reversed(declared.options):
@@ -116,6 +130,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     told = quantities_of(given["at"])
     numbers = {option.name for option in declared.options if option.kind in NUMBERED} - said.keys()
     said |= {name: str(told.pop(name)).removesuffix(" 1") for name in numbers & told.keys()}
+    steps = said.pop("phase") if said.get("phase") in PHASES else given.get("phase")
     options = {name: convert(text, declared.option(name)) for name, text in said.items()}
     declared.check(options)
     file = given.get("file")
@@ -124,6 +139,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         if file is None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
         model = read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
+        model = step_of(model, steps, given["new"], given["past"])
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(
         declared if not declared.group else declared.name,

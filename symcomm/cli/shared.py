@@ -100,6 +100,33 @@ _read_options = (
 )
 
 
+PHASES = ("prefill", "decode")
+_step_options = (
+    click.option("--new", default="", metavar="COUNT", help="The new positions of such a step: a number or a symbol."),
+    click.option("--past", default="", metavar="COUNT", help="The positions before them."),
+)
+phase_option = click.option("--phase", default=None, type=click.Choice(PHASES), help="A step of generating text.")
+
+
+def stepping(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the sizes of a step of generating text."""
+    for option in reversed(_step_options):
+        command = option(command)
+    return command
+
+
+def step_of(model: Model, phase: str | None, new: str, past: str) -> Model:
+    """The model, or the step of it that options say; raises ``ValuesError`` for sizes of no step."""
+    from symcomm.core.errors import ValuesError
+
+    if not phase:
+        if new or past:
+            raise ValuesError("--new and --past are sizes of a step", hint="--phase decode, or --phase prefill")
+        return model
+    sizes = {name: said for name, said in (("new", new), ("past", past)) if said}
+    return (model.prefill if phase == "prefill" else model.decode)(**sizes)
+
+
 def reading(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_read_options):
         command = option(command)

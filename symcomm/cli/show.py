@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, read_model, reading, write
+from symcomm.cli.shared import PATH, phase_option, read_model, reading, step_of, stepping, write
 
 if TYPE_CHECKING:
     from symcomm.core.model import Model
@@ -19,9 +19,14 @@ SHOWN = ("text", "json", "svg", "dot", "torch")
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @reading
+@phase_option
+@stepping
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
 @click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
-def show(file: Path, name: str, repeat: str, batch: str, loss: bool | None, form: str, output: Path | None) -> None:
+def show(
+    file: Path, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None, new: str, past: str, form: str,
+    output: Path | None,
+) -> None:  # fmt: skip
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
 
     \b
@@ -29,7 +34,7 @@ def show(file: Path, name: str, repeat: str, batch: str, loss: bool | None, form
     symcomm show homework.md --to svg -o graph.svg
     symcomm show homework.md --to torch -o model.py
     """
-    model = read_model(file, name, repeat, batch, loss)
+    model = step_of(read_model(file, name, repeat, batch, loss), phase, new, past)
     if form in ("svg", "dot"):
         from symcomm.core import drawing
 
@@ -90,6 +95,8 @@ def _table(model: Model, terminal: bool) -> str:
     if seen["axes"]:
         told = "; ".join(f"{role} {', '.join(labels)}" for role, labels in seen["axes"].items())
         console.print(Text(f"axes: {told}".replace("pairs", "cut by tensor parallelism")), soft_wrap=True)
+    for kept in model.graph.step.kept if model.graph.step is not None else ():
+        console.print(Text(f"kept: {kept.tensor} ({kept.role} of the {kept.region}), read by {kept.why}".replace("`", "")))
     for note in seen["notes"]:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()

@@ -440,10 +440,10 @@ class Model(DerivedQuantities):
             past = next(name for name in ("c", "c_past", "c_past'") if name not in taken)
         sizes: list[Any] = []
         for name, said in (("new", new), ("past", past)):
-            if isinstance(said, bool) or (isinstance(said, int) and said < (name == "new")):
+            number = re.fullmatch(r"-?\d{1,12}", str(said)) is not None
+            if isinstance(said, bool) or (number and int(said or 0) < (name == "new")):
                 raise ValuesError(f"{name} is {said}", hint="a number of positions, or a symbol for it")
-            number = said is None or isinstance(said, int) or str(said).isdecimal()
-            sizes.append(said if said is None else sp.Integer(int(said)) if number else symbol(str(said)))
+            sizes.append(None if said is None else sp.Integer(int(said)) if number else symbol(str(said)))
         made = stepped(graph, sizes[0], sizes[1], phase, Accounting(), self.values)
         made.check_sizes(made.relations.complete(self.values))
         told = {str(s): f"{what} positions of a step" for s, what in zip(sizes, ("new", "earlier"), strict=True)

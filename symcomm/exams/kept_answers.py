@@ -274,7 +274,8 @@ class KeptAnswers:
     def _of_model(self, block: ModelBlock) -> Hashable:
         parts = tuple(self._of_model(part) for part in block.parts)
         named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
-        return *named, block.layers_before, block.module or self._identity(block.table), parts
+        step = (block.phase, block.new, block.past)
+        return *named, *step, block.layers_before, block.module or self._identity(block.table), parts
 
     def _identity(self, thing: object) -> Hashable:
         if not thing:

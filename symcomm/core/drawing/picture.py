@@ -90,6 +90,8 @@ def kind_text(graph: Graph, op: Op) -> str:
     """What an op does, in a word or two."""
     if op.attribute("view"):
         return "view"
+    if op.attribute("does"):
+        return str(op.attribute("does"))
     if op.kind != "contraction":
         return op.kind.replace("_", " ")
     if op.attribute("lookup"):
@@ -104,7 +106,7 @@ def kind_text(graph: Graph, op: Op) -> str:
 def group_of(graph: Graph, op: Op) -> str:
     """The group of an op, which gives its box a colour."""
     kind = kind_text(graph, op)
-    if kind in ("view", "lookup", "routing"):
+    if kind in ("view", "lookup", "routing") or op.attribute("does"):
         return "view"
     if kind == "sum" or op.kind == "add":
         return "sum"

@@ -30,6 +30,7 @@ NEW, LAST, ALL = "new", "last", "all"
 Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it is no axis of positions
 Node = tuple[str, Version]
 CHOSEN = ("cache", "cached_keys", "mla", "logits")  # the conventions that decide what a step computes
+LOSS = "cross-entropy"  # what is told of a loss is not of a step, which has none
 GROWN = 2**20  # positions that count as many, where it is asked what is cheaper at a long context
 
 
@@ -135,7 +136,7 @@ class _Stepper:
         )  # fmt: skip
         return replace(
             graph, axes=self.axes, tensors=self.tensors, ops=ops, regions=regions, step=step, limits=(),
-            notes=(*graph.notes, *self.notes),
+            notes=(*(note for note in graph.notes if LOSS not in note), *self.notes),
         )  # fmt: skip
 
     # -- what the walk knows of the model ---------------------------------------------------------------------
@@ -442,7 +443,8 @@ class _Stepper:
         else:
             window = colour.removeprefix(ALL).strip()
             name, size = f"{axis}^{ALL}{f' of {window}' if window else ''}", self.new + self.behind[colour]
-        self.axes.setdefault(name, replace(old, name=name, size=size, label=str(size)))
+        label = f"({size})" if size.is_Add else str(size)
+        self.axes.setdefault(name, replace(old, name=name, size=size, label=label))
         return name
 
     def slot_size(self, slots: str) -> Expr:
@@ -472,8 +474,19 @@ class _Stepper:
         for a in axes:
             self.axes.setdefault(a, self.graph.axes.get(a) or self.axes[a])
         new = self.free(new or name)
-        self.tensors[new] = replace(tensor, name=new, axes=axes, **changes)
+        shape = self.shape(tensor, version) if not before else ()
+        self.tensors[new] = replace(tensor, name=new, axes=axes, shape=shape, **changes)
         return new
+
+    def shape(self, tensor: Tensor, version: Version) -> tuple[str, ...]:
+        """The shape as its author printed it, with the sizes of the step."""
+        labels = [(self.graph.axes[a].label, self.axes[self.axis(a, c)].label)
+                  for a, c in zip(tensor.axes, version, strict=True) if c]  # fmt: skip
+        found: list[str] = []
+        for one in tensor.shape:
+            at = next((n for n, (old, _) in enumerate(labels) if old == one), None)
+            found.append(one if at is None else labels.pop(at)[1])
+        return tuple(found)
 
     def plain(self, version: Version) -> Version:
         """A version as it is where nothing stands before: all positions are the new ones."""
@@ -545,7 +558,7 @@ class _Stepper:
         out = tuple(len(version) if n == at else n for n in loops)
         home = self.graph.producers[self.logits[0].name]
         op = Op(made, "contraction", (source, place), made, (loops, (at, len(version))), out,
-                (("lookup", True), ("slice", True), ("last", True)), row=home.row, source=home.source,
+                (("lookup", True), ("slice", True), ("does", "last position")), row=home.row, source=home.source,
                 region=home.region)  # fmt: skip
         first = min(n for n, one in enumerate(self.graph.ops) if one.region == home.region)
         after = self.places.get(name, -1)
@@ -583,7 +596,7 @@ class _Stepper:
             self.named[node] = new
             self.held.append(Kept(new, "", role, region, seen, why))
             return new
-        before = self.renamed(name, version, marked(name, "past"), again, role=role)
+        before = self.renamed(name, version, marked(name, "past"), again, role=role, latex="")
         made = self.named[node] = self.renamed(name, version, marked(name, ALL), again)
         self.held.append(Kept(new, before, role, region, seen, why))
         loops = tuple(range(len(again) + len(version)))
@@ -600,9 +613,9 @@ class _Stepper:
         put = replace(
             base, name=part, kind="contraction", inputs=(new, where), output=part,
             indices=(loops, (at, len(loops))), output_indices=tuple(len(loops) if n == at else n for n in loops),
-            attributes=(("lookup", True), ("slice", True)),
+            attributes=(("lookup", True), ("slice", True), ("does", "new rows")),
         )  # fmt: skip
-        joined = replace(base, inputs=(before, part), attributes=(*base.attributes, ("append", at)))
+        joined = replace(base, inputs=(before, part), attributes=(*base.attributes, ("append", at), ("does", "append")))
         self.ops += [(place, put), (place, joined)]
         return made
 

@@ -113,7 +113,8 @@ class ModelBlock:
     """A ``model:`` block: a name, the table it stands for, and how that table is to be read.
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
-    models that a whole model is made of; the table is then that of the first. ``module`` is a printed PyTorch module
+    models that a whole model is made of, or the one it is a step ``of``; the table is then that of the first. With a
+    ``phase`` it is a step of generating text: ``new`` positions behind ``past`` ones. ``module`` is a printed PyTorch module
     or the JSON of a configuration, which stands instead of a table.
     """
 
@@ -134,13 +135,19 @@ class ModelBlock:
     axes: tuple[tuple[str, str], ...] = keyed("what axes are, by their symbols: batch, sequence, ...", PAIRS)
     layers_before: str = keyed("in a table around the layers: the tensor that stands for their result", WORD)
     parts: tuple[ModelBlock, ...] = keyed("models that this one is made of", RAW.like(**TEXTS.schema), default=())
+    of: str = keyed("the model before this one of which this is a step", WORD)
+    phase: str = keyed("a step of generating text: prefill or decode", one_of(("prefill", "decode")), default="")
+    new: str = keyed("its new positions: 1 in a decode step, all of a prefill unless told", WORD)
+    past: str = keyed("the positions before them: `c` in a decode step, 0 in a prefill unless told", WORD)
     shown: bool = False
 
 
-# What else a model has that is no table: of parts, of a printed module, of a configuration.
-OTHER_MODELS = {"parts": ("model", "parts", "values", "symbols"),
-                "module": ("model", "module", "dtype", "values", "symbols"),
-                "config": ("model", "config", "loss", "dtype", "values", "symbols")}  # fmt: skip
+# What else a model has that is no table: of parts, of a printed module, of a configuration, a step of another one.
+STEP = ("phase", "new", "past")
+OTHER_MODELS = {"parts": ("model", "parts", *STEP, "values", "symbols"),
+                "module": ("model", "module", *STEP, "dtype", "values", "symbols"),
+                "config": ("model", "config", "loss", *STEP, "dtype", "values", "symbols"),
+                "of": ("model", "of", *STEP, "values", "symbols")}  # fmt: skip
 TABLE_KEYS = tuple(name for name in keys_of(ModelBlock) if name not in (*OTHER_MODELS, "loss"))
 
 
@@ -662,7 +669,9 @@ class _Reader:
         if name in self.models:
             before = self.models[name].section.span_of("model")
             raise section.error("model", f"a second model called '{name}'", f"the first is in line {before.line}")
-        if kind == "parts":
+        if "phase" not in section and (stray := next((key for key in ("of", "new", "past") if key in section), "")):
+            raise section.error(stray, f"'{stray}' belongs to a step of generating text", "phase: decode, or prefill")
+        if kind in ("parts", "of"):
             self.whole(name, section)
             return
         at = section.span
@@ -682,23 +691,27 @@ class _Reader:
         self.items.append(made)
 
     def whole(self, name: str, section: Section) -> None:
-        """A model whose parts are models before it."""
+        """A model whose parts are models before it, or a step of one."""
         parts: list[ModelBlock] = []
-        for said in section.texts("parts"):
+        alone = "of" in section
+        for said in section.texts("of" if alone else "parts"):
             part = self.models.get(said)
-            if part is None or part.parts:
+            if part is None or (part.parts and not alone) or part.phase:
                 problem = (
-                    f"'{said[:60]}' has parts itself" if part else f"no model before this one is called '{said[:60]}'"
-                )
-                where = blocks.blamed(section, problem) or section.span_of("parts")
+                    f"no model before this one is called '{said[:60]}'" if part is None
+                    else f"'{said[:60]}' is a step itself" if part.phase else f"'{said[:60]}' has parts itself"
+                )  # fmt: skip
+                where = blocks.blamed(section, problem) or section.span_of("of" if alone else "parts")
                 raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
             parts.append(part)
-        if len(parts) < 2 or len({part.name for part in parts}) < len(parts):
+        if not alone and len(parts) < 2 or len({part.name for part in parts}) < len(parts):
             raise section.error("parts", "a model of parts has two or more different ones", "parts: [ends, layer]")
         notation, described = read_symbols(section, self.notation)
         values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
+        said = read_keys(ModelBlock, section, section=section, table=parts[0].table)
         made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
-                       parts=tuple(parts), layers_before="")  # fmt: skip
+                       parts=tuple(parts), layers_before="", phase=said.phase, new=said.new,
+                       past=said.past)  # fmt: skip
         self.models[name] = made
         self.items.append(made)
 

@@ -42,6 +42,7 @@ def problem_schema() -> Schema:
         "configuration": _model(OTHER_MODELS["config"], "config"),
         "printed_model": _model(OTHER_MODELS["module"], "module"),
         "whole_model": _model(OTHER_MODELS["parts"], "parts"),
+        "step": _model(OTHER_MODELS["of"], "of"),
         "question": {"type": "object", "required": ["ask"], "oneOf": [*map(_question, QUANTITIES.values()), _own()]},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
         "draw": schema_of(DrawBlock) | {"minProperties": 1},

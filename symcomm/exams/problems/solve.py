@@ -73,13 +73,29 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
 
 
 def load_block(block: ModelBlock) -> Model:
-    """The model of a block. Raises the errors of what is wrong in its table, with their place."""
+    """The model of a block, or the step of it that its phase says.
+
+    Raises the errors of what is wrong in its table, with their place.
+    """
+    made = _load_whole(block)
+    if not block.phase:
+        return made
+    sizes = {name: said for name in ("new", "past") if (said := getattr(block, name))}
+    try:
+        return (made.prefill if block.phase == "prefill" else made.decode)(**sizes)
+    except SymcommError as error:
+        raise error.at(block.section.span_of("phase")) from None
+
+
+def _load_whole(block: ModelBlock) -> Model:
     from symcomm.core import model
 
     section = block.section
     try:
         if block.parts:
             found = [(load_block(part), part.layers_before) for part in block.parts]
+            if len(found) == 1:
+                return replace(found[0][0].at(**_numbers(block.values)), name=block.name)
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
             known = model.load_known(

@@ -134,9 +134,9 @@ def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of
         if strategy is not None:
             form = divided(form, strategy, tuple(mesh for mesh, _ in one.layout))
         told = {
-            "cache": f"`{kept.tensor}` of {meant} is kept: {kept.why} of later positions read it",
-            "state": f"`{kept.tensor}` of {meant} is kept and updated: {kept.why} reads it, however many tokens",
-            "request": f"`{kept.tensor}` is kept once a request: {kept.why} reads it in each step",
+            "cache": f"`{kept.tensor}` of {meant} is kept: later positions read it for {kept.why}",
+            "state": f"`{kept.tensor}` of {meant} is kept and updated: later positions read it for {kept.why}",
+            "request": f"`{kept.tensor}` is kept once a request: each step reads it for {kept.why}",
         }[kept.role]
         told += f"; {said_bytes(one.bytes)} a number"
         whole = strategy is not None and not one.layout
