@@ -24,8 +24,8 @@ SHOWN = ("text", "json", "svg", "dot", "torch")
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
 @click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
 def show(
-    file: Path, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None, new: str, past: str, form: str,
-    output: Path | None,
+    file: Path, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None, new: str, past: str,
+    form: str, output: Path | None,
 ) -> None:  # fmt: skip
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
 
@@ -96,7 +96,8 @@ def _table(model: Model, terminal: bool) -> str:
         told = "; ".join(f"{role} {', '.join(labels)}" for role, labels in seen["axes"].items())
         console.print(Text(f"axes: {told}".replace("pairs", "cut by tensor parallelism")), soft_wrap=True)
     for kept in model.graph.step.kept if model.graph.step is not None else ():
-        console.print(Text(f"kept: {kept.tensor} ({kept.role} of the {kept.region}), read by {kept.why}".replace("`", "")))
+        told = f"kept: {kept.tensor} ({kept.role} of the {kept.region}), read by {kept.why}"
+        console.print(Text(told.replace("`", "")), soft_wrap=True)
     for note in seen["notes"]:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from api import parse_problem, solve
+from api import main, parse_problem, solve
 from click.testing import CliRunner
 from inference_models import configuration
 
 import symcomm as sc
-from symcomm.cli import main
 
 CONFIG = json.dumps(configuration("tiny-a"))
 MODEL = f"```symcomm\nmodel: tiny\nconfig: {CONFIG}\n```\n"

@@ -114,8 +114,8 @@ class ModelBlock:
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
     models that a whole model is made of, or the one it is a step ``of``; the table is then that of the first. With a
-    ``phase`` it is a step of generating text: ``new`` positions behind ``past`` ones. ``module`` is a printed PyTorch module
-    or the JSON of a configuration, which stands instead of a table.
+    ``phase`` it is a step of generating text: ``new`` positions behind ``past`` ones. ``module`` is a printed PyTorch
+    module or the JSON of a configuration, which stands instead of a table.
     """
 
     section: Section
@@ -704,14 +704,14 @@ class _Reader:
                 where = blocks.blamed(section, problem) or section.span_of("of" if alone else "parts")
                 raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
             parts.append(part)
-        if not alone and len(parts) < 2 or len({part.name for part in parts}) < len(parts):
+        if (not alone and len(parts) < 2) or len({part.name for part in parts}) < len(parts):
             raise section.error("parts", "a model of parts has two or more different ones", "parts: [ends, layer]")
         notation, described = read_symbols(section, self.notation)
         values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
-        said = read_keys(ModelBlock, section, section=section, table=parts[0].table)
+        step = read_keys(ModelBlock, section, section=section, table=parts[0].table)
         made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
-                       parts=tuple(parts), layers_before="", phase=said.phase, new=said.new,
-                       past=said.past)  # fmt: skip
+                       parts=tuple(parts), layers_before="", phase=step.phase, new=step.new,
+                       past=step.past)  # fmt: skip
         self.models[name] = made
         self.items.append(made)
 
