@@ -116,6 +116,12 @@ def method(strategy: Strategy) -> Method:
     'pipelining+replicate+dtensor'
     """
     staged = strategy.pipeline is not None
+    exchanged = {rule.mesh for rule in _rules(strategy) if rule.where}
+    if exchanged and any(r.axis in ("sequence", "paired") and r.mesh not in exchanged for r in _rules(strategy)):
+        raise StrategyError(
+            f"PyTorch has no way here to run {strategy.name}: DTensor does not exchange parts of parts",
+            hint="ulysses(2), or data(2) + ulysses(2)",
+        )
     inside = next((one for one in METHODS if one.applies(strategy)), None)
     if any(rule.on == _STATE for rule in shard_rules(strategy)) and (staged or inside is None):
         raise StrategyError(

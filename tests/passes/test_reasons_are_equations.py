@@ -68,6 +68,10 @@ def test_both_sides_of_a_reason_have_one_shape(config: dict[str, object], strate
                 assert inside == sorted(inside, reverse=(not last) != turned) or len({*inside}) < 2, text
 
 
+def test_a_sum_over_two_axes_of_the_mesh_has_its_product_once() -> None:
+    assert "d`W^E` = Σ over `L` and `B` of onehot(`t`)ᵀ d`x`" in reasons(MIXTRAL, "data(2) + context(2)")
+
+
 def test_a_sum_behind_other_ops_is_no_equation() -> None:
     told = reasons(MIXTRAL, "tensor(2)")
     assert "`d`: each rank has a part of the sum over `F_E`" in told

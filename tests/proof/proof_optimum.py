@@ -52,20 +52,29 @@ def price(size: int, have: State, need: State) -> float:
                 gather(later)
 
     for n, (a, b) in enumerate(zip(have, need, strict=True)):
-        if a == PARTIAL and b >= 0:
+        if now[n] == a == PARTIAL and b >= 0:
+            # Sums that are scattered to one axis, with nothing between that cuts it, are one call.
+            end = next((m for m in range(n + 1, len(now)) if now[m] == b), len(now))
+            group = [m for m in range(n, end) if now[m] == PARTIAL and need[m] == b]
             clear(n, b)
-            total += local([n])
-            now[n] = b
+            total += local(group)
+            for m in group:
+                now[m] = b
     reduced = [n for n, b in enumerate(need) if now[n] == PARTIAL and b == WHOLE]
     if reduced:
         total += 2 * local(reduced)
         for n in reduced:
             now[n] = WHOLE
+    gone: dict[int, list[int]] = {}  # what is gathered along one axis is one call
     for n in reversed(range(len(now))):
         outer = [m for m in range(n) if now[m] == now[n] and need[m] == WHOLE]
         outer += [m for m in range(n) if now[m] == WHOLE and need[m] == need[n] == now[n]]
         if now[n] >= 0 and (need[n] == WHOLE or outer):
-            gather(n)
+            gone.setdefault(now[n], []).append(n)
+    for group in gone.values():
+        total += local(group)
+        for n in group:
+            now[n] = WHOLE
     for n, b in enumerate(need):
         if now[n] >= 0 and b >= 0 and now[n] != b:
             clear(n, now[n], b)

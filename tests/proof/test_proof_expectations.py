@@ -220,6 +220,18 @@ def test_one_key_value_head_is_gathered_where_ulysses_cuts_the_heads_of_queries(
     assert counted(made, "forward") == {"all-gather": 2, "all-to-all": 2}
 
 
+@pytest.mark.parametrize("strategy", ["fully-sharded(d, over=context)", "zero-2(d, over=context)"])
+def test_shards_over_data_and_context_are_gathered_and_scattered_by_one_call(strategy: str) -> None:
+    made = planned("homework", f"{strategy} + context(c)")
+    for tensor in graph("homework").weights:
+        of = [c for c in made.collectives if c.tensor in (tensor.name, f"d({tensor.name})", f"new({tensor.name})")]
+        gathers = 2 if strategy.startswith("fully") else 1  # forward and backward, or after the update
+        assert sorted(c.kind for c in of) == [*["all-gather"] * gathers, "reduce-scatter"]
+        assert all(c.meshes == ("context", "data") and c.elements == size("homework", tensor.name) for c in of)
+    with pytest.raises(StrategyError, match="the mesh axis 'context' has no size"):
+        parse_strategy(strategy).sizes  # noqa: B018
+
+
 def test_ulysses_needs_heads_that_attend() -> None:
     with pytest.raises(StrategyError) as caught:
         planned("pre-norm", "ulysses(u)")

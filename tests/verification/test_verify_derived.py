@@ -26,6 +26,7 @@ from api import (
     RunCase,
     RunContext,
     StrategyError,
+    SymcommError,
     ValuesError,
     Verification,
     VerificationError,
@@ -44,6 +45,7 @@ from api import (
     make_case,
     method,
     needed_memory,
+    parse_strategy,
     practice,
     prepare,
     small_sizes,
@@ -64,6 +66,18 @@ from examples import HOMEWORK, LAYERS, configured, falcon, layer, model, shared_
 def lines(source: str, name: str) -> list[str]:
     """The lines of a written module that assign a name."""
     return [line.strip() for line in source.splitlines() if line.strip().startswith(f"{name} =")]
+
+
+@pytest.mark.parametrize("beside", ["tensor(2)", "context(2)"])
+def test_ulysses_beside_another_cut_of_heads_or_positions_is_not_run(beside: str):
+    with pytest.raises(SymcommError) as caught:
+        method(parse_strategy(f"{beside} + ulysses(2)"))
+    name = beside.partition("(")[0].capitalize()
+    assert str(caught.value) == (
+        f"PyTorch has no way here to run {name} + Ulysses: DTensor does not exchange parts of parts\n"
+        "hint: ulysses(2), or data(2) + ulysses(2)"
+    )
+    assert method(parse_strategy("data(2) + ulysses(2)")).name == "replicate+dtensor"
 
 
 def test_every_op_kind_has_an_emitter():
@@ -260,7 +274,6 @@ def test_what_pytorch_cannot_do_is_refused_with_its_reason(name: str, strategy: 
      ("pipeline(2) + hybrid-sharded(2, 2) + context(2)", "pipelining+fsdp2+dtensor")],
 )  # fmt: skip
 def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
-    from api import parse_strategy
 
     assert method(parse_strategy(strategy)).name == name
     assert name.removeprefix("pipelining+") in {one.name for one in METHODS} | {"pipelining"}

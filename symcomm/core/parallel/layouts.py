@@ -44,9 +44,10 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
             if placed.axes is None:
-                # Any axis will do: prefer one that no other mesh axis cuts, so that shards stay simple blocks.
+                # Any axis will do: that of the other shards, else one that nothing cuts, so that shards stay blocks.
+                shards = [p for other, p in found if other.axes is None]
                 free = [p for p in range(len(tensor.axes)) if p not in cut]
-                found.append((placed, free[0] if free else 0))
+                found.append((placed, (*shards, *free, 0)[0]))
                 break
             if axis in placed.axes:
                 found.append((placed, position))
@@ -60,9 +61,9 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
     """The calls from one layout to another: which kind, over which mesh axes, and the layout after it.
 
     Sums are scattered before they are reduced; what is left to reduce over several mesh axes is one call over the
-    joint group. ``meshes`` are in order: where two cut one axis, the later cuts inside the parts of the earlier, and is
-    gathered first. What then differs only in that a rank drops a part of what it has costs nothing; a part of the
-    earlier does not lie in one of the later alone.
+    joint group, and so is what is gathered or scattered along one axis over several. ``meshes`` are in order: where
+    two cut one axis, the later cuts inside the parts of the earlier, and is gathered first. What then differs only in
+    that a rank drops a part of what it has costs nothing; a part of the earlier does not lie in one of the later alone.
     """
     now = dict(have)
 
@@ -72,11 +73,18 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
 
     for mesh in meshes:
         if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
+            # What cuts the same axis next is scattered to by the same call.
+            group: tuple[str, ...] = (mesh,)
+            for other in meshes[meshes.index(mesh) + 1 :]:
+                if now.get(other) == PARTIAL and need.get(other) == need[mesh]:
+                    group = (*group, other)
+                elif now.get(other) == need[mesh]:
+                    break
             for inner in inside(mesh, need[mesh]):
                 now = {m: p for m, p in now.items() if m != inner}
                 yield "all-gather", (inner,), now
-            now = now | {mesh: need[mesh]}
-            yield "reduce-scatter", (mesh,), now
+            now = now | dict.fromkeys(group, need[mesh])
+            yield "reduce-scatter", group, now
     joint = tuple(mesh for mesh in meshes if now.get(mesh) == PARTIAL and mesh not in need)
     if joint:
         now = {m: p for m, p in now.items() if m not in joint}
@@ -84,9 +92,10 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
     gathered = {m for m, p in now.items() if p != PARTIAL and m not in need}
     gathered |= {n for m, p in need.items() if m not in now for n in inside(m, p) if need.get(n) == p}
     gathered |= {inner for mesh in gathered for inner in inside(mesh, now[mesh])}
-    for mesh in (m for m in reversed(meshes) if m in gathered):
-        now = {m: p for m, p in now.items() if m != mesh}
-        yield "all-gather", (mesh,), now
+    for position in dict.fromkeys(now[m] for m in reversed(meshes) if m in gathered):
+        group = tuple(m for m in meshes if m in gathered and now.get(m) == position)
+        now = {m: p for m, p in now.items() if m not in group}
+        yield "all-gather", group, now
     for mesh in meshes:
         if mesh in now and mesh in need and now[mesh] != need[mesh]:
             for inner in inside(mesh, now[mesh], need[mesh]):

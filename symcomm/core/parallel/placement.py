@@ -251,8 +251,9 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     }
     again = resting | tokens  # what is cut to save memory is gathered again in each phase
     shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
-    # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
-    meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
+    # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier. Shards nest as the data do.
+    named = [p.rule.mesh for p in rules if p.axes is not None]
+    meshes = tuple(reversed(dict.fromkeys((*reversed(named), *(p.rule.mesh for p in rules)))))
 
     def keeps(name: str, mesh: str) -> bool:
         if graph.tensors[name].role == "weight":

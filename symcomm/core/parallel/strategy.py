@@ -215,12 +215,12 @@ def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a
     )  # fmt: skip
 
 
-def Zero1(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+def Zero1(size: Size = "N_DP", mesh: str = "data", over: str = "") -> Strategy:  # noqa: N802
     """ZeRO stage 1: data parallelism with the optimizer states sharded.
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
     """
-    return _shard("ZeRO-1", size, mesh, frozenset({"state"}), "optimizer states are")
+    return _shard("ZeRO-1", size, mesh, frozenset({"state"}), "optimizer states are", over)
 
 
 def OptimizerSharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
@@ -235,28 +235,34 @@ def OptimizerSharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # no
     return replace(made, rules=(*made.rules, (_SHARD, Rule("whole", mesh, frozenset({"gradient"})))))
 
 
-def Zero2(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+def Zero2(size: Size = "N_DP", mesh: str = "data", over: str = "") -> Strategy:  # noqa: N802
     """ZeRO stage 2: optimizer states and gradients sharded.
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 5.2.
     """
-    return _shard("ZeRO-2", size, mesh, frozenset({"state", "gradient"}), "optimizer states and gradients are")
+    return _shard("ZeRO-2", size, mesh, frozenset({"state", "gradient"}), "optimizer states and gradients are", over)
 
 
-def FullySharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+def FullySharded(size: Size = "N_DP", mesh: str = "data", over: str = "") -> Strategy:  # noqa: N802
     """Fully sharded data parallelism (ZeRO stage 3): weights, gradients and states sharded.
+
+    ``over`` is another axis of the mesh that shards them, too, such as ``context``: one call gathers over both.
+
+    >>> (FullySharded(8, over="context") | Context(4)).sizes["context"].number
+    Fraction(4, 1)
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 5.3; Zhao et al., arXiv 2304.11277.
     """
-    return _shard("Fully sharded", size, mesh, SHARDS, "weights, gradients and optimizer states are")
+    return _shard("Fully sharded", size, mesh, SHARDS, "weights, gradients and optimizer states are", over)
 
 
-def _shard(name: str, size: Size, mesh: str, on: frozenset[str], what: str) -> Strategy:
+def _shard(name: str, size: Size, mesh: str, on: frozenset[str], what: str, over: str = "") -> Strategy:
+    also = f" and those of '{over}'" if over else ""
     return Strategy(
         name,
-        ((_DATA, Rule("batch", mesh)), (_SHARD, Rule("first", mesh, on))),
-        ((mesh, degree(size)),),
-        f"Each rank works on a part of the batch; {what} sharded over the same ranks.",
+        ((_DATA, Rule("batch", mesh)), *((_SHARD, Rule("first", axis, on)) for axis in (mesh, over) if axis)),
+        ((mesh, degree(size)), *([(over, None)] if over else [])),
+        f"Each rank works on a part of the batch; {what} sharded over the same ranks{also}.",
     )
 
 

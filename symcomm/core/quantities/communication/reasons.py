@@ -191,13 +191,13 @@ def _why(made: Program, members: Sequence[Call]) -> str:
         tensors = made.plan.graph.tensors
         products = [
             _product(made, step) if tensors[step.makes].axes == tensors[first.name.split(" @ ")[0]].axes else ""
-            for step, _ in terms
+            for step in {step.makes: step for step, _ in terms}.values()
         ]
         if not all(products):  # what is summed passed other ops, or is no product: there is no equation to write
             kept = ", and keeps its part of the whole" if part else ""
             return f"{name}: each rank has a part of the sum over {axes}{kept}"
         summed = f"({' + '.join(products)})" if len(products) > 1 else products[0]
-        added = ", added locally first" if len(terms) > 1 else ""
+        added = ", added locally first" if len(products) > 1 else ""
         return f"{name} = Σ over {axes} of {summed}{added}{part}"
     if first.what == "weight ":
         return f"{names}: stored in parts, read whole"
