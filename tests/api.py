@@ -146,6 +146,7 @@ NAMES = {
     "symcomm.documents.plots.schedule": "schedule_plot schedule_says=says timetable",
     "symcomm.documents.plots.timeline": "timeline timeline_plot",
     "symcomm.documents.plots.trace": "trace_plot trace_says=says",
+    "symcomm.documents.render.telling": "numbers_in telling",
     "symcomm.documents.render": "contents pdf prose render safe_name source",
     "symcomm.documents.render.catalogue": "Catalogue",
     "symcomm.documents.render.codes": "MatrixCode matrix_code",

@@ -58,7 +58,7 @@ def solve(
     if mistakes or "graders" in editions:
         from symcomm.exams.common import with_mistakes
 
-        document = with_mistakes(document, problem)
+        document = replace(with_mistakes(document, problem), mistakes_in=EDITIONS if mistakes else ("graders",))
     for note in document.told:
         click.echo(f"note: {document.file}: {note}", err=True)
     from symcomm.documents.render import render as rendered

@@ -26,6 +26,7 @@ from symcomm.exams.pages import paper_page, solution_page
 from symcomm.exams.papers import AssignedPaper, Exam, Paper
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.problems.randomness import NAME
+from symcomm.exams.problems.solve import solve
 from symcomm.exams.processes import Pool, exam_here
 from symcomm.exams.roster import Student, csv_text
 
@@ -121,6 +122,8 @@ def make(
     tell = progress or (lambda done, total, label: None)
     chunks = [students[n : n + _CHUNK] for n in range(0, len(students), _CHUNK)]
     pages = tuple(f for f in order.formats if f in PAGES)
+    if pages and order.edition == "paper":
+        solve(exam.example).check_paper()
     whole = len(students) * (1 + bool(pages))
     with Pool(exam, processes, len(chunks)) as pool:
         found: dict[str, _Made] = {}

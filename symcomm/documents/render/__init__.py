@@ -37,9 +37,8 @@ def render(
     wanted = [f for f in FORMATS if f in formats]
     files: dict[str, bytes] = {}
     for edition in editions:
-        if edition == "paper" and document.leaks:
-            hint = "put the sentence between :::solution and :::"
-            raise RenderError("the paper would tell an answer", document.leaks[0], hint)
+        if edition == "paper":
+            document.check_paper()
         stem = safe_name(name) + (f"-{edition}" if edition != "solution" else "")
         for form in wanted:
             _keep(document.file, output / f"{stem}.{form}")

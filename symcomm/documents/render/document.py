@@ -6,16 +6,17 @@ A document is read from a problem file and handed to a template; it holds deriva
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from symcomm.core.derivation import Derivation, Exhibit
-from symcomm.core.errors import Span
+from symcomm.core.errors import RenderError, Span
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity
-from symcomm.documents.editions import ONLY, Detail, Edition
+from symcomm.documents.editions import EDITIONS, ONLY, Detail, Edition
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Document:
     ``extra`` are the author's own keys, for a template of theirs; ``detail`` says how much of each derivation is shown.
     ``code`` is what a QR code on the first page says, where there is one.
     ``leaks`` is where prose that belongs to the paper refers to an answer, ``told`` what an author should look at.
+    ``written`` are the texts of its blocks, whose numbers a paper may tell.
+    ``mistakes_in`` are the editions that have the mistakes of its answers.
     """
 
     title: str
@@ -134,10 +137,20 @@ class Document:
     leaks: tuple[Span, ...] = ()
     told: tuple[str, ...] = ()
     code: str = ""
+    written: tuple[str, ...] = ()
+    mistakes_in: tuple[Edition, ...] = EDITIONS
 
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""
         return (block for block in self.blocks if isinstance(block, Answer))
+
+    def check_paper(self) -> None:
+        """Raises ``RenderError`` at the first number or reference by which the words of a paper tell an answer."""
+        from symcomm.documents.render.telling import telling
+
+        for span in (*self.leaks, *telling(self)):
+            hint = "put the sentence between :::solution and :::, or name the number in tells: of the front matter"
+            raise RenderError("the paper would tell an answer", span, hint)
 
     def shown(self, edition: Edition = "solution") -> tuple[Block, ...]:
         """The blocks of an edition, in order: of answers, a paper has those that its words do not ask for."""
@@ -147,6 +160,8 @@ class Document:
             if isinstance(block, Only):
                 only = block.name
             elif (not only or edition in ONLY[only]) and _belongs(block, edition):
+                if isinstance(block, Answer) and edition not in self.mistakes_in:
+                    block = replace(block, mistakes=())
                 found.append(block)
         return tuple(found)
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from symcomm.core.blocks import Scalar
+from symcomm.core.blocks import Scalar, scalars
 from symcomm.core.errors import DocumentError, Span, nearest
 from symcomm.core.printing import short
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
+from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.keys import plain_name
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.references import NamedValue, Reference, fill, references
@@ -122,3 +123,12 @@ def options_of(ask: Ask, known: Mapping[str, Fraction]) -> tuple[tuple[str, str]
             text = text.upper() if option.kind == "dtype" and "(" not in text else text
             found.append((option.name, f"`{text}`" if option.kind == "size" and text.isidentifier() else text))
     return tuple((name, text) for name, text in found if text and len(text) < 60)
+
+
+def written(problem: Problem) -> tuple[str, ...]:
+    """The texts of the blocks of a document and of its front matter, whose numbers are no answers."""
+    sections = [*(ask.section for ask in problem.asks), *(model.section for model in problem.models.values())]
+    sections += [item.section for item in problem.items if isinstance(item, Figure)]
+    values = [str(known.quantity) for known in problem.values]
+    return (*values, *problem.tells, *(one.text for section in sections for key, value in section.entries
+                                       if key.text not in ("printed", "answer") for one in scalars(value)))  # fmt: skip

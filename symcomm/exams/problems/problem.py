@@ -244,6 +244,7 @@ class Problem:
         "conventions for all questions", CONVENTIONS_MADE, name="accounting"
     )
     dtype: str = keyed("the number format of models that name none", WORD)
+    tells: tuple[str, ...] = keyed("numbers that a paper may tell, though an answer has them: `155.9 TFLOP/s`", TEXTS)
     exam: ExamSettings = keyed("how papers are made", block(ExamSettings, "exam"))
     extra: tuple[tuple[str, str], ...] = ()
     required: tuple[Ask, ...] = ()

@@ -14,7 +14,7 @@ from symcomm.core.errors import DocumentError, StrategyError, SymcommError, Valu
 from symcomm.core.quantities.declared import Option
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Given, Picture
-from symcomm.exams.problems.answered import contradictions, options_of, unasked, with_answers
+from symcomm.exams.problems.answered import contradictions, options_of, unasked, with_answers, written
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
@@ -214,6 +214,7 @@ def solve(
         problem.extra,
         leaks,
         told,
+        written=written(problem),
     )
 
 
