@@ -123,7 +123,9 @@ def make(
     chunks = [students[n : n + _CHUNK] for n in range(0, len(students), _CHUNK)]
     pages = tuple(f for f in order.formats if f in PAGES)
     if pages and order.edition == "paper":
-        solve(exam.example).check_paper()
+        from symcomm.documents.render import contents
+
+        contents(solve(exam.example), (), edition="paper")  # refused where its words tell an answer
     whole = len(students) * (1 + bool(pages))
     with Pool(exam, processes, len(chunks)) as pool:
         found: dict[str, _Made] = {}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import symcomm as sc
 
 ROOT = Path(__file__).parents[2] / "examples"
-EXAMPLES = sorted(p for p in ROOT.glob("**/*.md") if p.stem != "checkpoints")  # that one is a worksheet
+EXAMPLES = sorted(p for p in ROOT.glob("**/*.md") if "```symcomm\n" in p.read_text(encoding="utf-8"))
 
 LAYER = """
 | Computation | Input | Output |

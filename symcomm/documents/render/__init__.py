@@ -37,8 +37,6 @@ def render(
     wanted = [f for f in FORMATS if f in formats]
     files: dict[str, bytes] = {}
     for edition in editions:
-        if edition == "paper":
-            document.check_paper()
         stem = safe_name(name) + (f"-{edition}" if edition != "solution" else "")
         for form in wanted:
             _keep(document.file, output / f"{stem}.{form}")
@@ -74,7 +72,12 @@ def contents(
     name: str = "document",
     layout: Layout = "solution",
 ) -> dict[str, bytes]:
-    """The bytes of the document in each format; ``name`` is what its files are called."""
+    """The bytes of the document in each format; ``name`` is what its files are called.
+
+    Raises ``RenderError`` where the words of a paper tell an answer, and where a format fails.
+    """
+    if edition == "paper":
+        _refuse_telling(document)
     made: dict[str, bytes] = {}
     for form in formats:
         if form == "json":
@@ -92,6 +95,14 @@ def contents(
             text = source(document, form, templates=templates, edition=edition, name=name, layout=layout)
             made[form] = text.encode()
     return made
+
+
+def _refuse_telling(document: Document) -> None:
+    from symcomm.documents.render.telling import telling
+
+    for span in (*document.leaks, *telling(document)):
+        hint = "put the sentence between :::solution and :::, or name the number in tells: of the front matter"
+        raise RenderError("the paper would tell an answer", span, hint)
 
 
 def source(

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.core.derivation import Derivation, Exhibit
-from symcomm.core.errors import RenderError, Span
+from symcomm.core.errors import Span
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Table
@@ -143,14 +143,6 @@ class Document:
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""
         return (block for block in self.blocks if isinstance(block, Answer))
-
-    def check_paper(self) -> None:
-        """Raises ``RenderError`` at the first number or reference by which the words of a paper tell an answer."""
-        from symcomm.documents.render.telling import telling
-
-        for span in (*self.leaks, *telling(self)):
-            hint = "put the sentence between :::solution and :::, or name the number in tells: of the front matter"
-            raise RenderError("the paper would tell an answer", span, hint)
 
     def shown(self, edition: Edition = "solution") -> tuple[Block, ...]:
         """The blocks of an edition, in order: of answers, a paper has those that its words do not ask for."""

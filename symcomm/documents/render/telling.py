@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
+from symcomm.core import form as forms
 from symcomm.core.derivation import writing
 from symcomm.core.errors import Span
-from symcomm.core.form import Num, Product, names
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Document, Heading, Only, Picture, Prose
@@ -51,6 +51,8 @@ def telling(document: Document) -> Iterator[Span]:
     A number that is given is no answer; of a step, and of an answer without a unit, few digits may agree by chance.
     """
     values = [*_worth(document)]
+    if not values:
+        return
     given = {number for text in document.written for number in numbers_in(text)}
     hidden = False
     for block in document.blocks:
@@ -83,11 +85,11 @@ def _worth(document: Document) -> Iterator[tuple[Fraction, str, bool]]:
             yield base.value, str(base.unit), True
         for step in derivation.steps:
             value = known.get(step.name)
-            if value is not None and names(step.form):  # a number that stands there by itself is a constant
+            if value is not None and forms.names(step.form):  # a number that stands there by itself is a constant
                 yield value, str(step.unit), False
-                factors = step.form.factors if isinstance(step.form, Product) else ()
+                factors = step.form.factors if isinstance(step.form, forms.Product) else ()
                 for factor in factors:  # the bytes of so many elements tell the elements
-                    if isinstance(factor, Num) and factor.number not in (0, 1):
+                    if isinstance(factor, forms.Num) and factor.number not in (0, 1):
                         yield value / factor.number, "1", False
 
 
