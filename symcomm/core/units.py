@@ -45,7 +45,9 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "joule": (("joules",), True),
     "kgCO2": (("kg_CO2", "kgCO2e"), False),
 }
-_DERIVED = {"Hz": "cycle/second", "FLOPS": "FLOP/second", "FLOP/s": "FLOP/second", "bps": "bit/second"}
+_DERIVED = {
+    "Hz": "cycle/second", "Wh": "watt*hour", "FLOPS": "FLOP/second", "FLOP/s": "FLOP/second", "bps": "bit/second",
+}  # fmt: skip
 
 # What else people write for an amount of bytes or seconds: a quantity that is read is in these.
 _WORTH = {

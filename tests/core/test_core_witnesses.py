@@ -38,7 +38,8 @@ from api import witnesses_passes as passes
 
 import symcomm as sc
 
-EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("**/*.md") if p.stem != "checkpoints")
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(p for p in FOLDER.glob("**/*.md") if p.stem not in ("checkpoints", "cost"))  # worksheets
 TABLE = """Computation\tInput\tOutput
 h = relu(xW^1)\tx [B, L, D], W^1 [D, F]\th [B, L, F]
 y = hW^2\tW^2 [F, D]\ty [B, L, D]
@@ -140,6 +141,10 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                    (EXPERTS, {"of": "flops_per_token", "accounting": "6nd"}),
                    (SMALL, {"of": "days", "mfu": "1/2", "budget": "1e9 tokens"}),
                    (SMALL, {"of": "device_hours", "strategy": "data(4)", "budget": "1e9 tokens", "accounting": "6nd"})],
+    "training_cost": [(SMALL, {"of": of}) for of in ("dollars", "device_hours", "energy", "carbon")],
+    "goodput": [(SMALL, {"of": of, "storage": "1 GB/s", **more}) for of, more in (
+        ("goodput", {"strategy": "data(4)"}), ("interval", {"restart": "5 min"}), ("lost", {}))],
+    "noise_scale_batch": [(SMALL, {"of": of}) for of in ("steps", "tokens", "time")],
     "roofline": [(SMALL, {})],
     "scaling": [(SMALL, {"strategy": "data(k)"}), (SMALL, {"strategy": "data(k)", "kind": "weak"}),
                 (SMALL, {"strategy": PIPE})],

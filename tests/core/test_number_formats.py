@@ -58,6 +58,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "bound": {},
     "compute_bound": {"strategy": "fsdp(k) + tensor(t)"},
     "throughput": {},
+    "training_cost": {},
+    "noise_scale_batch": {},
     "scaling": {"strategy": "data(k)"},
     "mesh_split": {"strategy": "fsdp(x) + tensor(y)", "devices": 64},
     "crossover": {"between": "compute, memory", "over": "B"},
@@ -73,7 +75,8 @@ def test_every_quantity_with_a_format_is_asked_below() -> None:
     assert having == {*ASKED} | WITHOUT_TENSORS
 
 
-SLOW = {"scaling", "step_time", "mesh_split", "throughput", "compute_bound", "crossover", "roofline"}
+SLOW = {"scaling", "step_time", "mesh_split", "throughput", "compute_bound", "crossover", "roofline", "training_cost",
+        "noise_scale_batch"}  # fmt: skip
 
 
 @pytest.mark.parametrize("quantity", [pytest.param(q, marks=pytest.mark.long if q in SLOW else ()) for q in ASKED])

@@ -26,7 +26,7 @@ from click.testing import CliRunner
 import symcomm as sc
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(path for path in ROOT.glob("examples/**/*.md") if path.stem != "checkpoints")  # that one is a sheet
+EXAMPLES = sorted(path for path in ROOT.glob("examples/**/*.md") if path.stem not in ("checkpoints", "cost"))  # sheets
 SLOW = {"bert", "collectives", "communication-accounting", "linear-layer", "midterm", "peak"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from api import DerivationError, SymcommError
@@ -54,9 +55,9 @@ def test_the_steps_of_a_fact_without_a_reason_are_shown_once():
              "- G := 2 F\n  twice: Both runs.\n  run: adds(F, F)")  # fmt: skip
     names = [step.name for step in sc.worksheet(sheet(*lines), block())().steps]
     assert len(names) > 4
-    assert names[-2:] == ["G", "G"]  # and its terms collected
+    assert names[-1] == "G"
     told = lines[0] + "\n  operations: All of them."
-    assert [s.name for s in sc.worksheet(sheet(told, lines[1]), block())().steps] == ["F'", "G", "G"]
+    assert [s.name for s in sc.worksheet(sheet(told, lines[1]), block())().steps] == ["F'", "G"]
 
 
 def test_names_of_a_sheet_give_way_to_those_of_the_model():
@@ -224,3 +225,13 @@ def test_a_sheet_of_ten_thousand_lines_is_refused_at_once():
 def test_a_sheet_that_takes_facts_needs_a_model():
     with pytest.raises(SymcommError, match="worksheet takes facts from a model\nhint: worksheet"):
         sc.worksheet(COST)
+
+
+def test_a_problem_file_asks_a_sheet_of_its_own_over_its_model():
+    file = Path(__file__).parents[2] / "examples" / "own-worksheet"
+    found = [answer.quantity.value for answer in sc.solve(sc.read_problem(file / "homework.md")).answers()]
+    layers = sc.load((file / "homework.md").read_text(encoding="utf-8"), repeat="N")
+    sizes = {"N": 48, "B": 256, "L": 2048, "D": 8192, "F": 32768}
+    step = layers.at(**sizes).step_time("fsdp(64)", device="DGX-A100").at().value
+    hours = step * Fraction(15 * 10**8, 256 * 2048) / 3600
+    assert found[3:5] == [64 * 2 * hours, Fraction(11, 10) * 64 * 400 * hours]

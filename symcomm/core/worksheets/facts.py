@@ -168,9 +168,15 @@ def _together(found: Iterable[Unit | None]) -> Unit | None:
 
 def _alike(*parts: Unit | None) -> Unit | None:
     known = [part for part in parts if part is not None]
-    if any(part != known[0] for part in known):
-        raise _MixedError
-    return known[0] if known else None
+    found: dict[str, int] = {}
+    for whole in _WHOLES:
+        bases = (whole, *(part for part, (of, _) in _PARTS.items() if of == whole))
+        amounts = [{base: dict(part.powers).get(base, 0) for base in bases} for part in known]
+        counted = [amount for amount in amounts if amount[whole]] or amounts  # a bare count goes with anything
+        if any(amount != counted[0] for amount in counted if amount[whole]):
+            raise _MixedError
+        found |= counted[0] if counted else {}
+    return Unit(tuple(sorted((base, power) for base, power in found.items() if power))) if known else None
 
 
 def _over(top: Unit | None, bottom: Unit | None) -> Unit | None:

@@ -121,12 +121,10 @@ class Worksheet:
     def ask(self, name: str) -> Worksheet:
         """What a name asks for: all its questions, or one line. Raises ``DocumentError`` where there is none."""
         lines = [line for q in self._questions for line in (*self.read.lines, *q.lines) if line.relation == ":="]
-        known = [*dict.fromkeys(line.name for line in lines), *([self.name] if self.read.questions else [])]
+        known = [*dict.fromkeys(line.name for line in lines), self.name]
         if name not in known:
             raise DocumentError(f"{self.read.file} has nothing called '{name[:60]}'", hint=nearest(name, known))
-        if name == known[-1] and self.read.questions:
-            return self
-        return replace(self, line=name)
+        return self if name == self.name else replace(self, line=name)
 
     def over(self, quantities: Quantities) -> Worksheet:
         """The same with the quantities that it takes facts from; raises ``DocumentError`` at a line that is wrong."""
@@ -502,7 +500,6 @@ class _Asking:
         made: list[Step] = []
         self.ends: dict[WorksheetLine, int] = {}
         self.units: dict[str, Unit] = {}
-        self.worth: dict[str, Expr] = {}
         extents = {s.name: of for s in self.symbols.values() if (of := extent_of("", s.unit))}
         counted = dict(self.question.units)
         for line in self.lines:
@@ -536,10 +533,6 @@ class _Asking:
             seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
             why = Reason(line.rule, re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason), witness=seen)
             made.append(Step(name, form, self.units[name], why, line.relation, line.condition))
-            if self.facts and line.relation == ":=" and self.setting.told:
-                self.worth[name] = forms.value(form, self.worth)
-                neat = self.setting.collected(name, form, self.units[name], self.worth)
-                made += [] if neat is None else [neat]
             self.ends[line] = len(made)
         return made
 
@@ -568,12 +561,10 @@ class _Asking:
             why = Reason(line.rule or "taken", line.reason or f"{made.title}.", witness=made.again)
             step = Step(name, cited(made, unit), unit, why, by=made.touched)
             self.shown[name] = step
-            self.worth[name] = made.expr
             return [step]
         new = [step for step in made.steps if step.name not in self.shown]
         self.shown |= {step.name: step for step in new if step.relation == ":="}
         self.units |= {step.name: step.unit for step in made.steps}
-        self.worth |= made.worth
         self.alias[line.name] = Sym(made.answer.name)
         return new
 
