@@ -230,8 +230,7 @@ def test_a_sheet_that_takes_facts_needs_a_model():
 def test_a_problem_file_asks_a_sheet_of_its_own_over_its_model():
     file = Path(__file__).parents[2] / "examples" / "own-worksheet"
     found = [answer.quantity.value for answer in sc.solve(sc.read_problem(file / "homework.md")).answers()]
-    layers = sc.load((file / "homework.md").read_text(encoding="utf-8"), repeat="N")
     sizes = {"N": 48, "B": 256, "L": 2048, "D": 8192, "F": 32768}
-    step = layers.at(**sizes).step_time("fsdp(64)", device="DGX-A100").at().value
+    step = block().at(**sizes).step_time("fsdp(64)", device="DGX-A100").at().value
     hours = step * Fraction(15 * 10**8, 256 * 2048) / 3600
     assert found[3:5] == [64 * 2 * hours, Fraction(11, 10) * 64 * 400 * hours]
