@@ -152,6 +152,12 @@ class Candidates:
         return tuple(kept.values())
 
     @cached_property
+    def free(self) -> list[ResidueTable]:
+        """Points with no symbol given, the same for all papers."""
+        made = points(self.question.symbols, self.question.derivation.relations, {}, 7)
+        return [ResidueTable(point, residues(self.right, point)) for point in made]
+
+    @cached_property
     def _point(self) -> tuple[Probe, ...]:
         return points(self.question.symbols, self.question.derivation.relations, {}, 1)[0]
 
@@ -210,7 +216,7 @@ class DecisionCache:
 
     numbers: dict[str, list[tuple[float, Wrong, Fraction]]] = field(default_factory=dict)
     worths: dict[int, Fraction | None] = field(default_factory=dict)
-    views: dict[frozenset[str] | None, list[ResidueTable]] = field(default_factory=dict)
+    views: dict[frozenset[str], list[ResidueTable]] = field(default_factory=dict)
     samples: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]] = field(default_factory=dict)
 
 

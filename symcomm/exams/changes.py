@@ -98,7 +98,7 @@ class Choose(Asked):
         now = getattr(question.accounting, self.field)
         if self.only is not None and getattr(question.accounting, self.only[0]) != self.only[1]:
             return
-        if now != self.choice:
+        if now != self.choice and self.field in question.derivation.touched:  # what was not read changes nothing
             yield replace(question, accounting=replace(question.accounting, **{self.field: self.choice}))
 
 

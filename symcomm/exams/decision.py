@@ -245,7 +245,7 @@ class _Decision:
         key, part = self.key, self.part
         form = _with_whole_logarithms(part.form)
         form = form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), form)
-        free = self._views(None)
+        free = key.candidates.free
         views = [*free]
         if any(name not in part.names for name in key.values):
             views += self._views(part.names)
@@ -264,7 +264,7 @@ class _Decision:
             undecided = same is None
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
-                matched = [w for n in some for w in views[n].known(level, _of(key, level)).get(mine[n] or (), ())]
+                matched = [w for n in some for w in self._agreeing(form, level, views[n], mine[n], n < len(free))]
                 matched = [w for w in matched if not w.prefix or self._prefixed(w, self._worth(w) or Fraction(0))]
                 if matched:
                     return self._wrong(matched)
@@ -275,12 +275,27 @@ class _Decision:
         with deadline(SECONDS):
             return self._unequal(form)
 
-    def _views(self, used: frozenset[str] | None) -> list[ResidueTable]:
+    def _agreeing(
+        self, form: Form, level: str, view: ResidueTable, mine: Residues | None, free: bool
+    ) -> Iterator[Wrong]:
+        """The known answers of a level that agree with a formula at some points.
+
+        Where given numbers are put in, those that agree have its number, too: few are looked at.
+        """
+        number = None if free or self.key.number is None else number_of(form, self.key.values)
+        if number is None:
+            yield from view.known(level, _of(self.key, level)).get(mine or (), ())
+            return
+        for wrong, worth in self._numbers(level, number):
+            if abs(worth - number) <= _EXACT * abs(number) and residues(wrong.form, view.points) == mine:
+                yield wrong
+
+    def _views(self, used: frozenset[str]) -> list[ResidueTable]:
         cached = self.key.cache.views
         found = cached.get(used)
         if found is None:
             key = self.key
-            fixed = {} if used is None else {n: v for n, v in key.values.items() if n not in used}
+            fixed = {n: v for n, v in key.values.items() if n not in used}
             made = points(key.candidates.question.symbols, key.relations, fixed, 7)
             found = [ResidueTable(point, residues(key.candidates.right, point)) for point in made]
             if len(cached) < 300:
