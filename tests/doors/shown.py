@@ -1,9 +1,10 @@
 """What the commands and the Python of a page print, set below them.
 
-    python tests/doors/shown.py README.md docs/tutorials/*.md
+    python tests/doors/shown.py README.md docs/tutorials/first-homework.md
 
 runs each ``sh`` and ``python`` block of a page, in one empty folder with the examples, and writes what is printed into
-the ``text`` block that follows. A block that ends with a line of three dots shows the first lines only.
+the ``text`` block that follows. A block that ends with a line of three dots shows the first lines only. A ``csv`` block
+is saved under the name that stands before it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"`([\w-]+\.csv)`[^`]*(?:`[^`\n]*`[^`]*)*?\n\n```csv\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MORE = "...\n"
 
 
 def pages() -> list[Path]:
     """The pages whose blocks are run: README, the tutorials and the explanation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", docs / "audits.md", *docs.glob("tutorials/*.md"), *docs.glob("explanation/*.md")]
 
 
 def written_again(page: Path) -> str:
@@ -34,6 +37,8 @@ def written_again(page: Path) -> str:
     scope: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        for name, rows in _TABLE.findall(text):
+            (Path(folder) / name).write_text(rows, encoding="utf-8")
         before = Path.cwd()
         os.chdir(folder)
         try:
