@@ -45,13 +45,15 @@ _SLIPS = (  # where too few mistakes are known that one could believe: a factor 
 _EXACT = 10**15  # a whole number below it is written with all of its digits
 
 
-def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[OfferedAnswer, ...]:
+def choices_of(
+    key: Key, answer: Answer, ask: Ask, stream: Stream, letter: int | None = None
+) -> tuple[OfferedAnswer, ...]:
     """The options of a question in a random order, one of them right; no two are equal, or read alike.
 
     The wrong ones are what common mistakes come to at the numbers of the paper, then other conventions and pairs of
     mistakes, then other numbers of the same mistakes and numbers that are further off, then factors that are lost in
-    any calculation, at last those that nobody would believe. All are written in the unit of the right one. Raises
-    ``DrawAgainError`` where there are too few.
+    any calculation, at last those that nobody would believe. All are written in the unit of the right one, which stands
+    at ``letter`` (from 0 on) where that is told. Raises ``DrawAgainError`` where there are too few.
     """
     right = answer.quantity
     if right is None:
@@ -74,7 +76,10 @@ def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[Offe
     if len(picked) < ask.exam.choices:
         said = f"{ask.exam.choices} options need {ask.exam.choices - 1} wrong answers, and there are {len(picked) - 1}"
         raise DrawAgainError(said, ask.section.span_of("choices"), "fewer choices")
-    return stream.shuffled(picked)
+    if letter is None:
+        return stream.shuffled(picked)
+    wrong = stream.shuffled(picked[1:])
+    return (*wrong[:letter], picked[0], *wrong[letter:])
 
 
 def _reads_alike(one: OfferedAnswer, other: OfferedAnswer) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from symcomm.core.errors import RenderError
+from symcomm.core.errors import RenderError, Span
 from symcomm.core.printing import markdown_text
 from symcomm.documents.render.document import Answer, Block, Document, Prose
 from symcomm.documents.render.words import Words, words
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose
 from symcomm.exams.problems.figures import Figure
-from symcomm.exams.problems.problem import Ask, ModelBlock
+from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.solve import picture_of, solve
 from symcomm.exams.rubric import points_text
 
 _ROOM = "." * 60  # where the answer is written
+_BLANK = "\N{NO-BREAK SPACE}" * 5  # where points are written
 
 
 def paper_page(exam: Exam, paper: Paper) -> Document:
@@ -26,11 +27,12 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
     problem = paper.problem
     check_prose(problem.items)
     parts, several, said = iter(paper.parts), _several(paper), _said(paper.problem.language)
-    blocks: list[Block] = []
+    blocks: list[Block] = [_points_box(problem, said)] if problem.exam.points_box else []
     for item in problem.items:
         if isinstance(item, Ask):
             part = next(parts)
-            blocks += _field(part, part.number in several, said)
+            room = part.ask.exam.room or problem.exam.room
+            blocks += [replace(field, room=room) for field in _field(part, part.number in several, said)]
         elif isinstance(item, Figure):
             if item.paper:
                 blocks.append(picture_of(problem, item, exam.kept.model(problem, item.model)))
@@ -78,6 +80,19 @@ def _said(language: str) -> Words:
         return words("en")
 
 
+def _points_box(problem: Problem, said: Words) -> Prose:
+    """A table with a field for the points of each question, their sum and the grader."""
+    asked = [question for question in problem.questions if question.points is not None]
+    numbers = [f"{n}" for n in range(1, len(asked) + 1)]
+    points = [f"{_BLANK}/ {question.points}" for question in asked]
+    total = f"{_BLANK}/ {sum(question.points or 0 for question in asked)}"
+    rows = [
+        [said.question_number, *numbers, said.total, said.grader], [":--", *["--:"] * (len(numbers) + 1), ":--"],
+        [said.marks, *points, total, _BLANK * 3],
+    ]  # fmt: skip
+    return Prose("\n".join(f"| {' | '.join(row)} |" for row in rows), Span(problem.file, 0, "", 0, 0))
+
+
 def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) -> Iterator[Prose]:
     """The place of an answer: its number, its points where there are several, and its options or room to write."""
     told = [markdown_text(part.ask.label)] if part.ask.label else []
@@ -95,7 +110,8 @@ def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) ->
             says = [markdown_text(said.catalogue(one)) for one in choice.says] if solved else []
             why = f" ({' '.join(says)})" if says else ""
             mark = " ✓" if solved and choice.right else ""
-            lines.append(f"- **{letter}** {markdown_text(choice.text)}{mark}{why}")
+            tick = "" if solved else "[ ] "
+            lines.append(f"- {tick}**{letter}** {markdown_text(choice.text)}{mark}{why}")
         yield Prose("\n".join(lines), part.ask.span)
     elif not solved:
         yield Prose(f"{named}: {_ROOM}", part.ask.span)

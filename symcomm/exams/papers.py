@@ -1,7 +1,9 @@
 """The papers of a class: every student's own values, questions and order, from one problem document.
 
-A paper follows from the document's draws, the seed and the student's id. Where it breaks a bound, or an earlier student
-has the same, the next attempt is drawn; the attempt is told with the key, so that each paper can be made again alone.
+A paper follows from the document's draws, the seed, the student's id and the attempt. Where it breaks a bound, or an
+earlier student has the same, the next attempt is drawn. Each student of a class begins with attempts of their own, so
+that questions and letters of options are spread evenly over the class. The attempt is told with the key, and each paper
+can be made again alone.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import comb
+from math import comb, gcd
 
 from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span
@@ -34,6 +36,7 @@ from symcomm.exams.roster import Student
 from symcomm.exams.rubric import check_credit
 
 ATTEMPTS = 200  # draws for one student before it is said that none keeps the bounds
+_TURN = 100_000  # attempts of each place of a class; those below it are of no class
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,23 @@ class Exam:
         the document says that they may be.
         """
         self.check_space(len(students))
-        first = [self.paper(student) for student in students]
+        first = [self.paper(student, self.first_attempt(n)) for n, student in enumerate(students)]
         chosen = self.settled([paper.settled for paper in first])
         return tuple(
             paper if paper.attempt == one.attempt else self.exactly(one.student, one.attempt)
             for paper, one in zip(first, chosen, strict=True)
         )
+
+    def first_attempt(self, place: int) -> int:
+        """The first attempt of a student, by the place in the class; 0 where nothing is spread over the class."""
+        spread = self._fewer or any(ask.exam.choices for ask in self.example.asks)
+        return (place + 1) * _TURN if spread and not self.whole else 0
+
+    @cached_property
+    def _fewer(self) -> int:
+        """How many of the questions a paper has; 0 where it has all."""
+        wanted = self.example.exam.questions
+        return wanted if not self.whole and wanted < len(self._ids) - 1 else 0
 
     def settled(self, first: Sequence[AssignedPaper]) -> tuple[AssignedPaper, ...]:
         """The same where the first paper of each student is known."""
@@ -128,10 +142,13 @@ class Exam:
         for paper in sorted(first, key=lambda p: p.student.id):  # whatever the order of the roster
             student = paper.student
             while not self.example.exam.alike and taken.get(paper.signature):
-                if paper.attempt >= ATTEMPTS * 10:
+                place, number = divmod(paper.attempt, _TURN)
+                if not place and number >= ATTEMPTS * 10:
                     said = f"the draws give no paper of their own to {len(students):,} students: {len(taken):,} found"
                     raise DocumentError(said, hint="draw from more values, or say exam: {alike: yes}")
-                paper = self.paper(student, paper.attempt + 1).settled
+                # Where few values go with the questions of a place, others are asked.
+                again = 0 if place and number >= ATTEMPTS else paper.attempt + 1
+                paper = self.paper(student, again).settled
             taken[paper.signature] = student.id
             made[student.id] = paper
         return tuple(made[student.id] for student in students)
@@ -146,7 +163,7 @@ class Exam:
             raise DocumentError(what, self.template.head.span_of("exam"), "count the headings that have points")
         if settings.alike or space is None:
             return
-        space *= comb(len(groups), settings.questions) if settings.questions else 1
+        space *= comb(len(groups), self._fewer)
         if space < students:
             raise DocumentError(
                 f"{students:,} students cannot have papers of their own: the draws give {space:,}",
@@ -172,15 +189,16 @@ class Exam:
     def exactly(self, student: Student, attempt: int) -> Paper:
         """The paper of one attempt. Raises ``DrawAgainError`` where it breaks a bound."""
         draws = self.template.draws
-        drawn = draws.draw(self.seed, student.id, attempt)
-        words = (draws.digest, self.seed, student.id, str(attempt))
-        chosen = self._chosen(Stream(*words, "", "questions"))
+        place, number = divmod(attempt, _TURN)
+        drawn = draws.draw(self.seed, student.id, number)
+        words = (draws.digest, self.seed, student.id, str(number))
+        chosen = self._chosen(Stream(*words, "", "questions"), place)
         deciding = tuple(at for at in chosen if at in self._bounded)
         options: dict[str, tuple[OfferedAnswer, ...]] = {}
         if deciding or -1 in self._bounded or self.example.required:  # a draw that is not taken is not read as a whole
-            options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"))
+            options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"), place)
         problem, numbers = self._read(drawn, chosen)
-        code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
+        code = hashlib.sha256("\0".join((*words, *[str(place)] * (place > 0))).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
         told = tuple(drawn[name].text for name in drawn if name in used)
         worth = points_of(problem)
@@ -297,18 +315,29 @@ class Exam:
         parts = zip(self._places, self.template.parts, strict=True)
         return tuple((number, at) for number, (at, part) in enumerate(parts) if _is_own(part))
 
-    def _chosen(self, order: Stream) -> tuple[int, ...]:
+    def _evenly(self, many: int, picked: int, place: int, what: str) -> list[int]:
+        """What the student in a place of the class, from 1 on, gets of so many: all are picked equally often.
+
+        Of fifteen, three students have ten each, and each two of them; then they are shuffled anew.
+        """
+        cycle = many // gcd(many, picked)
+        order = Stream(self.template.draws.digest, self.seed, what, str((place - 1) // cycle)).shuffled(range(many))
+        return [order[((place - 1) % cycle * picked + n) % many] for n in range(picked)]
+
+    def _chosen(self, order: Stream, place: int) -> tuple[int, ...]:
         """The questions of one paper, in its order."""
         settings, groups = self.example.exam, self._ids.keys() - {-1}
-        if self.whole or (not settings.questions and not settings.shuffle):
+        if self.whole or (not self._fewer and not settings.shuffle):
             return tuple(n for n in self._names if n >= 0)
         if len(groups) < 2:
             raise DocumentError(
                 "questions are chosen and shuffled by their headings with points, and there are fewer than two",
                 self.template.head.span_of("exam"), "## Data parallelism (10 points)",
             )  # fmt: skip
-        chosen = order.shuffled(range(len(groups)))[: settings.questions or len(groups)]
-        return tuple(chosen) if settings.shuffle else tuple(sorted(chosen))
+        many = self._fewer or len(groups)
+        spread = self._evenly(len(groups), many, place, "questions") if place and self._fewer else range(len(groups))
+        chosen = order.shuffled(spread)
+        return tuple(chosen[:many]) if settings.shuffle else tuple(sorted(chosen[:many]))
 
     def _arranged(self, problem: Problem, chosen: tuple[int, ...], partly: bool) -> tuple[Problem, dict[int, str]]:
         """The problem with the questions of one paper in its order, and the number of each ask on the page.
@@ -327,10 +356,10 @@ class Exam:
         def named(item: Item) -> Item:
             return self._named(item, ids[id(item)]) if isinstance(item, Ask) else item
 
-        if self.whole or (not settings.questions and not settings.shuffle):
+        if self.whole or (not self._fewer and not settings.shuffle):
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
             return problem, {id(ask): ask.exam.id for ask in problem.asks}
-        if settings.questions and len({group.heading.points for group in groups}) > 1:
+        if self._fewer and len({group.heading.points for group in groups}) > 1:
             told = ", ".join(str(group.heading.points) for group in groups)
             raise DocumentError(f"papers with other questions have other points: {told}",
                                 self.template.head.span_of("exam"), "give all questions the same")  # fmt: skip
@@ -369,7 +398,7 @@ class Exam:
 
     # -- what is answered ----------------------------------------------------------------------
 
-    def _options(self, problem: Problem, stream: Stream) -> dict[str, tuple[OfferedAnswer, ...]]:
+    def _options(self, problem: Problem, stream: Stream, place: int) -> dict[str, tuple[OfferedAnswer, ...]]:
         """The options that questions offer, by their ids. Raises ``DrawAgainError`` where a paper breaks a bound."""
         bounded = {ask.exam.id for ask in problem.asks if _decides(ask)}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
@@ -383,7 +412,8 @@ class Exam:
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
-                    made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream)
+                    letter = self._evenly(ask.exam.choices, 1, place, ask.exam.id)[0] if place else None
+                    made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream, letter)
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))
         return made

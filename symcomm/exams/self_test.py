@@ -82,8 +82,8 @@ def self_test(template: Template, seed: str = "0", draws: int = 300, progress: P
         if progress:
             progress(number, draws, "")
         try:
-            paper = exam.paper(Student(f"test {number}"))
-            refused += paper.attempt
+            paper = exam.paper(Student(f"test {number}"), exam.first_attempt(number))
+            refused += paper.attempt - exam.first_attempt(number)
             _one(exam, paper, spreads, problems, anew=number % _EVERY == 0)
         except SymcommError as error:
             problems[f"{error}"] += 1

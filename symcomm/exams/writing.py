@@ -120,7 +120,8 @@ def make(
     exam.check_space(len(students))
     names = _file_names(students)
     tell = progress or (lambda done, total, label: None)
-    chunks = [students[n : n + _CHUNK] for n in range(0, len(students), _CHUNK)]
+    begun = [(student, exam.first_attempt(n)) for n, student in enumerate(students)]
+    chunks = [begun[n : n + _CHUNK] for n in range(0, len(begun), _CHUNK)]
     pages = tuple(f for f in order.formats if f in PAGES)
     if pages and order.edition == "paper":
         from symcomm.documents.render import contents
@@ -173,9 +174,9 @@ def make(
 # -- in a process -----------------------------------------------------------------------------------
 
 
-def _draw(students: Sequence[Student], keys: bool) -> list[_Made]:
+def _draw(students: Sequence[tuple[Student, int]], keys: bool) -> list[_Made]:
     exam = exam_here()
-    papers = [exam.paper(student) for student in students]
+    papers = [exam.paper(student, attempt) for student, attempt in students]
     return [_Made(paper.settled, key_record(exam, paper) if keys else {}) for paper in papers]
 
 

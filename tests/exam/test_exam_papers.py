@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -182,6 +183,59 @@ def test_questions_are_chosen_and_shuffled_and_numbered_on_the_page():
         page = source(paper_page(exam, paper), "md")
         assert re.findall(r"^## (\d)\.", page, re.MULTILINE) == ["1", "2"]
         assert all(f"**Answer {number}**" in page for number in numbers)
+
+
+def test_questions_and_letters_are_spread_evenly_over_a_class():
+    text = PEAK.replace("id: peak", "id: peak\nchoices: 4")
+    text += "".join(PEAK.replace("# Peak rate", f"# Rate {n}").replace("id: peak", f"id: peak{n}") for n in range(4))
+    made = template("exam: {questions: 2}", text=text)
+    exam = Exam(made, "5")
+    papers = exam.settle(numbered(20))
+    asked = Counter(part.id for paper in papers for part in paper.parts)
+    assert set(asked.values()) == {20 * 2 // 5}
+    assert len({frozenset(part.id for part in paper.parts) for paper in papers}) > 5
+    exam = Exam(template(text=text), "5")
+    letters = [part.right for paper in exam.settle(numbered(20)) for part in paper.parts if part.choices]
+    assert set(Counter(letters).values()) == {5}
+    assert len({tuple(letters[n : n + 4]) for n in range(0, 20, 4)}) > 2
+    for paper in papers[:3]:  # alone, and in a class to which somebody was added
+        assert Exam(made, "5").exactly(paper.student, paper.attempt).signature == paper.signature
+    more = Exam(made, "5").settle((*numbered(20), Student("late")))
+    assert [paper.signature for paper in more[:20]] == [paper.signature for paper in papers]
+
+
+def test_as_many_questions_as_there_are_is_all_of_them():
+    text = PEAK.replace("5 points", "4 points") + LAYER
+    exam = Exam(template("exam: {questions: 2}", text=text), "5")
+    exam.check_space(3)
+    whole = Exam(template(text=text), "5")
+    assert [[p.id for p in e.paper(Student("s")).parts] for e in (exam, whole)] == [["peak", "tp", "dp"]] * 2
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "typ", "tex"])
+def test_a_paper_has_room_to_work_in_boxes_to_tick_and_a_box_for_points(kind):
+    text = PEAK.replace("id: peak", "id: peak\nchoices: 3\nroom: 40 mm box") + LAYER
+    exam = Exam(template("exam: {points_box: yes, room: 5 lines}", text=text), "7")
+    page = source(paper_page(exam, exam.paper(Student("s1"))), kind, edition="paper", layout="exam")
+    box, lines, tick, question = {
+        "md": ("&nbsp;\n", r"\_\_\_", "- [ ] **A**", "## "),
+        "html": ('class="room box" style="height: 40mm"', '<div class="rule">', 'type="checkbox"', 'class="question"'),
+        "typ": ('#room("box", 40)', '#room("lines", 40)', "☐", "#whole["),
+        "tex": (r"\makeemptybox{40mm}", r"\fillwithlines{40mm}", r"$\square$", r"\filbreak"),
+    }[kind]
+    assert page.count(box) == (5 if kind == "md" else 1)
+    assert page.count(lines) == {"md": 10 * 20, "html": 10}.get(kind, 2)
+    assert page.count(tick) == (1 if kind == "md" else 3)
+    assert page.count(question) == 2
+    assert "Grader" in page
+
+
+@pytest.mark.parametrize("room", ["much", "0 lines", "31 lines", "300 mm", "4 lines grey", "1e9 mm"])
+def test_room_that_is_none_is_refused_with_its_place(room):
+    with pytest.raises(DocumentError, match=f"'{room}' is no room to work in") as error:
+        template(f"exam: {{room: {room}}}").problem()
+    assert "6 lines, 40 mm, 40 mm box" in str(error.value)
+    assert error.value.span.line
 
 
 def test_a_paper_speaks_the_language_of_its_document():

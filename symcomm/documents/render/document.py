@@ -21,10 +21,14 @@ from symcomm.documents.editions import EDITIONS, ONLY, Detail, Edition
 
 @dataclass(frozen=True)
 class Prose:
-    """The author's Markdown with LaTeX maths, as written."""
+    """The author's Markdown with LaTeX maths, as written.
+
+    ``room`` is what a paper leaves above it to work in: ``lines``, ``box`` or ``blank``, and how many millimetres.
+    """
 
     markdown: str
     span: Span
+    room: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)

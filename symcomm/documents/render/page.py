@@ -119,10 +119,14 @@ class FigureView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """A block of the page; exactly one of the fields after ``kind`` that belong to it is filled."""
+    """A block of the page; exactly one of the fields after ``kind`` that belong to it is filled.
+
+    ``room`` is what stays free above prose: what it looks like, and how many millimetres.
+    """
 
     kind: str
     text: Markup | str = ""
+    room: tuple[str, int] | None = None
     level: int = 0
     points: int | None = None
     table: TableView | None = None

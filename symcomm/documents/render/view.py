@@ -101,12 +101,12 @@ def _views(
     for run in runs:
         block = run[0]
         match block:
-            case Prose(markdown, span):
-                yield BlockView("prose", prose(markdown, span, False))
+            case Prose(markdown, span, room):
+                yield BlockView("prose", prose(markdown, span, False), room)
             case Heading(level, markdown, points, span):
                 # Readers of a tagged document need levels without gaps.
                 depth = min(level - lowest + 1, depth + 1)
-                yield BlockView("heading", prose(markdown, span, True), depth, points)
+                yield BlockView("heading", prose(markdown, span, True), level=depth, points=points)
             case LayerTable(table):
                 columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
                 rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)

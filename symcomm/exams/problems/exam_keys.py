@@ -70,6 +70,19 @@ def _choices(section: Section, name: str) -> int:
     return many
 
 
+def _room(section: Section, name: str) -> tuple[str, int]:
+    """Room to work in: ``6 lines``, ``40 mm`` (left blank), ``40 mm box``, ``6 lines blank``."""
+    said = section.text(name)
+    found = re.fullmatch(r"([1-9]\d{0,2})\s*(lines?|mm)(?:\s+(lines|box|blank))?", said)
+    height = int(found[1]) * (1 if found[2] == "mm" else _LINE) if found else 0
+    if found is None or height > _PAGE:
+        hint = f"6 lines, 40 mm, 40 mm box, 40 mm lines, 6 lines blank; at most {_PAGE} mm, a page"
+        raise section.error(name, f"'{said[:40]}' is no room to work in", hint)
+    return found[3] or ("blank" if found[2] == "mm" else "lines"), height
+
+
+_LINE, _PAGE = 8, 240  # millimetres of a line, and of what fits on a page
+_ROOM: Sort[tuple[str, int] | None] = Sort(_room, WORD_SCHEMA)
 _ID = Sort(_id, WORD_SCHEMA, "")
 _CHOICES = Sort(_choices, {"type": "integer", "minimum": 2, "maximum": CHOICES_LIMIT}, 0)
 _A_SHARE = {"type": ["number", "string"]}
@@ -139,6 +152,7 @@ class ExamKeys:
     bounds: Bounds = keyed("what the answer of a drawn question has to keep to", block(Bounds, "bounds", read_bounds))
     rubric: tuple[RubricLine, ...] = keyed("the points of steps: `[{step: n, points: 4, says: parameters}]`", _RUBRIC)
     credit: Credit = keyed("the share of its points that a wrong answer earns, for all or for each mistake", _CREDIT)
+    room: tuple[str, int] | None = keyed("room to work in on the paper: `6 lines`, `40 mm`, `40 mm box`", _ROOM)
     follows: tuple[Follow, ...] = ()
 
 
@@ -150,3 +164,5 @@ class ExamSettings:
     shuffle: bool = keyed("whether papers have them in different orders", YES)
     alike: bool = keyed("whether two students may have the same paper", YES)
     credit: Credit = keyed("the share of its points that a wrong answer earns, in all questions", _CREDIT)
+    room: tuple[str, int] | None = keyed("room to work in below each question, where it says no other", _ROOM)
+    points_box: bool = keyed("whether the paper has boxes for the points of its questions and for who grades", YES)
