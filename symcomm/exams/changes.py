@@ -520,36 +520,22 @@ class Prefixes(Change):
 
 @dataclass(frozen=True)
 class Drop(Change):
-    """A symbol's terms left out: a latency, an overhead."""
+    """A symbol's terms left out: a latency, an overhead; with ``once`` counted once in all, not for each message."""
 
     what: str
+    once: bool = False
 
     def apply(self, draft: Attempt) -> Iterator[Attempt]:
         for sym in _factors(draft, self.what):
             if not isinstance(sym, Sym) or sym.name not in forms.names(draft.form):
                 continue
             try:
-                made = forms.from_expr(worth(_put(draft.form, {sym.name: num(0)})))
+                whole, left = worth(draft.form), worth(_put(draft.form, {sym.name: num(0)}))
+                one = next((s for s in whole.free_symbols if s.name == sym.name), None)
+                if self.once and (one is None or whole.diff(one).has(one)):  # messages add different amounts
+                    continue
+                made = forms.from_expr(left + one if self.once else left)
             except (SymcommError, TypeError):
                 continue
             if forms.names(made):
                 yield draft.put(made)
-
-
-@dataclass(frozen=True)
-class Once(Change):
-    """What each message has, a latency or an overhead, counted once in all."""
-
-    what: str
-
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
-        for sym in _factors(draft, self.what):
-            if not isinstance(sym, Sym) or sym.name not in forms.names(draft.form):
-                continue
-            try:
-                whole, without = worth(draft.form), worth(_put(draft.form, {sym.name: num(0)}))
-                one = next(s for s in whole.free_symbols if s.name == sym.name)
-                if not whole.diff(one).has(one):  # each message adds as much
-                    yield draft.put(forms.from_expr(without + one))
-            except (SymcommError, TypeError):
-                continue

@@ -206,7 +206,9 @@ MISTAKES: tuple[Misconception, ...] = (
         (c.Choose("accumulation", "reduced_every_microbatch", ("accumulation", "reduced_once")),),
     ),
     Misconception("latency_forgotten", "You left out the latency or the overhead.", (c.Drop("latency"),)),
-    Misconception("latency_once", "You counted the latency once; every message has it.", (c.Once("latency"),)),
+    Misconception(
+        "latency_once", "You counted the latency once; every message has it.", (c.Drop("latency", once=True),)
+    ),
     Misconception(
         "one_ring_phase",
         "You counted one phase; a ring all-reduce has two, a reduce-scatter and an all-gather.",
