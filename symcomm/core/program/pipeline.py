@@ -231,7 +231,8 @@ def held(
     if cut is None:
         return kinds(graph, None)["only"]
     if cut.layers and schedule is not None and schedule.chunks != 1:
-        return joined(graph, held_in_chunks(graph, cut, stage, values or {}, schedule), stage)
+        rank = stage_number(stage, Fraction(len(cut.layers)))
+        return joined(graph, held_in_chunks(graph, cut, rank, values or {}, schedule), rank)
     known = graph.relations.complete(values or {})
     found = kinds(graph, cut, known)
     stages = stage_count(cut, graph)
@@ -319,12 +320,12 @@ def held_in_chunks(
     return tuple(held(graph, every, place, values) for place in places)
 
 
-def joined(graph: Graph, shares: Sequence[RankShare], rank: object) -> RankShare:
+def joined(graph: Graph, shares: Sequence[RankShare], rank: int) -> RankShare:
     """What a rank holds in all of its chunks together."""
     regions = [region for region in graph.regions if any(region.name in share.regions for share in shares)]
     counts = [(region.name, added(share.times(region) for share in shares if region.name in share.regions))
               for region in regions if region.times]  # fmt: skip
-    note = f"Counted for rank {rank or 0}, which holds {', '.join(region.name for region in regions)}."
+    note = f"Counted for rank {rank}, which holds {', '.join(region.name for region in regions)}."
     where = tuple(dict.fromkeys(condition for share in shares for condition in share.where))
     return RankShare(frozenset(region.name for region in regions), tuple(counts), (note,), where, shares[0].begins)
 

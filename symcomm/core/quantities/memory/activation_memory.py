@@ -65,8 +65,11 @@ def derive(
     cut = strategy.pipeline if strategy is not None else None
     order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
     apart = () if cut is None or order is None else _in_chunks(setting, cut, stage, order, chunks)
-    if apart:
-        held = pipeline.joined(setting.graph, apart, stage)
+    rank = 0
+    if cut is not None and apart:
+        known = setting.graph.relations.complete(setting.values)
+        rank = pipeline.stage_number(stage, evaluate(pipeline.stage_count(cut, setting.graph), known))
+        held = pipeline.joined(setting.graph, apart, rank)
     else:
         held = pipeline.held(setting.graph, cut, stage, setting.values, order)
     for region in setting.regions:
@@ -85,9 +88,8 @@ def derive(
     where: tuple[Condition, ...] = ()
     if cut is not None and order is not None and apart:
         each = [[_often(chunk, region, homes, every) for region, _ in layers] for chunk in apart]
-        known = setting.graph.relations.complete(setting.values)
         p, m = (int(evaluate(form, known)) for form in (pipeline.stage_count(cut, setting.graph), cut.microbatches))
-        _all_chunks(work, layers, each, order, pipeline.stage_number(stage, Fraction(p)), p, m)
+        _all_chunks(work, layers, each, order, rank, p, m)
     else:
         where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
