@@ -113,6 +113,22 @@ def _named(options: Mapping[str, object]) -> set[str]:
     return found
 
 
+def _ask(model: Model, accounting: Accounting, quantity: DeclaredQuantity, **options: Any) -> Derivation:
+    """What a worksheet takes from a model; what hangs on no rate is the same in many of its questions."""
+    try:
+        return _taken(ByIdentity(model), accounting, ByIdentity(quantity), tuple(options.items()))
+    except TypeError:  # an option that is no key
+        return model.derive(quantity, accounting=accounting, asked=(), **options)
+
+
+@lru_cache(maxsize=128)
+def _taken(
+    model: ByIdentity[Model], accounting: Accounting, quantity: ByIdentity[DeclaredQuantity],
+    options: tuple[tuple[str, Any], ...],
+) -> Derivation:  # fmt: skip
+    return model.it.derive(quantity.it, accounting=accounting, asked=(), **dict(options))
+
+
 @lru_cache(maxsize=256)
 def _meanings(held: ByIdentity[Graph]) -> dict[str, str]:
     return meanings(held.it)
@@ -287,7 +303,7 @@ class Model(DerivedQuantities):
         declared.check(said)
         roles = {**_meanings(ByIdentity(self.graph)), **_degrees(said)}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
-        ask = partial(self.derive, accounting=chosen, asked=()) if declared.needs_model else None
+        ask = partial(_ask, self, chosen) if declared.needs_model else None
         setting = replace(setting, named=frozenset(_named(said)), notation=notation, ask=ask)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
