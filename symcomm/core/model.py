@@ -75,19 +75,14 @@ def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> N
 
 def _telling(
     derive: Callable[..., Derivation], asked: tuple[str, ...],
-    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None, decides: bool,
+    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None,
     setting: Setting, **options: Any,
 ) -> Derivation:  # fmt: skip
     """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank.
 
-    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do. What
-    ``decides`` what a step of generating text computes is told, too.
+    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do.
     """
     made = derive(setting, **options)
-    if setting.graph.step is not None and decides:
-        plain = setting.accounting.operations == "matmul_only"  # a rotation is no product
-        by = (name for name in setting.graph.step.by if not plain or name != "cached_keys")
-        made = replace(made, touched=tuple(dict.fromkeys((*made.touched, *by))))
     used = {s.name for s in made.expr.free_symbols} or {name for step in made.steps for name in names(step.form)}
     if words is not None and (not words or words & used):
         made = replace(made, touched=(*made.touched, *({"vocabulary"} - {*made.touched})))
@@ -192,13 +187,14 @@ def _slip(name: str, size: str) -> bool:
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
-OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", "kv_cache")
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", "kv_cache", "serving_capacity")
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
 # What a step of generating text has: the others are of training. Each with the option that says a pass, if it has one.
 OF_STEPS = {
     "parameters": "", "flops": "scope", "tensor_size": "", "traffic": "", "intensity": "", "roofline": "phase",
-    "communication": "phase", "time": "phase", "step_time": "", "kv_cache": "", "peak_rate": "",
+    "communication": "phase", "time": "phase", "step_time": "", "kv_cache": "", "prefill_time": "", "decode_time": "",
+    "decode_throughput": "", "critical_batch": "", "serving_capacity": "",
 }  # fmt: skip
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
@@ -294,7 +290,8 @@ class Model(DerivedQuantities):
         wanted, quantity = quantity, declared.name if declared.group else ""
         chosen = Accounting.given(accounting)
         known = self.graph.relations.complete(self.values)
-        setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
+        graph = self.graph.model if quantity == "parameters" else self.graph  # a step has those of its model
+        setting = Setting(graph, chosen, self.dtype, self.notation, known)
         if autocast_of(self.dtype) is not None:
             setting = setting.in_format(self.dtype)
         said = {k: v for k, v in options.items() if v is not None}
@@ -315,7 +312,7 @@ class Model(DerivedQuantities):
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             placed = whole.at(known)
-            if self.graph.step is not None or quantity == "kv_cache":
+            if self.graph.step is not None or quantity in ("kv_cache", "serving_capacity"):
                 placed = with_copies(placed, self.graph, known)
             said["strategy"] = placed
             shared = cut_vocabulary(ByIdentity(setting.graph), placed)
@@ -345,9 +342,8 @@ class Model(DerivedQuantities):
                 self.graph.check_flow(f"{declared.name} cannot be derived")
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
-        decides = quantity != "parameters"
         asked_for = quantity if isinstance(wanted, str) else ""  # a worksheet writes down the steps of what it takes
-        made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words, decides))
+        made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words))
         if quantity == "communication" and staged:
             told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
             made = replace(made, notes=(*made.notes, told))
@@ -376,7 +372,8 @@ class Model(DerivedQuantities):
                 return True
         if not found:
             return last < 0
-        fits = said.get("solve_for")  # the largest size that fits is the least of all stages
+        several = quantity == "serving_capacity"
+        fits = "S" if several else said.get("solve_for")  # the largest size that fits is the least of all stages
         if any(one.needs for one in found):
             sent = [one.expr for one in found]
             most = [n for n, mine in enumerate(sent) if all((mine - other).expand().is_nonnegative for other in sent)]
@@ -386,7 +383,7 @@ class Model(DerivedQuantities):
         else:
             amounts = [one.at().value for one in found]
             largest = any(s.name == fits for axis in self.graph.axes.values() for s in axis.size.free_symbols)
-            at = amounts.index(min(amounts) if largest else max(amounts))
+            at = amounts.index(min(amounts) if largest or several else max(amounts))
         stage, made = stages[at], found[at]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
         told = f"No stage {'sends' if sends else 'has'} more than {which}."

@@ -213,13 +213,19 @@ class Setting:
             listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
             notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
         steps = tuple(steps)
-        used = dict.fromkeys((*rests_on(steps), *self.taken()))
+        used = dict.fromkeys((*rests_on(steps), *self.taken(), *self._of_step()))
         steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
             title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
             checks=(self.graph.check_sizes, *self.checks), from_zero=self.graph.from_zero,
         )  # fmt: skip
+
+    def _of_step(self) -> Iterable[str]:
+        """The conventions that decide what a step of generating text computes."""
+        plain = self.accounting.operations == "matmul_only"  # a rotation is no product
+        by = self.graph.step.by if self.graph.step is not None else ()
+        return (name for name in by if not plain or name != "cached_keys")
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""

@@ -264,7 +264,8 @@ def moves(setting: Setting, graph: Graph, op: Op) -> bool:
     if not TRAFFIC[setting.accounting.traffic].ends:
         return counted
     roles = {graph.tensors[name].role for name in op.inputs}
-    ends = counted or bool(roles & KEPT) or ("weight" in roles and bool(op.attribute("lookup")))
+    ends = counted or bool(roles & KEPT) or op.output in _left(graph)
+    ends = ends or ("weight" in roles and bool(op.attribute("lookup")))
     return ends and bool(_at_the_ends(graph, op))
 
 
@@ -279,9 +280,13 @@ def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     roles = {name: graph.tensors[name].role for name in op.inputs if not graph.tensors[name].virtual}
     mine = {name: role for name, role in roles.items() if role in {"weight", *KEPT}}
     found = {name: ("weight" if role == "weight" else "cache", 1) for name, role in mine.items()}
-    made = {one.tensor for one in graph.step.kept if not one.before}  # of a prefill, what it leaves
-    leaves = op.output in made | {t.name for t in graph.outputs} or {"cache", "state"} & {*roles.values()}
+    leaves = op.output in _left(graph) | {t.name for t in graph.outputs} or {"cache", "state"} & {*roles.values()}
     return found | ({op.output: ("result", 1)} if leaves else {})
+
+
+def _left(graph: Graph) -> set[str]:
+    """What a prefill leaves for later steps."""
+    return {one.tensor for one in graph.step.kept if not one.before} if graph.step is not None else set()
 
 
 def sizes_moved(graph: Graph, op: Op, name: str) -> tuple[Expr, ...]:

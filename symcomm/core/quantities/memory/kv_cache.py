@@ -12,17 +12,16 @@ from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
 from symcomm.core.graph.graph import Graph, Kept
-from symcomm.core.graph.stepping import stepped
-from symcomm.core.notation import symbol
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import held
 from symcomm.core.program.program import program
 from symcomm.core.quantities.counting.load import divided
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import number, passes, size
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter, slug
 from symcomm.core.units import BYTE
 
@@ -57,13 +56,7 @@ def behind(setting: Setting) -> tuple[Setting, Form | None]:
     graph, found = setting.graph, None
     if graph.step is not None:
         found = from_expr(graph.step.past + (graph.step.new if graph.step.phase == "prefill" else 0))
-    taken = setting.symbols
-    past = symbol(next(name for name in ("c", "c_past", "c_past'") if name not in taken or graph.step is not None))
-    import sympy as sp
-
-    known = dict(graph.step.values) if graph.step is not None else setting.values
-    made = stepped(graph.model, sp.Integer(1), past, "decode", setting.accounting, known)
-    return replace(setting, graph=made), found
+    return step_of(setting, "decode", again=True), found
 
 
 def shares(setting: Setting, strategy: Strategy | None, tokens: Form, stage: object, of: str) -> list[KeptShare]:

@@ -349,7 +349,7 @@ class TimeWriter:
     def computes(self, load: Load, rate: Form, numbers: Numbers) -> Fraction:
         """The loops of every op, shared by the ranks, at the rate of the processor."""
         done = Fraction(0)
-        for one in load.ops:
+        for one in (one for one in load.ops if one.flops != num(0)):  # others only move something
             last = last_part(self.setting.accounting, one.pairs)
             mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
             ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)

@@ -1,0 +1,148 @@
+"""Steps of generating text as quantities ask for them: of a model, or of a step that is one already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from symcomm.core.derivation import Derivation, Numbers, Witness
+from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form, evaluate, from_expr, names, num, product, value
+from symcomm.core.graph.stepping import stepped
+from symcomm.core.notation import symbol
+from symcomm.core.optimum.cost import closed, units_of
+from symcomm.core.optimum.dimension import in_unit, with_units
+from symcomm.core.parallel.strategy import degree
+from symcomm.core.records import replace
+from symcomm.core.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+WHAT = {"prefill": "the prefill of a prompt", "decode": "a step that makes tokens"}
+
+
+def count(said: int | str) -> Expr:
+    """A number of positions as SymPy has it: a number or a symbol."""
+    import sympy as sp
+
+    return sp.Integer(int(said)) if str(said).isdecimal() else symbol(str(said))
+
+
+def step_of(
+    setting: Setting, phase: str, new: int | str | None = None, past: int | str | None = None, again: bool = False
+) -> Setting:  # fmt: skip
+    """The setting of a step; what is one of that phase already stays, unless it is to be made ``again``.
+
+    A decode step has one new position behind ``c`` others, a prefill all positions of the model, where nothing is said.
+    Raises ``ValuesError`` for a step of another phase, and for sizes that a step says already.
+    """
+    step = setting.graph.step
+    if step is not None and not again:
+        if step.phase != phase:
+            raise ValuesError(f"this is of {WHAT[phase]}, and the model is {WHAT[step.phase]}",
+                              hint="ask the model itself")  # fmt: skip
+        if new is not None or past is not None:
+            raise ValuesError("the step says already how many positions it has", hint="ask the model itself")
+        return setting
+    model = setting.graph.model
+    taken = replace(setting, graph=model).symbols
+    if past is None:
+        past = 0 if phase == "prefill" else next(name for name in ("c", "c_past", "c_past'") if name not in taken)
+    if new is None and phase == "decode":
+        new = 1
+    known = dict(step.values) if step is not None else setting.values
+    sizes = (None if new is None else count(new), count(past))
+    made = stepped(model, *sizes, phase, setting.accounting, known)
+    told = {str(said): f"{what} positions of a step" for said, what in ((new, "new"), (past, "earlier"))
+            if said is not None and not str(said).isdecimal() and said not in taken}  # fmt: skip
+    notation = replace(setting.notation, meanings={**told, **setting.notation.meanings})
+    return replace(setting, graph=made, notation=notation)
+
+
+def pieces(
+    setting: Setting, step: Derivation, prompt: int | str, tokens: int | str, name: str
+) -> tuple[list[tuple[str, Form, Witness]], Callable[[Mapping[str, Fraction]], None] | None]:  # fmt: skip
+    """The sum of a decode step's amount over the tokens behind the first one: in parts in which it grows linearly.
+
+    The sum of what grows linearly is its amount at the mean context, as often as there are steps. Each part has a name,
+    its form and a witness; where numbers decide where one ends (a window, the larger of two times), a check of later
+    numbers comes with them. Raises ``ValuesError`` where such numbers are missing.
+    """
+    import sympy as sp
+
+    decode = step_of(setting, "decode").graph.step
+    assert decode is not None
+    past = next(iter(decode.past.free_symbols))
+    worth, many, first = step.expr, value(degree(tokens)), value(degree(prompt))
+    units = units_of(closed(step))
+
+    def part(often: Expr, mean: Expr, known: Mapping[str, Fraction] | None = None) -> Form:
+        mine = worth if known is None else _decided(worth, {**known, str(past): Fraction(int(mean.p), int(mean.q))})
+        one = with_units(from_expr(setting.graph.relations.gather(mine.subs(past, mean))), units)
+        return in_unit(product(from_expr(often), one), step.unit)
+
+    def looped(start: Form, often: Form, numbers: Numbers) -> Fraction:
+        """Step by step; from many steps on those of one growth together."""
+        begin, count = evaluate(start, numbers.of(names(start))), evaluate(often, numbers.of(names(often)))
+        form, found = from_expr(worth), Fraction(0)
+        other = numbers.of([n for n in names(form) if n != str(past)])
+        for place in range(int(min(count, 2000))):
+            found += evaluate(form, {**other, str(past): begin + place})
+        if count > 2000:
+            last = evaluate(form, {**other, str(past): begin + count - 1})
+            found += (count - 2000) * (last + evaluate(form, {**other, str(past): begin + 2000})) / 2
+        return found
+
+    if not worth.has(sp.Max, sp.Min) and sp.degree(sp.expand(worth), past) <= 1:
+        mean = first + (many - 2) / sp.Integer(2)
+        witness = partial(looped, from_expr(first), from_expr(many - 1))
+        return [(name, part(many - 1, mean), witness)], None
+    form = from_expr(worth)
+    known = {**setting.values, **dict(step.given)}
+    asked = [n for n in (*names(form), *names(degree(prompt)), *names(degree(tokens))) if n != str(past)]
+    missing = [n for n in dict.fromkeys(asked) if n not in known]
+    if missing:
+        raise ValuesError(f"which part is the larger, and whether a window is reached, hangs on {', '.join(missing)}",
+                          hint="give numbers to the model: model.at(...), or values: in its block")  # fmt: skip
+    amount = cache(lambda c: evaluate(form, {**known, str(past): Fraction(c)}))
+    begin, end = int(evaluate(degree(prompt), known)), int(evaluate(degree(prompt), known)) + int(
+        evaluate(degree(tokens), known)) - 1  # fmt: skip
+    ends = {end, *(w for one in setting.graph.model.windows
+                   if (w := int(evaluate(from_expr(one), known)) - 1) and begin < w < end)}  # fmt: skip
+    found: list[tuple[str, Form, Witness]] = []
+    for bound in sorted(ends):  # between windows the amount is convex: the larger of linear ones
+        while begin < bound:
+            low, high, slope = begin + 1, bound - 1, amount(min(begin + 1, end)) - amount(begin)
+            while low < high:
+                middle = (low + high + 1) // 2
+                straight = amount(middle) == amount(begin) + slope * (middle - begin)
+                low, high = (middle, high) if straight else (low, middle - 1)
+            stop = min(max(low, begin) + 1, bound)
+            mean = sp.Rational(begin + stop - 1, 2)
+            witness = partial(looped, num(begin), num(stop - begin))
+            found.append((name + "'" * len(found), part(sp.Integer(stop - begin), mean, known), witness))
+            begin = stop
+
+    def same(numbers: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where the parts were found at other numbers."""
+        for n in asked:
+            if numbers.get(n, known[n]) != known[n]:
+                raise ValuesError(f"the steps were added up at {n} = {known[n]}", hint=f"model.at({n}=...) first")
+
+    return found, same
+
+
+def _decided(worth: Expr, known: Mapping[str, Fraction]) -> Expr:
+    """An expression in which the larger, or the smaller, of several amounts is the one that it is at some numbers."""
+    import sympy as sp
+
+    def chosen(one: Expr) -> Expr:
+        pick = max if isinstance(one, sp.Max) else min
+        return pick(one.args, key=lambda arg: evaluate(from_expr(arg), known))
+
+    while among := [one for one in worth.atoms(sp.Max, sp.Min) if not any(a.has(sp.Max, sp.Min) for a in one.args)]:
+        worth = worth.xreplace({one: chosen(one) for one in among})
+    return worth

@@ -1,0 +1,112 @@
+"""What serving asks of steps: times, sums over tokens, batches and what fits, against sums made one by one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from inference_models import model
+
+import symcomm as sc
+
+RATES = {"peak": "1000 FLOP/s", "memory": "10 B/s"}
+SAID = {"attention": "causal_half", "traffic": "weights_and_cache"}
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "tokens", "rates"),
+    [
+        ("tiny-a", 4, 9, RATES),
+        ("tiny-b", 1, 9, RATES),  # a window of 4 is full on the way
+        ("tiny-b", 2, 30, {"peak": "60 FLOP/s", "memory": "40 B/s"}),
+        ("tiny-a", 3, 200, {"peak": "40 FLOP/s", "memory": "40 B/s"}),  # first computing limits, then the memory
+        ("tiny-mla", 5, 12, RATES),
+    ],
+)
+def test_a_request_takes_as_long_as_its_steps_one_by_one(name: str, prompt: int, tokens: int, rates: Any) -> None:
+    made = model(name).at(B=2)
+    asked = made.request_latency(prompt, tokens, accounting=SAID, **rates)
+    step = made.decode_time(accounting=SAID, **rates)
+    steps = [step.at(c=c).value for c in range(prompt, prompt + tokens - 1)]
+    assert asked.at().value == made.prefill_time(prompt=prompt, accounting=SAID, **rates).at().value + sum(steps)
+    if name == "tiny-b":
+        asked.check(deep=True)
+
+
+@pytest.mark.parametrize("name", ["tiny-a", "tiny-b", "tiny-moe", "tiny-mla"])
+def test_operations_of_a_request_are_those_of_its_steps(name: str) -> None:
+    made = model(name).at(B=2)
+    asked = made.generation_flops(3, 7, accounting="causal_half")
+    step = made.decode().flops(accounting="causal_half")
+    steps = [step.at(c=c).value for c in range(3, 9)]
+    assert asked.at().value == made.prefill(new=3).flops(accounting="causal_half").at().value + sum(steps)
+
+
+def test_a_sum_in_symbols_holds_for_numbers() -> None:
+    asked = model("tiny-a").generation_flops("S", "T", accounting="causal_half")
+    asked.check(deep=True)
+    given = model("tiny-a").generation_flops(5, 4, accounting="causal_half").at(B=3).value
+    assert asked.at(B=3, S=5, T=4).value == given
+
+
+def test_at_the_critical_batch_computing_takes_as_long_as_the_memory() -> None:
+    made = model("Llama-3-8B")
+    asked = made.critical_batch(device="H100-SXM", accounting="weights_and_cache")
+    asked.check(deep=True)
+    for context in (0, 100, 300):
+        batch = asked.at(c=context).value
+        step = made.decode(past=context)
+        moved = [step.traffic(accounting="weights_and_cache").at(B=n).value for n in (1, 2)]
+        each = moved[1] - moved[0]
+        rate, bandwidth = Fraction(989_429_760_000_000), Fraction(3_352_000_000_000)
+        assert batch * step.flops().at(B=1).value / rate == (moved[0] - each + batch * each) / bandwidth
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda m: m.critical_batch(past=8192, device="H100-SXM"), "no batch is compute bound"),
+        (lambda m: m.critical_batch(device="H100-SXM").at(c=8192), "no batch is compute bound.*from c = "),
+        (lambda m: m.request_latency(10, 5, **RATES), "hangs on B"),
+        (lambda m: m.at(B=2).request_latency(10, 5, **RATES).at(B=3), "added up at B = 2"),
+        (lambda m: m.prefill().decode_time(**RATES), "and the model is the prefill of a prompt"),
+        (lambda m: m.decode(past=3).decode_time(past=4, **RATES), "the step says already how many positions"),
+        (lambda m: m.serving_capacity("8 GB", capacity_is="nominal_GB"), "the weights alone do not fit into 8 GB"),
+        (lambda m: m.serving_capacity("80 GB"), "what does a capacity of 80 GB mean"),
+    ],
+)  # fmt: skip
+def test_what_has_no_answer_is_told(ask: Any, told: str) -> None:
+    with pytest.raises(sc.SymcommError, match=told):
+        ask(model("Llama-3-8B"))
+
+
+def test_experts_that_hang_on_the_batch_have_no_critical_batch_in_closed_form() -> None:
+    with pytest.raises(sc.SymcommError, match="each sequence does not add as much"):
+        model("Mixtral-8x7B").critical_batch(device="H100-SXM")
+
+
+def test_tokens_a_second_are_the_batch_over_a_step() -> None:
+    made = model("Llama-3-8B")
+    step = made.decode_time("tensor(8)", device="H100-SXM", network="450 GB/s").at(B=16, c=1023).value
+    of_all = made.decode_throughput("tensor(8)", device="H100-SXM", network="450 GB/s")
+    of_one = made.decode_throughput("tensor(8)", per="device", device="H100-SXM", network="450 GB/s")
+    assert of_all.at(B=16, c=1023).value == 16 / step
+    assert of_one.at(B=16, c=1023).value == 2 / step
+    of_all.check(deep=True)
+
+
+def test_caches_are_given_out_in_pages_beside_a_shared_prefix() -> None:
+    made, page, tokens, prefix = model("Llama-3-8B"), 16, 1001, 100
+    asked = made.serving_capacity("80 GB", tokens, "nominal_GB", page=page, shared=prefix, workspace="2 GB")
+    token, weights = 131_072, 2 * int(made.parameters().at().value)
+    own = (ceil(tokens / page) - prefix // page) * page * token
+    assert asked.at().value == (80 * 10**9 - weights - 2 * 10**9 - prefix // page * page * token) // own
+    asked.check(deep=True)
+
+
+def test_of_the_stages_of_a_pipeline_that_one_counts_on_which_the_fewest_fit() -> None:
+    made = model("Llama-3-8B")
+    fits = [made.serving_capacity("24 GB", 8192, "nominal_GB", "pipeline(2)", stage=n).at().value for n in (0, 1)]
+    assert made.serving_capacity("24 GB", 8192, "nominal_GB", "pipeline(2)").at().value == min(fits)
