@@ -89,7 +89,7 @@ def pieces(
         begin, count = evaluate(start, numbers.of(names(start))), evaluate(often, numbers.of(names(often)))
         form, found = from_expr(worth), Fraction(0)
         other = numbers.of([n for n in names(form) if n != str(past)])
-        for place in range(int(min(count, 2000))):
+        for place in range(min(int(count), 2000)):
             found += evaluate(form, {**other, str(past): begin + place})
         if count > 2000:
             last = evaluate(form, {**other, str(past): begin + count - 1})
