@@ -20,7 +20,8 @@ from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
-from symcomm.documents.render.document import Answer, Heading, Prose
+from symcomm.documents.editions import ONLY
+from symcomm.documents.render.document import Answer, Heading, Only, Prose
 from symcomm.exams.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exams.kept_answers import KeptAnswers
 from symcomm.exams.problems.drawing_values import Drawn
@@ -475,9 +476,11 @@ def significant_digits(quantity: Quantity) -> int:
 
 
 def check_prose(items: Iterable[Item]) -> None:
-    """Raises ``DocumentError`` where prose of a paper refers to an answer, which it would tell."""
+    """Raises ``DocumentError`` where prose that a paper shows refers to an answer, which it would tell."""
+    only = ""
     for item in items:
-        if isinstance(item, (Prose, Heading)):
+        only = item.name if isinstance(item, Only) else only
+        if isinstance(item, (Prose, Heading)) and (not only or "paper" in ONLY[only]):
             for reference in references(item.markdown, item.span):
                 if reference.topic == "answer":
                     raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")

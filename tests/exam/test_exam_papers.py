@@ -279,6 +279,13 @@ def test_what_no_paper_can_be_made_of_is_refused_with_its_place(exam, text, says
     assert error.value.span is not None
 
 
+def test_an_answer_may_be_told_where_only_the_solution_shows_it():
+    made = Exam(template(text=PEAK + ":::solution\nThe rate is {{ answer:peak }}.\n:::\n"))
+    paper = made.paper(Student("s"))
+    assert "The rate is" not in source(paper_page(made, paper), "md", edition="paper")
+    assert re.search(r"The rate is ≈ [\d.]+ TFLOP/s", source(solution_page(made, paper), "md"))
+
+
 def digits(text):
     return {run.replace(" ", "") for run in re.findall(r"\d[\d  ]{4,}", text)}
 
