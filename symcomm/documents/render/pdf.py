@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from symcomm.core.errors import RenderError
@@ -14,6 +15,7 @@ from symcomm.core.files import temporary_folder
 
 _DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
 _LATEX_TIMEOUT = 180  # seconds
+_CHINESE = re.compile("[\u2e80-\u9fff\uf900-\ufaff]")
 
 
 def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
@@ -33,16 +35,21 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         path.write_text(source, encoding="utf-8")
         try:
             made: object = typst.compile(
-                str(path), root=str(folder), pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0
-            )
+                str(path), root=str(folder), pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0,
+                font_paths=_fonts() if foreign else [],
+            )  # fmt: skip
         except typst.TypstError as error:
             lacking = re.search(r'the text `"(.+?)"` could not be displayed', str(error))
             if lacking:
-                raise RenderError(
-                    f"no font on this machine has '{lacking[1][:20]}' (U+{ord(lacking[1][0]):04X}), so the PDF cannot "
-                    "show it",
-                    hint="install a font that has it, such as Noto; or write --to html, which is set by the browser",
-                ) from error
+                told = RenderError.lacking(
+                    "cjk", f"no font on this machine has '{lacking[1][:20]}' (U+{ord(lacking[1][0]):04X}), so the PDF "
+                    "cannot show it",
+                )  # fmt: skip
+                chinese = f"{told.hint}, or apt-get install fonts-noto-cjk" if _CHINESE.search(lacking[1]) else ""
+                told.hint = (chinese or "install a font that has it, such as Noto") + (
+                    "; or write --to html, which is set by the browser"
+                )
+                raise told from error
             # The diagnosis names the line of the source, which helps where the template is the user's.
             found = re.search(r"main\.typ:(\d+)", str(getattr(error, "diagnostic", "")))
             lines = source.splitlines()
@@ -53,6 +60,12 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     if not isinstance(made, bytes):
         raise RenderError("Typst made no PDF")
     return made
+
+
+def _fonts() -> list[str]:
+    """The folder of the fonts that the extra ``cjk`` brings, where it is installed."""
+    found = find_spec("justmytype_intl_cjk")
+    return [str(Path(found.origin).parent / "fonts")] if found is not None and found.origin is not None else []
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
@@ -82,7 +95,7 @@ def _last(source: str, files: Mapping[str, bytes] | None) -> float:
         _beside(folder, files)
         path = folder / "main.typ"
         path.write_text(source, encoding="utf-8")
-        found = json.loads(typst.query(str(path), "<end>", field="value", root=str(folder)))
+        found = json.loads(typst.query(str(path), "<end>", field="value", root=str(folder), font_paths=_fonts()))
     return float(found[0]) if found else 1.0
 
 
