@@ -180,6 +180,13 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                   (SMALL, {"about": "speedup"})],
     "pipelined_broadcast": [(CHUNKS, {}), (CHUNKS, {"want": "chunks"}), (CHUNKS, {"want": "whole_chunks"}),
                             (CHUNKS, {"want": "least"})],
+    "speculative_decoding": [(SMALL, {"want": want, "acceptance": "4/5", "drafts": 4, "draft_cost": "1/20"})
+                             for want in ("tokens", "speedup", "positions", "greatest")],
+    "serving_cost": [(SMALL, {"price": "2 dollar/hour", "devices": 8, "tokens_per_second": "1000 token/second"}),
+                     (SMALL, {"want": "energy", "power": "700 watt", "devices": 8,
+                              "tokens_per_second": "1000 token/second"})],
+    "prefill_decode_balance": [(SMALL, {"prefill": "1 s", "step": "0.02 s", "sequences": 32, "generated": 512}),
+                               (SMALL, {"want": "evicted", "sequences": 32, "prompt": 64, "generated": 16})],
     "scaling_law": [(LAW, {"want": want}) for want in (
         "parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens",
         "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute",

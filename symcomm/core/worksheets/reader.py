@@ -53,8 +53,9 @@ _GUARD = re.compile(r",\s+(with|under|where)\s+")
 _CLAIM = re.compile(r"(.+?)\s(<=|>=|!=|<|>|=)\s(.+)")
 _ANSWER = re.compile(
     rf"(?P<name>{_NAME})"
-    rf"|(?P<whole>whole )?(?P<place>{_NAME}) that makes (?P<cost>{_NAME}) (?P<how>least|greatest)"
-    rf"|(?P<value>least|greatest) (?P<of>{_NAME}) over (?P<over>{_NAME})"
+    rf"|(?P<whole>whole )?(?P<place>{_NAME})(?: up to (?P<most>{_NAME}))? that makes (?P<cost>{_NAME}) "
+    r"(?P<how>least|greatest)"
+    rf"|(?P<value>least|greatest) (?P<of>{_NAME}) over (?P<each>whole )?(?P<over>{_NAME})(?: up to (?P<end>{_NAME}))?"
 )
 
 

@@ -210,9 +210,12 @@ class _Asked:
         own = [one.name for one in question.lines if one.relation == ":="]
         self.name = line or named or (own or [*self.needs] or [""])[-1]
         self.place = asked.get("place") or asked.get("over") or ""
-        self.value, self.whole = bool(asked.get("value")), bool(asked.get("whole"))
+        self.value, self.whole = bool(asked.get("value")), bool(asked.get("whole") or asked.get("each"))
+        self.most = asked.get("most") or asked.get("end") or ""
         self.greatest = "greatest" in (asked.get("how"), asked.get("value"))
-        for name, known in ((self.name, [*self.needs]), (self.place or self.name, [*self.needs, *self.symbols])):
+        lines = [*self.needs]
+        for name, known in ((self.name, lines), (self.most or self.name, lines),
+                            (self.place or self.name, [*lines, *self.symbols])):  # fmt: skip
             if name not in known:
                 raise DocumentError(f"'{name}' cannot be the answer here", question.span, nearest(name, known))
 
@@ -439,8 +442,15 @@ class _Asking:
 
         cost, place = replace(made, title=self.sheet.title), self.called(asked.place)
         wanted: Wanted = "value" if asked.value else "place"
-        found = (maximise if asked.greatest else minimise)(cost, place, integer=asked.whole, wanted=wanted)
+        most = self.bound(asked.most, dict(made.given)) if asked.most else None
+        found = (maximise if asked.greatest else minimise)(cost, place, integer=asked.whole, upper=most, wanted=wanted)
         return replace(continued(cost, found), title=title, notes=(*made.notes, *found.notes))
+
+    def bound(self, line: str, known: Mapping[str, Fraction]) -> Fraction:
+        """The number of a line up to which an answer is looked for."""
+        said = {name: value for name, value in self.said.items() if name not in self.sheet.choices}
+        made: Derivation = replace(self.asked.of, line=line).derive(self.setting, **said)
+        return made.at(**known).value
 
     def number(self, one: SheetSymbol) -> Fraction | None:
         """The number of a symbol: that of its option, the one given with the question, or its own."""

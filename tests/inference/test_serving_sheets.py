@@ -1,0 +1,76 @@
+"""Worksheets on serving, against exact cases: the tests translate names, and compute nothing."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from inference_models import GOLDEN
+
+import symcomm as sc
+
+
+def of(area: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in GOLDEN["cases"] if case["area"] == area]
+
+
+def asked(sheet: str, want: str, **options: Any) -> Fraction:
+    made = sc.derive(sheet, want=want, **options)
+    made.check(deep=True)
+    return made.at().value
+
+
+@pytest.mark.parametrize("case", of("speculative.tokens"))
+def test_a_verification_gives_the_expected_tokens(case: dict[str, Any]) -> None:
+    at = case["at"]
+    if at["a"] == "1":
+        with pytest.raises(sc.SymcommError, match="a verification gives a token for each draft and one more"):
+            asked("speculative_decoding", "tokens", acceptance=at["a"], drafts=at["g"])
+        return
+    assert asked("speculative_decoding", "tokens", acceptance=at["a"], drafts=at["g"]) == Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", of("speculative.speedup"))
+def test_drafts_gain_time_until_they_cost_more_than_they_save(case: dict[str, Any]) -> None:
+    at, (gain, best, greatest) = case["at"], case["value"]
+    said = {"acceptance": at["a"], "draft_cost": at["c"]}
+    assert asked("speculative_decoding", "speedup", drafts=at["g"], **said) == Fraction(gain)
+    assert asked("speculative_decoding", "positions", **said) - 1 == int(best)  # a position is the last token's
+    assert asked("speculative_decoding", "greatest", **said) == Fraction(greatest)
+
+
+def test_a_verification_that_takes_longer_than_a_step_gains_less() -> None:
+    # 2101/625 tokens in 4 drafts of 1 ms each and a verification of 25 ms, where a step takes 20 ms.
+    said = {"acceptance": "4/5", "drafts": "4", "draft_cost": "1/20", "step": "20 ms", "verification": "25 ms"}
+    assert asked("speculative_decoding", "speedup", **said) == Fraction(2101, 625) * 20 / 29
+
+
+@pytest.mark.parametrize("case", of("cost"))
+def test_tokens_cost_the_hours_and_the_power_of_their_devices(case: dict[str, Any]) -> None:
+    at = case["at"]
+    said = {"devices": at["devices"], "tokens_per_second": f"{at['tokens/s']} token/second"}
+    if "power" in at:
+        assert asked("serving_cost", "energy", power=f"{at['power']} watt", **said) == Fraction(case["value"])
+    else:
+        price = f"{float(Fraction(at['price']))} dollar/hour"
+        assert asked("serving_cost", "price", price=price, **said) == Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", of("disaggregation.ratio"))
+def test_as_many_requests_are_prefilled_as_leave(case: dict[str, Any]) -> None:
+    at = case["at"]
+    seconds = {name: f"{float(Fraction(at[key]))} s" for name, key in (("prefill", "T_p"), ("step", "T_d"))}
+    found = asked("prefill_decode_balance", "replicas", **seconds, sequences=at["B"], generated=at["T"])
+    assert found == Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", of("disaggregation.evicted"))
+def test_tokens_leave_the_caches_as_fast_as_they_come(case: dict[str, Any]) -> None:
+    at = case["at"]
+    found = asked("prefill_decode_balance", "evicted", sequences=at["B"], prompt=at["P"], generated=at["G"])
+    assert found == Fraction(case["value"])
+
+
+def test_the_expected_tokens_are_a_formula_of_the_acceptance() -> None:
+    assert str(sc.derive("speculative_decoding").expr) == "(1 - a**(g + 1))/(1 - a)"
