@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
 @click.argument("answer")
 @click.option("--decimal-comma", is_flag=True, help="A comma in a number is a decimal comma.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
-def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: bool) -> None:
-    """Check an answer to a question of a problem file.
+@click.option("--reveal", is_flag=True, help="Show the right answer, too.")
+def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: bool, reveal: bool) -> None:
+    """Check an answer to a question of a problem file: right or wrong, and why.
 
     \b
     symcomm check homework.md 2.1 '24 N_layer D^2'
@@ -39,10 +43,37 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
     key = key_of(problem, followed(problem, _ask(problem, question)))
     verdict = checked(answer, key, decimal_comma=decimal_comma or None)
     if as_json:
-        click.echo(json.dumps(verdict.record(), ensure_ascii=False, indent=2))
+        made = verdict.record()
+        if not reveal and "counterexample" in made:
+            del made["counterexample"]["key"]
+        click.echo(json.dumps(made, ensure_ascii=False, indent=2))
     else:
-        click.echo(shown_text(str(verdict) + (f"\nread as: {verdict.read}" if verdict.read else "")))
+        told = str(verdict if reveal else replace(verdict, counterexample=None))
+        read = f"read as: {_text(verdict.read)}" if verdict.read else ""
+        lines = [told, *([] if reveal else _not_right(verdict)), read]
+        click.echo(shown_text("\n".join(filter(None, lines))))
     click.get_current_context().exit(0 if verdict.right else 1)
+
+
+def _not_right(verdict: Any) -> Iterator[str]:
+    """What the answer comes to where it is not right, without the answer that is."""
+    if verdict.counterexample is not None:
+        at = ", ".join(f"{name} = {value}" for name, value in verdict.counterexample.values)
+        yield f"{verdict.counterexample.answer.reading} is not right" + (f", at {at}" if at else "")
+
+
+def _text(latex: str) -> str:
+    r"""A formula as it is typed.
+
+    >>> _text(r"24\,N_{\text{layer}}\,D^{2} + \frac{1}{k}")
+    '24 N_layer D^2 + (1)/(k)'
+    """
+    fraction = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
+    latex = re.sub(r"\\(?:text|mathrm|operatorname)\{([^{}]*)\}", r"\1", latex).replace(r"\cdot", "·")
+    latex = re.sub(r"([_^])\{(\w+|-?\d+)\}", r"\1\2", latex.replace(r"\left", "").replace(r"\right", ""))
+    while fraction.search(latex):
+        latex = fraction.sub(r"(\1)/(\2)", latex)
+    return " ".join(re.sub(r"\\[,;: ]", " ", latex).replace("\\", "").split())
 
 
 def _ask(problem: Problem, name: str) -> Ask:

@@ -349,7 +349,8 @@ class Quantity:
         if lead and (abs(self.value) >= 1000 or (lead == "second" and self.value and abs(self.value) < 1)):
             binary = BINARY if lead == "byte" and bases.get("second") != -1 else {}
             for table, base in ((_DISPLAY, 10), (binary, 2)):
-                text = _prefixed(self.value, self.unit, table, base)
+                long = lead == "second" and len(bases) == 1 and abs(self.value) >= 1000  # nobody reads ks
+                text = _in_clock(self.value) if long else _prefixed(self.value, self.unit, table, base)
                 if text and text[1] not in [t for _, t in said]:
                     said.append(text)
         elif self.value.denominator != 1:
@@ -385,7 +386,7 @@ class Quantity:
         """The same amount in bytes and seconds, not in bits and hours.
 
         >>> str(Quantity(Fraction(3), Unit.parse("hour")).base())
-        '10 800 s = 10.8 ks'
+        '10 800 s = 3 h'
         """
         scale, unit = _based(self.unit)
         if scale == 1 and unit == self.unit and type(self) is Quantity:
@@ -550,6 +551,17 @@ def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> 
 
 
 @cache
+def _in_clock(seconds: Fraction) -> tuple[str, str]:
+    """A long time as people say it: in minutes, hours or days.
+
+    >>> _in_clock(Fraction(1100)), _in_clock(Fraction(86400 * 30))
+    (('≈', '18.33 min'), ('=', '30 days'))
+    """
+    unit, worth = next(((u, w) for u, w in (("days", 86_400), ("h", 3600)) if abs(seconds) >= 2 * w), ("min", 60))
+    text = decimal_text(seconds / worth, 4)
+    return _relation(text, seconds / worth), f"{text} {unit}"
+
+
 def _power(base: int, exponent: int) -> Fraction:
     return Fraction(base) ** exponent
 

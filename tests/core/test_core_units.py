@@ -67,7 +67,7 @@ def worth(text: str) -> Fraction:
     while number and number[-1] not in "0123456789":
         number, unit = number[:-1], number[-1] + unit
     scale = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
-             "s": 1, "ks": 1000, "Ms": 10**6, "Gs": 10**9,
+             "s": 1, "min": 60, "h": 3600, "days": 86_400,
              "ms": Fraction(1, 10**3), "µs": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}[unit]  # fmt: skip
     return Fraction(number) * scale
 
@@ -213,3 +213,17 @@ def test_a_unit_is_refused_for_a_number_of_things_and_taken_for_an_amount_beside
     assert made.at(a="2 s", k=3).value == 6
     with pytest.raises(ValuesError, match="k is given in s, but it is a number of things"):
         made.at(a=2, k="3 s")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ("999 s", "999 s"),
+        ("1100 s", "≈ 18.33 min"),
+        ("7200 s", "= 2 h"),
+        ("30 days", "= 30 days"),
+        ("5 Ms", "≈ 57.87 days"),
+    ],
+)
+def test_a_long_time_is_said_as_people_say_it(seconds: str, said: str) -> None:
+    assert str(Quantity.parse(seconds)).endswith(said)

@@ -399,6 +399,16 @@ def test_the_command_writes_json():
     assert "counterexample" in made
 
 
+def test_the_command_tells_the_answer_only_where_it_is_asked_to_and_reads_as_it_is_typed():
+    hidden, shown = run("tf32_peak", "155 GFLOP/s").output, run("tf32_peak", "155 GFLOP/s", "--reveal").output
+    assert "155.9" not in hidden
+    assert "155 GFLOP/s is not right" in hidden
+    assert "the answer is 155 GFLOP/s, but 155.9 TFLOP/s is right" in shown
+    assert "key" not in json.loads(run("tf32_peak", "1 GFLOP/s", "--json").output)["counterexample"]
+    assert "read as: 2 f n_SM n_FMA" in run("tf32_peak", r"2 f n_{SM} n_{FMA}").output
+    assert "\\" not in run("tf32_peak", r"\frac{2 f n_{SM} n_{FMA}}{1}").output
+
+
 def test_an_unknown_question_ends_with_status_two_and_names_near_ones():
     found = run("tf32_peek", "1")
     assert found.exit_code == 2

@@ -134,7 +134,8 @@ class PageWriter:
     def stated(self, left: Form, quantity: Quantity) -> Markup:
         """``f = 1.41 GHz``: a given number in its shortest exact way."""
         ways = [way for way in self.links(quantity) if way.relation != "≈"]
-        best = ways[-1] if len(ways[0].said) > 9 or 0 < quantity.value < Fraction(1, 100) else ways[0]
+        other = len(ways[0].said) > 9 or 0 < quantity.value < Fraction(1, 100)
+        best = min(ways[1:] or ways, key=lambda way: len(way.said)) if other else ways[0]
         head = printing.PRINTERS[self.dialect](left, None, self.notation)
         sign = printing.RELATIONS[self.dialect]["="]
         return self.maths(f"{head} {sign} {best.lines[0]}", f"{printing.plain(left)} = {best.said}")
