@@ -222,6 +222,22 @@ def test_a_sheet_of_ten_thousand_lines_is_refused_at_once():
         sc.worksheet(sheet(*(f"- a{n} := 1\n  x: So." for n in range(10_000))), block())
 
 
+@pytest.mark.parametrize(
+    "more", ["- note: It is {a450}.", "- b := 2 a450, where a450 > 3\n  r: So.\n  run: adds(a450)"]
+)
+def test_a_long_chain_of_lines_is_refused_at_its_line(more: str):
+    lines = [f"- a{n} := a{n - 1} + 1\n  r: So.\n  run: adds(a{n - 1}, 1)" for n in range(1, 451)]
+    with pytest.raises(SymcommError, match=r"worksheet:\d+: a60 stands on more than 60 lines, one on the other"):
+        sc.worksheet(sheet("- a0 := x\n  r: So.\n  run: adds(x)", *lines, more, symbols="- x from x: a number"))
+
+
+def test_a_number_with_a_unit_below_one_is_read_or_refused():
+    text = sheet("- a := 3 [1/layer] * x\n  r: So.\n  run: adds(3 [1/layer] * x)", symbols="- x [layer] from x: layers")
+    assert sc.worksheet(text)(x=2).at().value == 6
+    with pytest.raises(SymcommError, match=r"worksheet:\d+: unknown unit '\.\.2'"):
+        sc.worksheet(text.replace(":= 3 [", ":= 1..2 ["))
+
+
 def test_a_sheet_that_takes_facts_needs_a_model():
     with pytest.raises(SymcommError, match="worksheet takes facts from a model\nhint: worksheet"):
         sc.worksheet(COST)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from symcomm.core.setting import Setting
 
 _TOLD = r"\{(~?)([^{}]+)\}"  # a number in a sentence
+_DEEP = 60  # lines that stand on one another
 _TERMS, _DEGREE = 2000, 1000  # of a line with all names written out
 _OF_FACT = (2, 2)  # terms and degree of a fact, whatever the model is
 _OWN = "*"  # marks a symbol of the sheet among those of a model
@@ -224,6 +225,7 @@ class _Asked:
         known = [*self.symbols]
         extent: dict[str, tuple[int, int]] = {}
         constants: dict[str, Fraction] = {}
+        deep: dict[str, int] = {}
         for line in self.lines:
             if line.written_out:
                 continue
@@ -242,6 +244,9 @@ class _Asked:
                 extent[line.name] = max(size[0], terms), max(size[1], degree)
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word in self.needs}
                 takes = said | ({*forms.names(form)} & self.needs.keys())
+                deep[line.name] = 1 + max((deep[name] for name in takes), default=0)
+                if deep[line.name] > _DEEP:
+                    raise DocumentError(f"{line.name} stands on more than {_DEEP} lines, one on the other", line.span)
                 self.needs[line.name] = self.needs.get(line.name, set()) | takes - {line.name}
                 known.append(line.name)
             self.runs[line] = [self.form(part, known) for part in line.formulas]
@@ -267,7 +272,7 @@ class _Asked:
 
         def number(found: re.Match[str]) -> str:  # read under a name that stands as long
             over = found[2].startswith("1/")  # 1 [1/layer]
-            quantity = Quantity(Fraction(found[1]), Unit.parse(found[2])) if over else Quantity.written(
+            quantity = Quantity(Quantity.written(found[1]).value, Unit.parse(found[2])) if over else Quantity.written(
                 f"{found[1]} {found[2]}")  # fmt: skip
             name = f"q_9{len(numbers)}"
             numbers[name] = Num(quantity.value, quantity.unit)
