@@ -231,12 +231,13 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "norm_gradients",
         "with_inputs",
-        "A schedule that delays weight gradients computes those of a norm's gain and bias with the input gradients.",
+        "A schedule that delays weight gradients computes the gradients of a norm's gain and bias with the input "
+        "gradients.",
     ),
     Convention(
         "norm_gradients",
         "with_weights",
-        "A schedule that delays weight gradients also delays those of a norm's gain and bias.",
+        "A schedule that delays weight gradients also delays the gradients of a norm's gain and bias.",
     ),
     Convention(
         "vocabulary",
@@ -294,7 +295,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "logits",
         "generated",
-        "A prefill computes the logits of its last position, a later step those of each position.",
+        "A prefill computes the logits of its last position, a later step the logits of every position.",
     ),
     Convention("logits", "last", "Only the last position has logits."),
     Convention("logits", "all", "Each position has logits."),
@@ -448,18 +449,16 @@ class Accounting:
         return tuple(f.name for f in fields(self) if getattr(self, f.name) != f.default)
 
     def unused(self, asked: Iterable[str], touched: Iterable[str]) -> tuple[str, ...]:
-        """A sentence on the conventions that were asked for, but touched nothing.
+        """A sentence on the conventions that were chosen but changed nothing.
 
         >>> Accounting.of("all_links").unused(["communication"], ["flops"])
-        ('`communication: all_links` was asked for; nothing here depends on it.',)
+        ('Nothing here depends on `communication: all_links`.',)
         """
         read = {*touched}
         if (ran := algorithms_of(read)) and not self._runs(ran):
             read.discard("algorithm")
         idle = [f"`{name}: {getattr(self, name)}`" for name in dict.fromkeys(asked) if name not in read]
-        several = len(idle) > 1
-        said = f"{'were' if several else 'was'} asked for; nothing here depends on {'them' if several else 'it'}."
-        return (f"{' and '.join(idle)} {said}",) if idle else ()
+        return (f"Nothing here depends on {' and '.join(idle)}.",) if idle else ()
 
     def _runs(self, ran: Mapping[str, str]) -> bool:
         """Whether one of the algorithms that ran was asked for."""

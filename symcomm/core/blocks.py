@@ -429,6 +429,6 @@ class _Tree:
                 raise DocumentError(problem, key.span)
             if key.text in seen:
                 first = f"first in line {seen[key.text][0].span.line}"
-                raise DocumentError(f"the key '{key.text[:60]}' stands twice in {self.what}", key.span, first)
+                raise DocumentError(f"the key '{key.text[:60]}' is there twice in {self.what}", key.span, first)
             seen[key.text] = key, value
         return tuple(seen.values())

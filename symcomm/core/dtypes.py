@@ -325,7 +325,7 @@ def formats(said: str) -> tuple[str, dict[str, str]]:
         if not equals:
             every.append(dtype)
         elif named.setdefault(name, dtype) != dtype:
-            raise ValuesError(f"the format of {name[:40]} is said twice: {named[name]} and {dtype}")
+            raise ValuesError(f"{name[:40]} has two formats: {named[name]} and {dtype}")
     if len(every) > 1:
         raise ValuesError(
             f"'{said[:60]}' gives all numbers several formats",

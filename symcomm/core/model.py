@@ -387,7 +387,9 @@ class Model(DerivedQuantities):
         stage, made = stages[at], found[at]
         which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
         told = f"No stage {'sends' if sends else 'has'} more than {which}."
-        told = told if fits is None else f"What fits on {which.replace(' one', ' stage')} fits on every stage."
+        if fits is not None:
+            told = f"T{which[1:].replace(' one', ' stage')}" if which[0] == "t" else f"S{which[1:]}"
+            told += " needs the most memory, so every other stage fits, too."
         return replace(made, notes=(*made.notes, told))
 
     def _anew(

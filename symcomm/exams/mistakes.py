@@ -148,7 +148,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "active_experts_for_all",
-        "Count the parameters of all experts, not only of those that a token uses.",
+        "Count the parameters of all experts, including experts that a token does not use.",
         (c.OtherOption("of", "active", ("all",)),),
     ),
     Misconception(
@@ -221,7 +221,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "node_for_all_ranks",
-        "You used the number of GPUs in one node, not that of all GPUs.",
+        "You used the number of GPUs in one node; use the number of all GPUs.",
         (c.Put("ranks", "node"),),
     ),
     Misconception(

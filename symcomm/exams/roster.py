@@ -59,7 +59,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
         if not told["id"]:
             raise DocumentError("a student without an id", place)
         if told["id"] in found:
-            raise DocumentError(f"the id {told['id'][:40]} stands twice", place, f"first in line {found[told['id']]}")
+            raise DocumentError(f"the id {told['id'][:40]} is there twice", place, f"first in line {found[told['id']]}")
         strange = next((c for text in told.values() for c in text if not c.isprintable()), "")
         if strange or any(len(text) > _LONGEST for text in told.values()):
             what = f"the character U+{ord(strange):04X}" if strange else f"more than {_LONGEST} characters"

@@ -59,7 +59,7 @@ def _from_csv(path: Path) -> Iterable[Sheet]:
         raise DocumentError(f"{path} has no column id", Span(str(path), 1, ",".join(header), 0, 1))
     doubled = next((name for n, name in enumerate(header) if name and name in header[:n]), None)
     if doubled:
-        raise DocumentError(f"the column {doubled[:40]} stands twice", Span(str(path), 1, ",".join(header), 0, 1))
+        raise DocumentError(f"the column {doubled[:40]} is there twice", Span(str(path), 1, ",".join(header), 0, 1))
     for line, row in rows:
         student = row[at].strip() if at < len(row) else ""
         span = Span(str(path), line, ",".join(row)[:400], 0, max(1, len(student)))

@@ -208,7 +208,7 @@ def read_decisions(path: Path) -> tuple[Decision, ...]:
         except (ValueError, ZeroDivisionError):
             raise DocumentError(f"'{points[:40]}' are no points", span) from None
         if not 0 <= number <= 10_000:
-            raise DocumentError(f"{points[:40]} points", span, "from 0 to those of the question")
+            raise DocumentError(f"{points[:40]} points", span, "from 0 to the points of the question")
         answer = told["answer"]
         answer = answer[1:] if answer[:1] == "'" and answer[1:2] in "=+-@|%" else answer
         made.append(Decision(told["question"].strip(), answer, number, told.get("says", "").strip()))

@@ -139,7 +139,11 @@ class SearchResult:
             ("The fastest", _COLUMNS, [c.row for c in self.top]),
             ("The front of time and memory", _COLUMNS[:5], [c.row[:5] for c in self.front]),
             ("Does not fit, by the least", _COLUMNS, [] if self.feasible else [c.row for c in self.nearest]),
-            ("What cannot run", ("reason", "configurations"), [(why, f"{n:,}") for why, n in self.refused]),
+            (
+                "Configurations that cannot run",
+                ("reason", "configurations"),
+                [(why, f"{n:,}") for why, n in self.refused],
+            ),
         ]
         return [table for table in shown if table[2]]
 
@@ -154,7 +158,7 @@ class SearchResult:
         elif self.nearest:
             out += ["", "Does not fit, by the least:", *(one.text() for one in self.nearest)]
         if self.refused:
-            out += ["", "What cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
+            out += ["", "Configurations that cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
         return "\n".join([*out, "", *self._said()]) + "\n"
 
     def markdown(self) -> str:

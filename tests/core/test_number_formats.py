@@ -101,7 +101,7 @@ def test_several_formats_for_all_numbers_are_refused_everywhere(quantity: str) -
     ("said", "problem"),
     [
         ("Q=fp8", "there is no tensor 'Q'\nhint: known: W, X, Y"),
-        ("X=fp8, X=fp32", "the format of X is said twice: fp8 and fp32"),
+        ("X=fp8, X=fp32", "X has two formats: fp8 and fp32"),
         ("X=fp9", "unknown number format 'fp9'\nhint: did you mean 'fp8'?"),
         ("X=", "unknown number format ''"),
     ],

@@ -101,7 +101,7 @@ def test_a_method_has_the_signature_and_the_words_of_the_declaration():
     shown = str(inspect.signature(sc.Model.flops))
     assert shown == "(self, scope='forward', op=None, frozen=None, *, accounting=None)"
     assert sc.Model.flops.__doc__.startswith("The floating-point operations of a pass")
-    assert "scope: which pass is counted (one of forward, backward, training; forward unless told)" in (
+    assert "scope: the pass that counts (one of forward, backward, training; forward unless told)" in (
         sc.Model.flops.__doc__
     )
     assert "communication" in dir(one_layer())

@@ -328,7 +328,7 @@ def test_the_self_test_finds_what_is_wrong_with_a_template():
     ("name", "text", "says"),
     [
         ("a.csv", "name,peak\nAda,3\n", "has no column id"),
-        ("a.csv", "id,peak,peak\ns1,3,4\n", "the column peak stands twice"),
+        ("a.csv", "id,peak,peak\ns1,3,4\n", "the column peak is there twice"),
         ("a.csv", "id,peak\ns1,3\ns1,4\n", "two answer sheets of s1"),
         ("a.csv", "id,peak\n,3\n", "an answer sheet without a student"),
         ("a.csv", "id,peak\ns1,50,331,648 B\n", "the row of s1 has 4 cells, but the header has 2"),

@@ -350,7 +350,7 @@ def test_the_keys_are_the_same_in_csv_and_json_and_draw_the_papers_again(tmp_pat
     ("text", "says", "line"),
     [
         ("name\nAda\n", "has no column id", 1),
-        ("id,name\ns1,Ada\ns1,Bo\n", "the id s1 stands twice", 3),
+        ("id,name\ns1,Ada\ns1,Bo\n", "the id s1 is there twice", 3),
         ("id,name\n,Ada\n", "a student without an id", 2),
         ("id\ns1\u202e\n", "the character U\\+202E", 2),
         ('id\n"s1\n', "is no CSV file", 2),

@@ -295,7 +295,7 @@ BROKEN = {
     "a memory in bytes": (OWN.replace("64 GB", "64000000000 B"), "'nominal' is what the seller prints, in GB or GiB"),
     "a key twice": (
         OWN.replace("    source:", "    maker: a\n    maker: b\n    source:"),
-        "the key 'maker' stands twice",
+        "the key 'maker' is there twice",
     ),
     "an alias bomb": (
         "a: &a [x, x]\nb: &b [*a, *a]\ndevices: {m: *b}\n",

@@ -177,7 +177,7 @@ BROKEN = {
     "too many cells": (GOOD.replace("X     NV4   SYS", "X NV4 SYS SYS"), "t.md:2: the row GPU0 has more than 3 cells"),
     "a row too few": (GOOD.rsplit("GPU2", 1)[0], "t.md:1: the matrix has a column GPU2, but no row of that name"),
     "a row too many": (GOOD + "GPU3  SYS   PIX   X\n", "t.md:5: the row GPU3 has no column"),
-    "a row twice": (GOOD + "GPU2  SYS   PIX   X\n", "t.md:5: the row GPU2 stands twice"),
+    "a row twice": (GOOD + "GPU2  SYS   PIX   X\n", "t.md:5: the row GPU2 is there twice"),
     "a column twice": (GOOD.replace("GPU2\n", "GPU1\n", 1), "t.md:1: GPU1 heads two columns of the matrix"),
     "an unknown column": (
         GOOD.replace("GPU2\n", "GPU2  CPU Affinity  Colour\n", 1),

@@ -56,8 +56,8 @@ def test_one_microbatch_or_several_has_to_be_known_where_it_counts():
     assert several.at(m=3).value == 4 * WEIGHTS
     with pytest.raises(SymcommError, match="the closed form holds where m >= 2, and m = 1"):
         several.at(m=1)
-    assert "whole while those of several microbatches are added" in several.markdown()
-    with pytest.raises(SymcommError, match="the microbatches of a pipeline are those of its strategy"):
+    assert "whole while microbatches add to them" in several.markdown()
+    with pytest.raises(SymcommError, match="a pipeline takes its microbatches from its strategy"):
         model().state_memory("fully-sharded(4) + pipeline(2, microbatches=2)", microbatches=2)
 
 

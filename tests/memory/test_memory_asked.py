@@ -98,7 +98,7 @@ def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) ->
     fits = [model.capacity("k", f"{padded - less} bytes", "usable", **asked) for less in (0, 1)]
     assert fits[0].at().value == min(k for k in range(1, 11) if sizes(k) <= padded)
     assert fits[1].at().value == min(k for k in range(1, 11) if sizes(k) < padded)
-    assert not any("nothing here depends on it" in note for note in fits[0].notes)
+    assert not any("Nothing here depends on" in note for note in fits[0].notes)
     for quantity in ("communication", "peak_memory"):
         with pytest.raises(SymcommError, match=f"{quantity} counts the mean of the parts of a weight, not parts that"):
             model.derive(quantity, strategy="fsdp(3)", accounting="padded_shards")

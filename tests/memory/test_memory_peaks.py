@@ -329,7 +329,7 @@ def test_bad_options_of_a_peak_are_refused_by_name(options, message):
         ({"want": "sample_deviation", "values": "1 s"}, "the sample_deviation needs 2 numbers, but there are 1"),
         ({"want": "slope", "through": "1 = 2 s"}, "a point has a number, a colon and another number"),
         ({"want": "slope", "through": "1: 2 s"}, "the line needs 2 numbers, but there are 1"),
-        ({"want": "slope", "through": "1: 2 s, 1: 3 s"}, "all points are at 1: no line is told by them"),
+        ({"want": "slope", "through": "1: 2 s, 1: 3 s"}, "all points are at 1: they fit no single line"),
         ({"want": "mean", "values": ",".join(["1 s"] * 101)}, "there are 101 numbers; at most 100 are read"),
         ({"want": "mean", "values": "fast"}, "'fast' is not a number with a unit"),
     ],

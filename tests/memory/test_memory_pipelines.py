@@ -268,9 +268,7 @@ def test_a_fused_attention_never_has_its_scores():
 
 def test_the_parts_around_the_layers_are_not_computed_again_and_the_document_says_so():
     derived = model(240, 4, 6, 4).peak_memory(recipe="fp32_sgd", recomputation="full")
-    assert derived.notes == (
-        "The layers that are repeated are computed again; what stands before and behind them is not.",
-    )
+    assert derived.notes == ("Only repeated layers are computed again, not the parts before and after them.",)
 
 
 @pytest.mark.parametrize("how", ["none", "full"])

@@ -132,7 +132,7 @@ def test_a_pipeline_of_sharded_stages_has_whole_gradients_while_it_accumulates()
 
 def test_microbatches_are_refused_beside_those_of_a_pipeline_and_what_is_of_one_microbatch() -> None:
     layer = tables.load(LAYER, repeat="N_layer", dtype="fp32", values={"T": 8, "D": 4, "F": 4, "N_layer": 6})
-    with pytest.raises(StrategyError, match="the microbatches of a pipeline are those of its strategy"):
+    with pytest.raises(StrategyError, match="a pipeline takes its microbatches from its strategy"):
         layer.peak_memory("pipeline(2, microbatches=4)", microbatches=2)
     with pytest.raises(ValuesError, match="'held' is of a step of one microbatch"):
         layer.peak_memory("data(2)", microbatches=2, held="u")

@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 
 import symcomm as sc
 
-UNSURE = "more often than is listed"
+UNSURE = "did not try every"
 
 
 def flips(gap, low: int, high: int) -> int:

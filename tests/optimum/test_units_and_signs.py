@@ -94,7 +94,7 @@ def test_some_of_the_numbers_decide_a_sign() -> None:
     """a n + (b - c)/n with b - c = 9 is least at 3/sqrt(a)."""
     made = sc.minimise("a n + (b - c)/n", "n", {"b": 13, "c": 4}, integer=False)
     assert made.at(a=Fraction(1, 4)).value == 6
-    assert "The signs of its terms follow from the given numbers only; they are put in." in made.steps[0].reason.text
+    assert "The signs of its terms depend on the given numbers, so we put these in." in made.steps[0].reason.text
     whole = sc.minimise("a n + (b - c)/n", "n", {"b": 13, "c": 4})
     for a in (Fraction(1, 4), Fraction(1, 3), Fraction(2), Fraction(30)):
         worth = {k: a * k + Fraction(9, k) for k in range(1, 40)}
@@ -159,8 +159,6 @@ def test_crossover_takes_a_derivation_against_a_number_that_no_convention_touche
 def test_costs_of_two_units_do_not_cross() -> None:
     with pytest.raises(sc.SymcommError, match=r"is in s, but .* is in B"):
         sc.crossover("o n", "s/n", "n", given={"o": "1 s", "s": "1 B"})
-
-
 
 
 @pytest.mark.parametrize("cost", ["4 GB n + 9/n", "n o + 4 ms/n", "2 TFLOP/n + n"])

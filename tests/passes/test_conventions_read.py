@@ -48,7 +48,7 @@ def test_gathers_that_a_convention_takes_out_of_a_pass_are_not_called_idle():
     assert not [note for note in kept.notes if "asked for" in note]
     assert "gathered_weights" in _named(kept)
     idle = LAYER.communication("data(k)", accounting={"gathered_weights": "keep"})
-    assert "`gathered_weights: keep` was asked for; nothing here depends on it." in idle.notes
+    assert "Nothing here depends on `gathered_weights: keep`." in idle.notes
 
 
 def test_an_amount_is_written_behind_those_it_is_made_of_once():

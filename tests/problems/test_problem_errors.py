@@ -54,7 +54,7 @@ MISTAKES = [
     (document("model: [a, b]"), 6, "[a, b]", "'model' must be text, but is a list", ""),
     (document("ask: flops"), 6, "flops", "'flops' needs a model", "add a symcomm block"),
     (document("model: a", "model: a"), 10, "a", "a second model called 'a'", "the first is in line 6"),
-    (document("model: a\nmodel: b"), 7, "model", "the key 'model' stands twice", "first in line 6"),
+    (document("model: a\nmodel: b"), 7, "model", "the key 'model' is there twice", "first in line 6"),
     (document("just words"), 6, "just words", "a block holds keys and values", "model:, ask: or figure:"),
     (document("model: a\nsymbols: {B: {meening: x}}"), 7, "meening", "unknown key 'meening' in the symbol B", "mean"),
     (document(MODEL, "ask: flops\naccounting: fma3"), 12, "fma3", "unknown convention 'fma3'", "did you mean 'fma2'?"),

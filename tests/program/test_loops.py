@@ -63,7 +63,7 @@ def test_the_first_layer_of_a_step_does_without_the_gradient_of_an_input_that_ne
     # first layer: 2(t-1)/t of them go over a link.
     sent = sp.simplify(terms.coeff(1 / network))
     assert sp.simplify(sent - (2 * N - 1) * 2 * B * L * D * 2 * (t - 1) / t) == 0
-    assert not any("nothing here depends" in note for note in made.notes)
+    assert not any("Nothing here depends" in note for note in made.notes)
 
 
 def test_stages_behind_the_first_one_send_for_all_of_their_layers() -> None:

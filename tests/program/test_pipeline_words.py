@@ -95,7 +95,7 @@ REFUSED = [
     ({"stages": 0, "schedule": "1f1b"}, "'stages' is 0\nhint: a whole number, or the name of a symbol"),
     ({"schedule": "1f1b", "per": "microbatch"}, "'per' is of a pass"),
     ({"schedule": "1f1b", "backward": "2", "input_gradient": "1", "weight_gradient": "1"},
-     "'backward' is both gradients, and each of them is said, too"),
+     "'backward' is both gradients, but you also gave each of them"),
     ({"schedule": "1f1b", "backward": "2", "weight_gradient": "3"}, "'weight_gradient' is more than 'backward'"),
     ({"schedule": "1f1b", "backward": "2, 3", "weight_gradient": "1, 1, 1"},
      "2 times are given for 'backward', and 3 for 'weight_gradient'\nhint: one for each stage, or one for all"),

@@ -40,7 +40,7 @@ ANSWERS = [
                                   "short inner axis memory bound"]),
     (HOMEWORK, "2.1 Data", ["sum over all of $B$", "only its part", "k = 8", r"12 D^{2}", r"24 N_{\text{layer}} D^{2}",
                             r"12\ \text{GiB}", "7/4", "21 GiB", "14", "168 GiB"]),
-    (HOMEWORK, "2.2 Pipeline", ["only what crosses a boundary", "reads $x'$ as its $x$", "gradient goes back",
+    (HOMEWORK, "2.2 Pipeline", ["sends only what the next one reads", "reads $x'$ as its $x$", "gradient goes back",
                                 r"2 B L D", "GiB"]),
     (HOMEWORK, "2.3 Tensor", ["$W^{Q}$, $W^{K}$, $W^{V}$ and $W^{1}$ are cut by columns", "$W^{O}$ and $W^{2}$ by rows",
                               "softmax and relu need no communication", r"$\text{Out}$ = Σ over $n_{H}$ of $Z$ $W^{O}$",

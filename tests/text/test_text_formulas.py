@@ -435,10 +435,10 @@ ANSWER_ERRORS = {
     ),
     r"N {\prime}": (r"`\prime` has nothing to stand at", r"\prime", "write a name before it"),
     "2_k": ("a number cannot have `_k`", "_k", "only names have it"),
-    "()": ("nothing stands in `()`", "()", "write what is meant between them"),
+    "()": ("nothing stands in `()`", "()", "write a formula between them"),
     "max()": ("'max' is called without an argument", "()", "write f(x)"),
     "(N, k)": (
-        "a list stands where one formula is wanted",
+        "this is a list, but one formula is wanted",
         "(N, k)",
         r"a list is an argument, as in \text{Concat}(A, B), or a family, as in [Q_1, \dots, Q_n]",
     ),

@@ -143,7 +143,7 @@ def test_in_a_hierarchy_an_answer_holds_for_the_degrees_it_was_laid_out_for() ->
     assert found.at().value == timed("data(16) + tensor(4)", HIERARCHY).at().value
     with pytest.raises(ValuesError, match="holds where k = 16"):
         found.at(k=32)
-    with pytest.raises(ValuesError, match="where the axes of the mesh lie in a node hangs on the number of k"):
+    with pytest.raises(ValuesError, match="the number of k decides where the axes of the mesh lie in a node"):
         block().at(**SIZES, k=16).crossover("network, compute", "k", "data(k) + tensor(4)", links=HIERARCHY)
 
 

@@ -342,7 +342,7 @@ def test_gradients_that_are_reduced_every_microbatch_are_sent_as_often(strategy)
 def test_microbatches_without_an_effect_on_communication_are_refused():
     with pytest.raises(SymcommError, match="change nothing where gradients are reduced once"):
         model("llama").communication("data(2)", microbatches=4)
-    with pytest.raises(SymcommError, match="the microbatches of a pipeline are those of its strategy"):
+    with pytest.raises(SymcommError, match="a pipeline takes its microbatches from its strategy"):
         model("llama").communication("data(2) + pipeline(2, microbatches=4)", microbatches=4,
                                      accounting="reduced_every_microbatch")  # fmt: skip
 

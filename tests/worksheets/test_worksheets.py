@@ -134,7 +134,7 @@ Source: a garden.
 
 ## Choices
 
-- want = one: what is asked for
+- want = one: the result to derive
 
 ## Lines
 
@@ -329,10 +329,10 @@ LINES = {
     ),
     "one question twice": (
         "## Least time\n\nwant: least\nwith: pools", "## Again\n\nwant: all",
-        "pool.md:{line}: this question is asked for as one before it is\n    ## Again\n",
+        "pool.md:{line}: this question is the same as an earlier one\n    ## Again\n",
     ),
     "a number that nothing has": (
-        "It takes {T}.", "It takes {t}.", "pool.md:{line}: 't' has no number to be told\n",
+        "It takes {T}.", "It takes {t}.", "pool.md:{line}: 't' has no number\n",
     ),
     "a unit of nothing": (
         "## The least time\n\nwant: value\n", "## Wrong\n\nwant: value\nunit: T_x [second]\n",

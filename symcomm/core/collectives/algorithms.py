@@ -87,7 +87,7 @@ def _ring_rounds(case: Case, reduces: bool) -> Exchange:
         # Chunks travel both ways, so half the way is enough; a round moves a chunk over each of the two ports.
         half = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
         what = "Each rank passes chunks to both neighbours at once, each half way round the ring" + (
-            "; who gets one adds its own." if reduces else "."
+            "; the receiver adds its own." if reduces else "."
         )
         phase = Phase(what, half, times(half, chunk), rounds if reduces else ZERO)
         return alike(case, phase, sent=rounds)
@@ -121,8 +121,7 @@ def _ring_all_to_all(case: Case) -> Exchange:
         rounds = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
         crossed: Form = Ratio(Power(k, TWO), num(4))
         path = times(crossed if case.even else Floor(crossed), half)
-        what = "Each block is passed on from neighbour to neighbour by the shorter way; half of one goes either way "
-        what += "to the opposite rank."
+        what = "Each block travels the shorter way round; the block for the opposite rank goes half each way."
         return alike(case, Phase(what, rounds, path), sent=times(TWO, path))
     block = case.split(case.n, Power(k, TWO))
     what = "Each rank passes on all blocks that have not arrived yet: a block crosses every link on its way."
@@ -159,7 +158,7 @@ def _tree_broadcast(case: Case) -> Exchange:
 
 def _tree_reduce(case: Case) -> Exchange:
     deep, n = log_up(case.k), case.n
-    what = "In each round half of the ranks that are left send their sum to the other half."
+    what = "In each round half of the remaining ranks send their sums to the other half."
     phase = Phase(what, deep, times(deep, n), times(deep, n))
     return Exchange((phase,), n, times(deep, n), times(deep, n), times(minus(case.k, 1), n))
 
@@ -176,7 +175,7 @@ def _tree_scatter(case: Case) -> Exchange:
     # The root's largest subtrees hold what is above the last power of two, and half of that power.
     last = power_of_two(minus(deep, 1))
     subtree = Largest((Total((k, times(num(-1), last))), power_of_two(minus(deep, 2))))
-    phase = Phase("Each rank sends on the half of its chunks that belongs to the other half of its ranks.", deep, root)
+    phase = Phase("Each rank sends the half of its chunks that the other half of its ranks needs.", deep, root)
     return Exchange((phase,), root, times(subtree, chunk), root, times(binary_ones(case.k), chunk))
 
 
@@ -191,7 +190,7 @@ def _double_tree_all_reduce(case: Case) -> Exchange:
     chunk = case.split(case.n, product(TWO, q))
     rounds = Total((deep, q, num(-1)))
     slot = times(TWO, chunk)
-    up = Phase("Each half of the chunks goes up its own tree; a rank takes those of two children in a round.",
+    up = Phase("Each half of the chunks goes up its own tree; a rank receives from two children per round.",
                rounds, times(rounds, slot), times(rounds, slot))  # fmt: skip
     down = Phase("The sums come down the same trees.", rounds, times(rounds, slot))
     # A rank with two children in one tree is a leaf of the other one; so many children need four ranks.
@@ -279,7 +278,7 @@ def _halving_reduce_scatter(case: Case) -> Exchange:
     forth = _doubling_all_gather(case)
     said = (
         "Each extra rank sends all chunks but its own to a partner, which adds them.",
-        "Ranks exchange the half of their chunks that belongs to the other half of the ranks, and add them.",
+        "Ranks exchange the half of their chunks that the other half of the ranks needs, and add them.",
         "Each extra rank gets its chunk and adds it to its own.",
     )
     backward = zip(said, reversed(forth.phases), strict=True)
@@ -294,7 +293,7 @@ def _bruck_all_gather(case: Case) -> Exchange:
 
 def _bruck_all_to_all(case: Case) -> Exchange:
     block = case.split(case.n, Power(case.k, TWO))
-    what = "In round j each rank sends the blocks whose way to go has a one at binary digit j, as far as it is worth. "
+    what = "In round j each rank sends the blocks whose distance has a one at binary digit j, 2^j ranks further. "
     what += "There are ones(k) of them: the ones in all numbers below k."
     return alike(case, Phase(what, log_up(case.k), times(binary_ones(case.k), block)))
 
@@ -331,8 +330,10 @@ def _owner_multicast_all_reduce(case: Case) -> Exchange:
     k, chunk = case.k, case.split(case.n, case.k)
     part = times(minus(k, 1), chunk)
     phases = (
-        Phase("Each rank sends every other rank the chunk that this one owns, which adds it.", minus(k, 1), part, part),
-        Phase("Each owner hands its sum to the network, which multicasts it; that is not counted as sent.", ONE, part),
+        Phase("Each rank sends every chunk to its owner, which adds it.", minus(k, 1), part, part),
+        Phase(
+            "Each owner hands its sum to the network, which multicasts it; the copies do not count as sent.", ONE, part
+        ),
     )
     return Exchange(phases, part, times(TWO, part), times(num(3), part), product(k, part))
 
@@ -398,9 +399,9 @@ def _hierarchical_all_to_all(case: Case) -> Exchange:
     g = case.nodes[0]
     m = case.let("m", times(case.k, Ratio(ONE, g)), f"the ranks of the last level, {BETWEEN}")
     block = case.split(case.n, Power(case.k, TWO))
-    inside = Phase("Inside a node: each rank sends another one what it has for the ranks of that place in all nodes.",
+    inside = Phase("Inside a node: each rank sends every other rank the blocks for that rank's place in all nodes.",
                    minus(g, 1), times(minus(g, 1), m, block), link=INSIDE)  # fmt: skip
-    between = Phase("Between nodes: ranks of one place send what their nodes have for one another.",
+    between = Phase("Between nodes: ranks of the same place exchange the blocks of their nodes.",
                     minus(m, 1), times(minus(m, 1), g, block), link=BETWEEN)  # fmt: skip
     return alike(case, inside, between)
 
@@ -464,8 +465,8 @@ _RECORDS = (
         {"all-gather": _bruck_all_gather, "all-to-all": _bruck_all_to_all},
         "Bruck, Ho, Kipnis, Upfal and Weathersby, Efficient algorithms for all-to-all communications, 1997",
         notes={
-            "all-to-all": "ones(`k`) are the ones in the binary digits of 0, 1, ..., `k` − 1 together: a block is sent "
-            "once for each one in its way. For powers of two that is half of `k` log₂ `k`."
+            "all-to-all": "ones(`k`) counts the binary ones of 0, 1, ..., `k` − 1: a block is sent once for each of "
+            "its ones. For powers of two that is half of `k` log₂ `k`."
         },
     ),
     Algorithm(

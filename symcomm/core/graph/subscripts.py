@@ -64,11 +64,11 @@ def read_subscripts(text: str | Cell) -> Subscripts:
             sides.append([])
         elif word == ",":
             if arrow is not None:
-                raise FormulaError("an einsum has one result: a comma stands behind `->`", span, _HINT)
+                raise FormulaError("an einsum has one result, but a comma follows `->`", span, _HINT)
             sides.append([])
         elif word == DOTS and any(label == DOTS for label, _ in sides[-1]):
             raise FormulaError(
-                "a second ellipsis among the indices of one tensor", span, "one stands for all such axes"
+                "a second ellipsis among the indices of one tensor", span, "one ellipsis covers all such axes"
             )
         elif word == DOTS or word in ascii_letters:
             sides[-1].append((word, span))
@@ -87,7 +87,7 @@ def read_subscripts(text: str | Cell) -> Subscripts:
     )
     for n, (label, span) in enumerate(result or ()):
         if label in (made.output or ())[:n]:
-            raise FormulaError(f"index {label} twice in the output", span, "each index of the result stands once")
+            raise FormulaError(f"index {label} twice in the output", span, "an index occurs once in the result")
         if label != DOTS and all(label not in side for side in made.operands):
             raise FormulaError(
                 f"index {label} of the output is in no operand", span, "an index of the result comes from one"

@@ -216,7 +216,7 @@ def _rows(lines: Sequence[str], head: int, names: Sequence[str], file: str) -> l
                 )
             break
         if name in found:
-            raise TableError(f"the row {name} stands twice", _span(lines, number, file, *words[0].span()))
+            raise TableError(f"the row {name} is there twice", _span(lines, number, file, *words[0].span()))
         cells: list[tuple[str, int]] = []
         position = 1
         for word in words[1:]:

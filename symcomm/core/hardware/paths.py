@@ -179,7 +179,7 @@ class Wiring:
         n, links = self.gpus, self.links
         notes: list[str] = []
         form: Form = Product((Total((Sym("n_GPU", unit=_GPU), Num(Fraction(-1), _GPU))), Sym("n_NV", unit=_PER_GPU)))
-        text = "One bond of its own to each of the other GPUs."
+        text = "One bond to each of the other GPUs."
         if self.topology is not None:
             bonds = {
                 nvlinks(self.topology.kind(a, b)) for a in self.topology.gpus for b in self.topology.gpus if a != b
@@ -303,13 +303,13 @@ class Wiring:
         hops = hops[:1] if len(order) == 2 else hops
         form, why, names = self._path(found.bottleneck)
         count = sum(topology.kind(a, b) == found.bottleneck for a, b in hops)
-        text = f"{why}; {count} of {len(hops)} links of the ring {_listed(order)} are such, and none is poorer."
+        text = f"{why}; {count} of {len(hops)} links of the ring {_listed(order)} are such, and none is slower."
         poorest = self._carried(topology.poorest(order, worth))
         step = Step("w_ring", form, _RATE, Reason("bottleneck", text, witness=poorest))
         rows = tuple((f"{a} to {b}", topology.kind(a, b)) for a, b in hops[:_SHOWN])
-        notes = ["In a ring every rank sends at once, so the poorest link sets the pace of all."]
+        notes = ["In a ring every rank sends at once, so the slowest link sets the pace."]
         if not found.best:
-            notes.append("The search was cut short: a ring with a better poorest link is not excluded.")
+            notes.append("The search stopped early: another ring may have a faster slowest link.")
         exhibit = Exhibit("The ring, link by link", ("link", "type"), rows)
         given = self._given(*names, n_NV=nvlinks(found.bottleneck) or None)
         return self._made("Bottleneck of the best ring", [step], given, ("link",), [exhibit], notes)
@@ -340,13 +340,16 @@ class Wiring:
         nodes = topology.nodes
         if "unknown" in nodes:
             raise ValuesError(f"the matrix says no affinity for {_listed(nodes['unknown'])}")
-        text = "GPUs with one NUMA affinity hang on one node; a network card on the node that it reaches without SYS."
+        text = (
+            "GPUs with the same NUMA affinity share a node; a network card belongs to the node that it reaches "
+            "without SYS."
+        )
         hung = {topology.node(gpu) for gpu in topology.gpus}
         reason = Reason("affinity", text, witness=lambda _: Fraction(len(hung)))
         step = Step("n_node", num(len(nodes)), ONE, reason)
         rows = tuple((name, _listed([n for n in inside if n in topology.gpus]), _listed([n for n in inside if n in
                       topology.nics]) or "none") for name, inside in nodes.items())  # fmt: skip
-        exhibit = Exhibit("What hangs on each NUMA node", ("NUMA node", "GPUs", "network cards"), rows)
+        exhibit = Exhibit("Devices of each NUMA node", ("NUMA node", "GPUs", "network cards"), rows)
         return self._made("NUMA nodes", [step], (), (), [exhibit])
 
     def missing(self, kind: str = "") -> Derivation:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 
-
 @dataclass(frozen=True)
 class Crossovers:
     """All crossings of two costs in a range, and which of them is less between the crossings (-1, 0 or 1)."""
@@ -157,7 +156,7 @@ def _bracketed(pair: Pair, crossings: Sequence[Crossing]) -> list[Step]:
         if c.exact:
             text = "Both costs are exactly equal there."
         elif pair.whole:
-            text = f"The first whole number on the other side: at {c.low} the sign of the difference is still another."
+            text = f"The first whole number on the other side; {c.low} is the last one before the costs change places."
         else:
             text = f"Bisection: the sign, proved at both ends, changes between {float(c.low):.12g} and this value."
         name = pair.free(tag)
@@ -177,7 +176,7 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
         )
         for left, right, side in zip(ends[::2], ends[1::2], less, strict=True)
     )
-    return Exhibit(f"Which is less, by {pair.over}", ("from", "to", "less"), rows)
+    return Exhibit(f"The smaller cost, by {pair.over}", ("from", "to", "less"), rows)
 
 
 def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
@@ -192,8 +191,8 @@ def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
 def _unsure(pair: Pair, low: Fraction, high: Fraction) -> str:
     unit = pair.units.get(pair.over, ONE)
     return (
-        f"From {_said(low, unit)} to {_said(high, unit)} not every {pair.over} was tried: there the costs may change "
-        "places more often than is listed."
+        f"From {_said(low, unit)} to {_said(high, unit)} we did not try every {pair.over}: the costs may change "
+        "places more often than listed."
     )
 
 

@@ -168,7 +168,7 @@ def _in_closed_form(working: OptimumSteps, found: Terms, runs: Monotonicity) -> 
         _needs_numbers(working, "its slope has no root in closed form")
         return _compared(working, runs)
     worth, inside, degree = solved
-    text = f"The slope is zero only here: {_once(question.sense)}."
+    text = f"The derivative has a single zero (Descartes' rule of signs), so this is the {question.words[1]}."
     working.place = working.define(f"{cost.over}^*", _power(working, inside, degree), cost.x_unit, "slope zero", text)
     if not runs.sure:
         working.where += _turning(working, _times(question.sense, slope))
@@ -218,10 +218,7 @@ def _second_order(working: OptimumSteps, slope: Terms) -> None:
     if bend.kind == "rises":
         why = f"Every term is {side} for `{cost.over}` > 0, so the stationary point is the only {question.words[1]}."
     else:
-        why = (
-            "Its sign may change, but that of the slope changes once: below the stationary point the cost "
-            f"{ways[0]}, above it it {ways[1]}."
-        )
+        why = f"The cost {ways[0]} below the stationary point and {ways[1]} above it."
     unit = cost.unit / cost.x_unit**2
     curve = cost.write(sp.Add(*(c * cost.x**e for e, c in second)))
     working.define("f''", curve, unit, "second order", why)
@@ -246,7 +243,7 @@ def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) 
     if degree in (1, 2):
         flat = sp.expand(sp.Add(*(c * worth**e for e, c in found)))
         form = cost.write(_gathered(found, worth, flat))
-        working.rewrite(working.value, form, cost.unit, "Put the place in and collect.")
+        working.rewrite(working.value, form, cost.unit, "Substitute it and collect terms.")
 
 
 def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
@@ -259,11 +256,6 @@ def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
     return whole if whole.count_ops() <= flat.count_ops() else flat
 
 
-def _once(sense: int) -> str:
-    runs = ("negative", "positive") if sense > 0 else ("positive", "negative")
-    return f"it is {runs[0]} below and {runs[1]} above, by Descartes' rule of signs"
-
-
 def _into_the_range(working: OptimumSteps) -> str:
     """The name of the stationary point, brought into the range."""
     cost, question = working.cost, working.question
@@ -271,7 +263,7 @@ def _into_the_range(working: OptimumSteps) -> str:
     bounded = question.domain.nearest(Sym(working.place, False, unit), unit)
     if isinstance(bounded, Sym):
         return working.place
-    text = "The cost runs one way on each side of its stationary point: the nearest value of the range is best."
+    text = "If the stationary point is outside the range, the nearest end of the range is best."
     return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
 
 
@@ -282,15 +274,14 @@ def _at_an_end(working: OptimumSteps, runs: Monotonicity) -> Derivation:
     end = question.domain.low if at_low else question.domain.high
     words = {"rises": "rises", "falls": "falls", "flat": "does not change"}
     moves = runs.kind if question.sense > 0 else {"rises": "falls", "falls": "rises", "flat": "flat"}[runs.kind]
-    why = "the slope is zero" if runs.kind == "flat" else "every term of the slope has one sign"
-    says = f"{why}, so the cost {words[moves]} for all `{cost.over}` > 0"
+    says = f"the cost {words[moves]} for all `{cost.over}` > 0"
     plain = says.replace("`", "")
     if end is None and runs.kind == "flat":
         raise ValuesError(f"the cost does not change with {cost.over}: every value is as good as another")
     if end is None or (not end and not question.domain.whole):
         hint = "give a lower bound above zero" if at_low else "give an upper bound"
         raise ValuesError(f"there is no optimum: {plain}", hint=hint)
-    text = f"{says[0].upper()}{says[1:]}: the {question.words[1]} is at the {'lower' if at_low else 'upper'} bound."
+    text = f"T{says[1:]}, so the {question.words[1]} is at the {'lower' if at_low else 'upper'} bound."
     working.place = working.define(f"{cost.over}^*", forms.Num(end, cost.x_unit), cost.x_unit, "bounds", text)
     return working.finish(working.place)
 
@@ -335,20 +326,17 @@ def _whole_number(working: OptimumSteps, found: Terms, runs: Monotonicity) -> De
     shifted = forms.substitute(cost.form, lambda s: following if s.name == cost.over else s)
     change = working.define(
         "Delta", forms.Total((shifted, forms.negative(cost.form))), cost.unit, "one more",
-        f"What one more `{cost.over}` costs: f at `{cost.over}` + 1 less f at `{cost.over}`.",
+        f"The cost of one more `{cost.over}`: f at `{cost.over}` + 1 minus f at `{cost.over}`.",
     )  # fmt: skip
     short = cost.write(sp.Add(*(_shift(e, c, x, unit) for e, c in found if e != 0)))
     working.rewrite(change, short, cost.unit, "Cancel the terms that do not change.")
-    less, more = ("below", "above") if question.sense > 0 else ("above", "below")
+    moves, end = ("lowers", "≥") if question.sense > 0 else ("raises", "≤")
     low, high = question.domain.low or Fraction(1), question.domain.high
     if low == 1 and runs.sure and after.is_positive:  # else one more may cost more from the first number on
         low = Fraction(0)
     form = replace(question.domain, low=low).nearest(forms.Ceiling(cost.write(after)), cost.x_unit)
-    text = (
-        f"`{change}` is {less} zero at first and {more} zero from some number on; the best whole number is the "
-        "first where it is not " + less + " zero"
-    )
-    text += ", brought into the range." if high is not None or low > 1 else "."
+    text = f"Go up while one more {moves} the cost: take the first whole number with `{change}` {end} 0"
+    text += ", or the nearest one in the range." if high is not None or low > 1 else "."
     best = working.define(f"{cost.over}^whole", form, cost.x_unit, "whole numbers", text)
     if condition is not None:
         _show_condition(working, condition)
@@ -372,8 +360,8 @@ def _show_condition(working: OptimumSteps, condition: tuple[Expr, Expr, Expr]) -
         )
     )
     working.notes.append(
-        f"Where the ratio equals its upper bound, `{cost.over}` and `{cost.over}` + 1 cost the same; the smaller one "
-        "is given."
+        f"If the ratio equals its upper bound, `{cost.over}` and `{cost.over}` + 1 cost the same; we give the "
+        "smaller one."
     )
 
 

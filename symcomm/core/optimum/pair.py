@@ -129,8 +129,16 @@ class Pair:
         return [
             Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
             Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
-            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
-                                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))),
+            Step(
+                d,
+                less,
+                unit,
+                Reason(
+                    "difference",
+                    "Both are equal where this is zero.",
+                    witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers),
+                ),
+            ),
         ]
 
     def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
@@ -191,8 +199,8 @@ class Pair:
         if slope is not None and slope.is_negative:
             return f"Below the crossover {second} is less, above it {first}."
         return (
-            f"Where the crossover is positive, the costs change places there; where it is not, one of {first} and "
-            f"{second} is less for every {self.over}. Which one, the other numbers decide."
+            f"At a positive crossover the costs change places; without one, either {first} or {second} is less for "
+            f"every {self.over}. The other numbers decide which one."
         )
 
 

@@ -105,7 +105,7 @@ def told_more(cost: Cost) -> Iterator[Cost]:
         cost = replace(
             cost,
             form=forms.substitute(cost.form, lambda s: Num(cost.given[s.name], s.unit) if s.name in cost.given else s),
-            said=" The signs of its terms follow from the given numbers only; they are put in.",
+            said=" The signs of its terms depend on the given numbers, so we put these in.",
         )
         yield cost
     syms = dict.fromkeys(piece for piece in forms.walk(cost.form) if isinstance(piece, Sym))

@@ -77,8 +77,8 @@ class Found:
     how: str
 
 
-_HOW = "Between the points where the slope is zero or a piece ends, the cost only rises or falls: these are compared."
-_BY_INTERVALS = " Their values are told apart by interval arithmetic."
+_HOW = "The cost can be best only where the slope is zero or a piece ends; we compare these points."
+_BY_INTERVALS = " Interval arithmetic shows which value is smaller."
 
 
 def whole(

@@ -65,8 +65,8 @@ def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[st
         Step("f", made.form, made.unit, Reason("the answer", f"{made.title}.")),
         Step(
             f"e_{to.replace('_', ',').replace('^', ',')}", forms.from_expr(elasticity), ONE,
-            Reason("elasticity", f"`{to}` times the slope with respect to `{to}`, over f: the share by which f moves "
-                   f"when `{to}` moves by a small share."),
+            Reason("elasticity", f"`{to}` times the derivative in `{to}`, over f: the relative change of f per "
+                                 f"relative change of `{to}`."),
         ),
     ]  # fmt: skip
     return made.derivation(f"Elasticity to {to}: {made.title}", steps)
@@ -84,7 +84,9 @@ def elasticities(cost: Derivation, given: Mapping[str, object] | None = None) ->
     """
     wanted = forms.names(forms.from_expr(cost.expr))
     rows = tuple((f"`{name}`", sensitivity(cost, name, given).answer.form) for name in wanted)
-    return Exhibit("By what share the answer moves, for each share of the parameter", ("parameter", "elasticity"), rows)
+    return Exhibit(
+        "Relative change of the answer per relative change of the parameter", ("parameter", "elasticity"), rows
+    )
 
 
 def break_even(
@@ -126,7 +128,7 @@ def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, obj
     form = base if degree == 1 else forms.Root(base) if degree == 2 else forms.Power(base, written(1 / degree))
     less = a.title if runs.kind == "valley" else b.title
     steps = (
-        Step("g", cost.form, cost.unit, Reason("difference", f"{a.title} less {b.title}.")),
+        Step("g", cost.form, cost.unit, Reason("difference", f"{a.title} minus {b.title}.")),
         Step(
             f"{over}^*", form, cost.x_unit,
             Reason("equal", f"The signs of the terms change once: there is one root; below it, '{less}' costs less."),

@@ -290,7 +290,7 @@ def Tensor(size: Size = "N_TP", mesh: str = "tensor") -> Strategy:  # noqa: N802
     """
     return Strategy(
         "Tensor", ((_TENSOR, Rule("paired", mesh)),), ((mesh, degree(size)),),
-        "Axes that one weight introduces and a later weight sums away are cut, so nothing moves between the two.",
+        "Ranks cut axes that one weight introduces and a later one sums away, so nothing moves between the two.",
     )  # fmt: skip
 
 
@@ -369,7 +369,7 @@ def Pipeline(  # noqa: N802
     elif stages is None and layers_per_stage is None:
         stages = "N_PP"
     return Strategy(
-        "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
+        "Pipeline", (), (), "Consecutive layers form stages; each stage sends its activations to the next.",
         PipelineCut(
             None if stages is None else degree(stages),
             None if layers_per_stage is None else degree(layers_per_stage),

@@ -258,7 +258,7 @@ class Needs:
                 for key in make:
                     if where[key] >= 0:
                         action = next(a for a in item if key % size == a.stage * count + a.microbatch)
-                        raise OrderError(f"{action} is done twice", rank, len(makes), "each action stands once")
+                        raise OrderError(f"{action} is done twice", rank, len(makes), "write each action once")
                     where[key] = rank
                 needs.append(need)
                 makes.append(make)

@@ -53,7 +53,7 @@ StrategyOption = Annotated[
     Strategy | str, Reads("strategy"), Meaning("how the model is parallelised, such as data(k) or tensor(8) + sequence")
 ]
 Dtype = Annotated[
-    str, Reads("dtype"), Meaning("the number format, where it is not the model's, or those of tensors: `X=fp8, Y=fp32`")
+    str, Reads("dtype"), Meaning("the number format, or formats of tensors: `X=fp8, Y=fp32`; default: the model's")
 ]
 ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an element")]
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
@@ -63,48 +63,44 @@ RecipeName = Annotated[
     Reads("recipe"),
     OneOf(RECIPES, open=True),
     Meaning(
-        "the bytes that are kept for each parameter: a recipe, or one of one's own such as 2+2+12 (weights, gradients, "
-        "states) or weights=2, gradients=2, master=4, states=2"
+        "the bytes per parameter: a recipe, or your own as 2+2+12 (weights, gradients, states) or weights=2, "
+        "gradients=2, master=4, states=2"
     ),
 ]
-Frozen = Annotated[str | Sequence[str], Meaning("weights that are not trained, with commas between them")]
+Frozen = Annotated[str | Sequence[str], Meaning("frozen weights, separated by commas")]
 Recomputation = Annotated[
     str | Sequence[str],
-    Meaning(
-        "none, selective, full, or the tensors that are computed again; what the convention says where it is left out"
-    ),
+    Meaning("none, selective, full, or the tensors to compute again; default: the convention"),
 ]
-Every = Annotated[Whole, Meaning("the layers of a group that is computed again from its first input")]
+Every = Annotated[Whole, Meaning("the layers of a group that the backward pass computes again from one input")]
 ScheduleName = Annotated[
     str,
     Reads("schedule"),
     OneOf(schedule_names, open=True),
-    Meaning(f"the schedule of a pipeline, or the file of an order of one's own; {USUAL_SCHEDULE} where none is named"),
+    Meaning(f"the schedule of a pipeline, or a file with your own order; default: {USUAL_SCHEDULE}"),
 ]
-StageNumber = Annotated[
-    int | str, Meaning("the stage of a pipeline, the first one is 0; where none is named, the one that has the most")
-]
-Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
+StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, counted from 0; default: the stage with the most")]
+Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule with several")]
 Buckets = Annotated[
-    Whole, Meaning("how many buckets of gradients are reduced, each as soon as it is there in the last backward pass")
+    Whole, Meaning("the number of gradient buckets; each is reduced as soon as the last backward pass has filled it")
 ]
-Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
-CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
+Microbatches = Annotated[Whole, Meaning("the number of microbatches of a batch")]
+CapacityIs = Annotated[str, OneOf(_capacities), Meaning("the meaning of the capacity; required")]
 RankShare = Annotated[
     str | Sequence[str],
     Meaning(
-        "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "
-        "as labels [B, L] int64"
+        "tensors that the program still holds, separated by commas; outside the model with a shape, such as labels "
+        "[B, L] int64"
     ),
 ]
 
-Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
-MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]
+Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("the time to derive")]
+MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("the time to derive")]
 Links = Annotated[
     str | Mapping[str, object],
     Reads("links"),
     Meaning(
-        "the links of mesh axes, such as tensor=600 GB/s, data=50 GB/s @ 5 us; tensor=2: so many of the network's; or "
+        "the links of mesh axes: tensor=600 GB/s, data=50 GB/s @ 5 us; tensor=2 takes two links of the network; or "
         "node=8, inside=900 GB/s, between=50 GB/s"
     ),
 ]
@@ -112,19 +108,17 @@ Links = Annotated[
 DeviceName = Annotated[
     str | Device,
     OneOf(_devices, open=True),
-    Meaning("a device whose rates are used, such as H100-SXM; or nodes of them, such as DGX-H100"),
+    Meaning("a device that brings its rates, such as H100-SXM; or a node of devices, such as DGX-H100"),
 ]
 Peak = Annotated[Number | None, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
 Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
 Network = Annotated[Number | None, Meaning("the bandwidth of the network, such as 300 GB/s")]
-Latency = Annotated[
-    Number | None, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")
-]
+Latency = Annotated[Number | None, Meaning("the latency of one message, such as 0.00001 s; default: none")]
 CallOverhead = Annotated[
-    Number | None, Meaning("what a bucket's call costs beside its transfer, such as 20 us; or the name of a symbol")
+    Number | None, Meaning("the overhead of a bucket's call, such as 20 us; or the name of a symbol")
 ]
 Utilisation = Annotated[
-    Number | None, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")
+    Number | None, Meaning("the sustained part of the peak rate and the memory bandwidth, such as 4/5")
 ]
 
 
@@ -176,7 +170,7 @@ Units = Annotated[Amount, Meaning("the number of multiprocessors")]
 Fma = Annotated[Amount, Meaning("multiply-adds per clock and multiprocessor")]
 
 CollectiveName = Annotated[str, OneOf(_collectives), Meaning("the collective")]
-AlgorithmName = Annotated[str, OneOf(_algorithms), Meaning("the algorithm; that of the accounting where none is named")]
+AlgorithmName = Annotated[str, OneOf(_algorithms), Meaning("the algorithm; default: the convention")]
 Directions = Annotated[Whole, Meaning("how many ways a ring runs at once: 1 or 2")]
 
 
@@ -192,7 +186,7 @@ class CallNumbers(Measured, total=False):
     """The numbers of a call, and of the links it uses."""
 
     latency: Annotated[Amount, Meaning("the latency of a message, such as 20 us")]
-    reduction: Annotated[Amount, Meaning("the bytes a rank adds per second, where additions are counted")]
+    reduction: Annotated[Amount, Meaning("the bytes that a rank adds per second, if additions count")]
     chunks: Annotated[Whole, Meaning("the chunks of a pipelined algorithm")]
     group: Annotated[Whole, Meaning("the ranks of a node, for the hierarchical algorithm")]
     latency_between: Annotated[Amount, Meaning("the latency of a message between nodes")]
@@ -205,21 +199,21 @@ class ScheduleTimes(TypedDict, total=False):
     """What takes time under a schedule."""
 
     chunks: Chunks
-    stage: Annotated[int | str, Meaning("the stage whose microbatches in flight count; else the most on any")]
+    stage: Annotated[
+        int | str, Meaning("the stage whose microbatches in flight count; default: the stage with the most")
+    ]
     forward: Annotated[
         str,
         Meaning(
-            "the time of a forward of a chunk of layers: 6 ms, a list for uneven stages, or a symbol; t_F unless said; "
-            "in a pass that of a stage, as 'per' says, and t unless said"
+            "the forward time of a chunk of layers: 6 ms, a list for uneven stages, or a symbol; default: t_F; in a "
+            "pass the time of a stage (see 'per'), default: t"
         ),
     ]
     backward: Annotated[
-        str, Meaning("the time of both gradients, in the same way: half each, or what the one that is said leaves")
+        str, Meaning("the time of both gradients, in the same way: half each, or the rest if one of them is given")
     ]
-    input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; t_B unless said")]
-    weight_gradient: Annotated[str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")]
-    pair: Annotated[str, Meaning("the time of an overlapped forward and backward; the sum of both unless said")]
-    hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; none unless said")]
-    overhead: Annotated[
-        str, Meaning("a time that is added to each piece of work, or its symbol; none unless said, o in a pass")
-    ]
+    input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; default: t_B")]
+    weight_gradient: Annotated[str, Meaning("the time of a gradient of the weights, in the same way; default: t_W")]
+    pair: Annotated[str, Meaning("the time of an overlapped forward and backward; default: the sum of both")]
+    hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; default: none")]
+    overhead: Annotated[str, Meaning("a time added to each piece of work, or its symbol; default: none, in a pass o")]

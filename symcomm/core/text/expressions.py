@@ -323,7 +323,7 @@ def _atom(context: Context, atom: Branch) -> Node:
     if kind == "mark":
         raise context.wrong(f"`{context.source(atom)}` has nothing to stand at", atom, "write a name before it")
     if not inner:
-        raise context.wrong(f"nothing stands in `{context.source(atom)}`", atom, "write what is meant between them")
+        raise context.wrong(f"nothing stands in `{context.source(atom)}`", atom, "write a formula between them")
     if inner[0].data == "mark":
         return _atom(context, inner[0])
     items = branches(inner[0])
@@ -338,7 +338,7 @@ def _atom(context: Context, atom: Branch) -> Node:
         return context.counted(FunctionCall(span, "concat", parts, last))
     if len(items) > 1:
         raise context.wrong(
-            "a list stands where one formula is wanted",
+            "this is a list, but one formula is wanted",
             atom,
             r"a list is an argument, as in \text{Concat}(A, B), or a family, as in [Q_1, \dots, Q_n]",
         )

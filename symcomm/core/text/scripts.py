@@ -32,7 +32,7 @@ def stem_of(context: Context, atom: Branch) -> Stem | None:
     if atom.data == "accent":
         accented = canonical(branches(atom)[0])
         if not re.fullmatch(r"[A-Za-z0-9_^']+", accented):
-            raise context.wrong("an accent stands over a name", atom, r"for example \hat{x}")
+            raise context.wrong("an accent belongs over a name", atom, r"for example \hat{x}")
         return Stem(f"{accented}_{atom.children[0]}", source, start)
     if atom.data in ("font", "braces") and branches(atom):
         inner = branches(atom)[-1]

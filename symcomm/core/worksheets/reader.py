@@ -254,7 +254,7 @@ class WorksheetReader:
                 made = self.question(heading, items)
                 if any((q.chosen, q.given, q.conventions) == (made.chosen, made.given, made.conventions)
                        for q in self.questions):  # fmt: skip
-                    raise DocumentError("this question is asked for as one before it is", made.span)
+                    raise DocumentError("this question is the same as an earlier one", made.span)
                 self.questions.append(made)
 
     def symbol(self, item: _Item) -> None:

@@ -258,7 +258,7 @@ class _Asked:
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
             for name in re.findall(_TOLD, claim.text):
                 if name[1] not in known:
-                    raise DocumentError(f"'{name[1]}' has no number to be told", claim.span, nearest(name[1], known))
+                    raise DocumentError(f"'{name[1]}' has no number", claim.span, nearest(name[1], known))
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)

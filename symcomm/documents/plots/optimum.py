@@ -173,8 +173,8 @@ def sensitivity_plot(
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    axes.set_xlabel("per cent by which the answer moves, for one per cent of the parameter", fontsize=8.5)
-    axes.set_title(words(title) or f"What the answer hangs on: {words(cost.title)}", fontsize=10)
+    axes.set_xlabel("change of the answer in per cent, for one per cent of the parameter", fontsize=8.5)
+    axes.set_title(words(title) or f"Sensitivity of the answer: {words(cost.title)}", fontsize=10)
     return save(made, path)
 
 

@@ -18,7 +18,7 @@ def ring(collective: str, ranks: int) -> tuple[Sketch, str]:
     passes on nothing, and for ranks that are no ring or too many to be drawn.
 
     >>> ring("reduce-scatter", 4)[1]
-    '4 ranks, 4 chunks: in each of 3 rounds a rank sends one chunk, then it holds the sum of one.'
+    '4 ranks, 4 chunks: a rank sends one chunk in each of 3 rounds. Then it holds one sum.'
     """
     if collective not in _PHASES:
         raise ValuesError(f"no ring is drawn of '{collective[:40]}'", hint=", ".join(_PHASES))
@@ -52,11 +52,11 @@ def ring(collective: str, ranks: int) -> tuple[Sketch, str]:
 def _says(collective: str, ranks: int) -> str:
     rounds = (ranks - 1) * len(_PHASES[collective])
     ends = {
-        "all-reduce": f"after {ranks - 1} it holds the sum of one, after {rounds} all sums",
-        "reduce-scatter": "then it holds the sum of one",
-        "all-gather": "then it holds all",
+        "all-reduce": f"It holds one sum after {ranks - 1} and all sums after {rounds}",
+        "reduce-scatter": "Then it holds one sum",
+        "all-gather": "Then it holds all chunks",
     }[collective]
-    return f"{ranks} ranks, {ranks} chunks: in each of {rounds} rounds a rank sends one chunk, {ends}."
+    return f"{ranks} ranks, {ranks} chunks: a rank sends one chunk in each of {rounds} rounds. {ends}."
 
 
 RankShare = list[list[frozenset[int]]]

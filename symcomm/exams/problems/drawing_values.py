@@ -321,7 +321,7 @@ def read_draws(sections: Iterable[Section]) -> Draws:
         form = _form(said.formula.text, said.formula.span, [*numbers, *(one.name for one in follows)], every)
         if not names(form):
             raise DocumentError(f"'{key.text}' follows from nothing that is drawn", said.formula.span,
-                                "write the number where it is meant")  # fmt: skip
+                                "write the number instead")  # fmt: skip
         follows.append(Follows(key.text, form, said.unit, key.span))
     known = [*numbers, *(one.name for one in follows)]
     rules_read = tuple(_requirement(rule, known, every) for rule in required)

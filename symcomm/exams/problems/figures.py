@@ -177,7 +177,10 @@ def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
 
         cost, over = request.derive(request.options["of"]), request.options["over"]
         picture = optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
-        return picture, f"{cost.title} over `{over}`; the point is its {sense} value."
+        return (
+            picture,
+            f"{cost.title} over `{over}`; the point marks the {'minimum' if sense == 'least' else 'maximum'}.",
+        )
 
     return draw
 
@@ -212,7 +215,7 @@ def _crossover(request: Request) -> tuple[Any, str]:
             raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
         between = (ends[0], ends[1])
     picture = crossover_plot(a, b, over, between=between, labels=names)
-    return picture, f"{_titles(a, b)} over `{over}`; they are equal where a point is."
+    return picture, f"{_titles(a, b)} over `{over}`; the points mark where they are equal."
 
 
 def _break_even(request: Request) -> tuple[Any, str]:
@@ -220,15 +223,16 @@ def _break_even(request: Request) -> tuple[Any, str]:
 
     a, b, names = _costs(request)
     over = request.options["over"]
-    return break_even_plot(a, b, over, labels=names), f"{_titles(a, b)} over `{over}`; they are equal at one point."
+    return break_even_plot(a, b, over, labels=names), (
+        f"{_titles(a, b)} over `{over}`; the point marks where they are equal."
+    )
 
 
 def _sensitivity(request: Request) -> tuple[Any, str]:
     from symcomm.documents.plots.optimum import sensitivity_plot
 
     cost = request.derive(request.options["of"])
-    said = "By how many per cent it moves where a number moves by one."
-    return sensitivity_plot(cost), f"{cost.title}: {said[0].lower()}{said[1:]}"
+    return sensitivity_plot(cost), f"{cost.title}: its change in per cent when a number grows by one per cent."
 
 
 def _roofline(request: Request) -> tuple[Any, str]:
@@ -306,7 +310,7 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
 
     options = {key: value for key, value in request.options.items() if key in _STEP}
     picture = timeline_plot(request.model, accounting=request.accounting, values=request.values, **options)
-    return picture, "The bytes alive on one rank over a training step, by kind; the peak is marked."
+    return picture, "The bytes in use on one rank during a training step, by kind; the peak is marked."
 
 
 def _trace(request: Request) -> tuple[Any, str]:

@@ -18,7 +18,7 @@ def formula_table(scalar: Scalar) -> Table:
     if scalar.style == '"' and "\\" in span.word:
         raise DocumentError("a formula in double quotes loses its backslashes", span, "write it in single quotes")
     if "\n" in text.strip():
-        raise DocumentError("a formula stands on one line", span, "write several rows below table: |")
+        raise DocumentError("write a formula on one line", span, "write several rows below table: |")
     where = span.text.find(text.strip())
     body = text.strip().strip("$").strip()
     if where < 0:  # a quote doubled inside single quotes: the text is not in the line as it is

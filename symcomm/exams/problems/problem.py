@@ -559,7 +559,7 @@ class _Reader:
                 one, other = several[reference.name]
                 raise DocumentError(
                     f"{reference.name} is {one.span.word} in line {one.span.line} and {other.span.word} in line "
-                    f"{other.span.line}", reference.span, "write the number that is meant",
+                    f"{other.span.line}", reference.span, "write the number itself",
                 )  # fmt: skip
             return lookup(reference)
 
@@ -727,7 +727,7 @@ class _Reader:
         if value is None:
             if not self.tables:
                 raise DocumentError(
-                    "no layer table stands before this model",
+                    "there is no layer table before this model",
                     section.span,
                     "put the table above the block, or into it as table: | or formula:",
                 )

@@ -615,7 +615,7 @@ class _Parser:
                 *self.tokens[self.at + 1 :],
             ]
         if self.next.kind not in _STARTS:
-            raise UnreadError("a fraction or a root needs what stands in it")
+            raise UnreadError("the fraction or the root is empty")
         made = self.atom()
         return made[0] if len(made) == 1 else Product(tuple(made))
 

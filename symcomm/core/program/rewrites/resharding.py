@@ -40,7 +40,7 @@ def _unit_by_unit(program: Program) -> Iterator[Instruction]:
     gathers = [(t, call) for t, call in weights_gathered(program.turns, program.graph) if call.stored in program.units]
     moved, begun = {id(turn) for turn, _ in gathers}, set[tuple[str, str]]()
     known = {(call.tensor, call.meshes) for t, call in gathers if t.phase == "backward"}
-    why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
+    why = "its module is gathered as a whole, though no gradient reads it"
     for turn in program.turns:
         at = turn.region.name, turn.phase
         if at not in begun:

@@ -47,7 +47,7 @@ def _ties(program: Program) -> Iterator[Instruction]:
             if gathers or (turn.finishes and moved.of == weight.name):
                 yield replace(turn, region=last)
             if gathers and turn.work.stored in program.units:  # the last stage has its own already
-                again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
+                again = replace(turn.work, phase="backward", why="its module is gathered as a whole")
                 yield replace(turn, work=again, phase="backward")
         if gradient not in graph.tensors:
             continue

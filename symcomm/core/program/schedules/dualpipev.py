@@ -11,6 +11,7 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 NEEDS = (("m >= 2p", "{m} microbatches are too few for dualpipev on {p} ranks", "at least {twice}"),)
 
 SCHEDULE = Schedule(
-    "dualpipev", "The second chunk of a rank is for it what the other direction is in DualPipe, with one copy of all.",
+    "dualpipev", "Like DualPipe, with a rank's second chunk in place of the other direction, and one copy of every "
+                 "stage.",
     order, "deepseek-ai/DualPipe; Sea AI Lab, Cut-in-half, 2025", VEE, chunks=2, needs=NEEDS,
 )  # fmt: skip

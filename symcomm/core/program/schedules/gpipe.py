@@ -9,6 +9,6 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 
 
 SCHEDULE = Schedule(
-    "gpipe", "All microbatches run forward before the first one runs backward: all of them are in flight.", order,
+    "gpipe", "All microbatches run forward before any runs backward, so all of them are in flight.", order,
     "Huang et al., arXiv 1811.06965, Fig. 2",
 )  # fmt: skip

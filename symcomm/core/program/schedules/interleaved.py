@@ -21,6 +21,6 @@ NEEDS = (
 )  # fmt: skip
 
 SCHEDULE = Schedule(
-    "interleaved", "A rank holds several chunks of layers and runs one forward and one backward in turn.", order,
+    "interleaved", "A rank holds several chunks of layers and alternates one forward and one backward.", order,
     "Narayanan et al., arXiv 2104.04473, section 2.2.2", chunks=None, needs=(NEEDS,),
 )  # fmt: skip

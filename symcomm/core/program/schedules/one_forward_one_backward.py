@@ -8,6 +8,7 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 
 
 SCHEDULE = Schedule(
-    "1f1b", "A stage runs one forward and one backward in turn: as many microbatches are in flight as stages follow.",
+    "1f1b", "Each stage alternates forward and backward, with one microbatch in flight for each stage from it to the "
+            "last.",
     order, "PipeDream-flush: Narayanan et al., arXiv 2104.04473, Fig. 4",
 )  # fmt: skip

@@ -8,6 +8,6 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 
 
 SCHEDULE = Schedule(
-    "zb-h1", "The gradients of the weights wait, and fill gaps of 1F1B; as many microbatches are in flight.", order,
+    "zb-h1", "Delayed weight gradients fill the gaps of 1F1B; equally many microbatches are in flight.", order,
     "Qi et al., arXiv 2401.10241, Fig. 3 top",
 )  # fmt: skip

@@ -8,6 +8,6 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 
 
 SCHEDULE = Schedule(
-    "zb-h2", "A longer warm-up and late gradients of the weights leave no gap between a rank's first and last work.",
+    "zb-h2", "A longer warm-up and delayed weight gradients leave no gap between a rank's first and last work.",
     order, "Qi et al., arXiv 2401.10241, Fig. 3 bottom",
 )  # fmt: skip

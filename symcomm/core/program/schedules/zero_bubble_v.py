@@ -14,6 +14,6 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
 
 
 SCHEDULE = Schedule(
-    "zb-v", "Two chunks a rank in a V: the rank that runs the first stage runs the last one, too; made for F = B = W.",
+    "zb-v", "Two chunks per rank in a V: the rank of the first stage also runs the last one; made for F = B = W.",
     order, "Qi et al., arXiv 2401.10241, section 6", VEE, chunks=2,
 )  # fmt: skip

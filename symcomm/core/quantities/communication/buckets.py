@@ -62,8 +62,8 @@ def queued(buckets: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
 
 
 SERIAL = (
-    "The calls follow one another: either they run without a gap from the first bucket on, or the last call "
-    "starts when backward ends. The later end counts, for between them it grows evenly from bucket to bucket."
+    "Calls run one after another: without a gap from the first bucket on, or the last one starts when backward ends. "
+    "The later end counts: in between it grows evenly from bucket to bucket."
 )
 
 
@@ -86,7 +86,7 @@ def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation
     steps += [
         step("T_back", product(N, compute), SECOND, "backward", f"Buckets are computed one after the other; {said}."),
         step("T_end", last_end(N, compute, Sym("T_back"), call), SECOND, "serial calls", SERIAL),
-        step("V", total(end, forms.negative(Sym("T_back"))), SECOND, "exposed", "What is left after backward.",
+        step("V", total(end, forms.negative(Sym("T_back"))), SECOND, "exposed", "Time left after the backward pass.",
              witness=partial(_left, rho)),
     ]  # fmt: skip
     without_gap, last_call = _pieces(rho)
@@ -127,7 +127,7 @@ def _regimes() -> Exhibit:
         ("`rho` above 1, fewer buckets: the link waits for the last one", meet, last_call, meet),
     )
     columns = ("where", "the pieces meet at", "left after backward", "the best number there")
-    return Exhibit("Which piece counts", columns, rows)
+    return Exhibit("The piece that counts", columns, rows)
 
 
 def _n_many(rho: Fraction | None) -> Form:
@@ -142,11 +142,11 @@ def _n_meet(rho: Fraction | None) -> Form:
 def derive(
     setting: NoModel,
     want: Annotated[
-        Literal["overhead", "number", "whole_number", "size", "least"], Meaning("what is asked for")
+        Literal["overhead", "number", "whole_number", "size", "least"], Meaning("the result to derive")
     ] = "overhead",
     rho: Annotated[
         Number | None,
-        Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given"),
+        Meaning("the time to compute a bucket over the time to send it, or rho for a symbol; default: 1"),
     ] = None,
 ) -> Derivation:
     """The gradient buckets of data parallelism: the time they leave after backward, the best number and size.
@@ -225,13 +225,13 @@ def _of_two_pieces(cost: Derivation, rho: Fraction | None) -> Derivation:
         ),
         step(
             "n_meet", _n_meet(rho), ONE, "kink",
-            "The two pieces meet where the overhead of a call takes up the slack of computing: with fewer buckets the "
-            f"second piece is the larger one, and it falls.{never}",
+            "The two pieces meet where the overhead of a call fills the slack of computing. With fewer buckets the "
+            f"second piece is larger and falls.{never}",
         ),
         step(
             "n_b^*", Largest((num(1), Sym("n_many"), Sym("n_meet"))), ONE, "compare",
-            "Before the meeting the overhead falls; after it, it falls on to the first piece's own minimum, if that "
-            "comes later, and rises then. There is at least one bucket.",
+            "The overhead falls until both the meeting and the first piece's minimum, then rises. There is at least "
+            "one bucket.",
             witness=least,
         ),
     )  # fmt: skip

@@ -68,12 +68,12 @@ def derive(
             moved = made.sent if made else number(factor, numbers)
             return moved * number(n, numbers) / number(t, numbers)
 
-        text = "Each rank must move this share of the payload at least; the bus bandwidth counts that."
+        text = "Each rank must move at least this share of the payload; the bus bandwidth counts it."
         steps.append(
             Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text, witness=busy))
         )
         closed = times(factor, Ratio(n, t))
-        steps.append(Step("busbw", closed, parts.RATE, Reason("algebra", "Put in what the names mean."), "="))
+        steps.append(Step("busbw", closed, parts.RATE, Reason("algebra", "Substitute the names."), "="))
     used = {"n", "t"} | ({k.name} if len(steps) > 1 else set())
     notation = parts.notation(setting, call.rank_symbol)
     notation = type(notation)(notation.latex, {"t": "time of one call", **notation.meanings})

@@ -306,22 +306,22 @@ class CallWriter:
                     text = "The bytes that a link carries in both directions."
             else:
                 through = plus(*(p.path for p in phases))
-                text = f"The bytes that follow one another{where}, in the busier direction of a link."
+                text = f"Bytes sent one after another{where}, in the busier direction of a link."
             volume = self.define(f"S{tag}", through, BYTE, "bytes", text)
             parts["bw"].append(self.define(
                 f"T_bw{tag}", Ratio(volume, width), SECOND, "bandwidth",
                 f"These bytes over the bandwidth of a link{where}."))  # fmt: skip
             added = plus(*(p.reduced for p in phases))
             if cost == "alpha_beta_gamma" and added != ZERO:
-                more = self.define(f"A{tag}", added, BYTE, "reduction", f"The bytes that are added up{where}.")
+                more = self.define(f"A{tag}", added, BYTE, "reduction", f"Bytes that are added{where}.")
                 rate, text = SYMBOLS["reduction"].form, "A rank adds them at its rate."
                 parts["red"].append(self.define(f"T_red{tag}", Ratio(more, rate), SECOND, "reduction", text))
         terms = [t for group in parts.values() for t in group]
-        whole = self.define(name, plus(*terms), SECOND, "add", "The terms follow one another.",
+        whole = self.define(name, plus(*terms), SECOND, "add", "The terms happen one after another.",
                             witness=partial(self.clocked, groups))  # fmt: skip
         closed = self.closed(plus(*terms))
         if closed != self.named[whole.name]:
-            self.steps.append(Step(whole.name, closed, SECOND, Reason("algebra", "Put in what the names mean."), "="))
+            self.steps.append(Step(whole.name, closed, SECOND, Reason("algebra", "Substitute the names."), "="))
         return made, whole
 
     def closed(self, form: Form) -> Form:

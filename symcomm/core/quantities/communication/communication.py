@@ -67,7 +67,7 @@ def derive(
     cut = strategy.pipeline
     if microbatches is not None and cut is not None:
         hint = f"pipeline(..., microbatches={microbatches})"
-        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+        raise StrategyError("a pipeline takes its microbatches from its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting = setting.divided(strategy)
     if cut is not None and m != num(1):
@@ -146,7 +146,7 @@ def derive(
     counted = shares(work, strategy, payloads)
     if sends:
         if sent:
-            text = "What this stage sends, and receives where that is counted."
+            text = "Bytes that this stage sends, and receives if they count."
             counted.append(work.combine("V_stage", total(*sends), BYTE, "messages", text))
         else:
             counted.append(sent_over_boundaries(work, strategy, sends, phase))
@@ -179,13 +179,13 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
     known = put({n: setting.values[n] for n in names})
     for c in program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen).plan.conditions:
         less, more = c.less.xreplace(known), c.more.xreplace(known)
-        said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
+        said = f"The collectives are placed so that they send the fewest bytes while {c}"
         if not (less.is_number and more.is_number):
-            yield f"{said}; beyond that another place would send less, and the calls stay as they are."
+            yield f"{said}; otherwise another placement would send fewer."
         elif less < more:
-            yield f"{said}, as it is at the sizes given."
+            yield f"{said}, as here."
         else:
-            yield f"{said}. That is not so at the sizes given ({less} and {more}): another place would send less."
+            yield f"{said}. That does not hold here ({less} and {more}): another placement would send fewer."
 
 
 def _title(strategy: Strategy) -> str:
@@ -213,7 +213,7 @@ def _text(members: list[Call], many: bool) -> str:
         else ", ".join(f"{c.what}{c.shown}" for c in members[:8])
     )
     if first.kind == "send":
-        head = f"What crosses a boundary: {moved}"
+        head = f"Sent to the next stage: {moved}"
     else:
         head = (
             f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"

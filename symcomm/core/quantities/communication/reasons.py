@@ -45,10 +45,9 @@ def lead(made: Program, strategy: Strategy, every: Sequence[Call], chosen: Seque
     if sent:
         forward = next((c for c in every if c.kind == "send" and c.phase == "forward"), None)
         names = _listed(dict.fromkeys(_name(c.tensor) for c in every if c.kind == "send"))
-        reads = f": {forward.why}" if forward is not None else ""
+        reads = f". {forward.why[:1].upper()}{forward.why[1:]}" if forward is not None else ""
         back = "; its gradient goes back the same way" if any(c.phase == "backward" for c in every) else ""
-        text = "Stages hold different layers and see all of the batch, so only what crosses a boundary is sent"
-        found.append(f"{text}{reads or f': {names}'}{back}.")
+        found.append(f"A stage sends only what the next one reads{reads or f': {names}'}{back}.")
     return tuple(dict.fromkeys(found))
 
 
@@ -121,21 +120,21 @@ class _Cut:
         placed = self.made.plan.placements
         trained = [w for w in (*self.whole, *self.stored) if gradient_name(w) in placed]
         updates = [w for w in trained if any(m == self.mesh for m, _ in placed.get(f"state({w})", ()))]
-        sums = f"The gradient of a weight is a sum over all of `{label}`, of which a rank has only its part"
+        sums = f"The gradient of a weight is a sum over all of `{label}`"
         if self.stored:
-            gathered = ": a weight is gathered before it is used" if "all-gather" in kinds else ""
-            yield (f"Each of the {k} ranks works on its own part of `{label}` with the same weights, of which it "
-                   f"stores one part in {k}{gathered}.")  # fmt: skip
+            gathered = ", gathered before use" if "all-gather" in kinds else ""
+            own = f"Each of the {k} ranks has its own part of `{label}`"
+            yield f"{own} and one part in {k} of each weight{gathered}."
             if trained and kinds & {*_SUMS}:
-                yield f"{sums}: the parts are added, and each rank keeps its share of the sum."
+                yield f"{sums}; the ranks add their parts, and each keeps its share of the sum."
         elif updates:
             own = f"Each of the {k} ranks has all weights and its own part of `{label}`"
             yield f"{own}, but updates one part in {k} of them."
-            yield f"{sums}: a rank needs the whole sum for what it updates, and all ranks need what it has updated."
+            yield f"{sums}; a rank updates its part with the whole sum, then shares it."
         else:
             yield f"Each of the {k} ranks has all weights and its own part of `{label}`."
             if trained:
-                yield f"{sums}, so the parts must be added."
+                yield f"{sums}; each rank has only its part, so the ranks add their parts."
 
 
 def _trains(made: Program) -> bool:

@@ -37,20 +37,20 @@ class Paths(TypedDict, total=False):
 
 def derive(
     setting: NoModel,
-    about: Annotated[str, OneOf(lambda: _ASKED), Meaning("what is asked for")] = "bandwidth",
-    matrix: Annotated[str | None, Meaning("what nvidia-smi topo -m prints")] = None,
+    about: Annotated[str, OneOf(lambda: _ASKED), Meaning("the result to derive")] = "bandwidth",
+    matrix: Annotated[str | None, Meaning("the output of nvidia-smi topo -m")] = None,
     between: Annotated[str | None, Meaning("two devices, such as GPU0, NIC0; one GPU for nic")] = None,
     device: Annotated[
         str | None,
         OneOf(known_devices, open=True),
-        Meaning("the kind of GPU, which knows the bandwidth and number of its NVLinks"),
+        Meaning("the kind of GPU, which brings the bandwidth and number of its NVLinks"),
     ] = None,
     link_rate: Annotated[Amount, Meaning("the bandwidth of one NVLink in one direction, such as 25 GB/s")] = None,
     switch: Annotated[
-        Literal["yes", "no"] | None, Meaning("whether the NVLinks lead to a switch; else the matrix tells")
+        Literal["yes", "no"] | None, Meaning("whether the NVLinks lead to a switch; default: as in the matrix")
     ] = None,
-    gpus: Annotated[Whole | None, Meaning("the number of GPUs, where there is no matrix")] = None,
-    links: Annotated[Whole | None, Meaning("the NVLinks between two GPUs, where there is no matrix")] = None,
+    gpus: Annotated[Whole | None, Meaning("the number of GPUs, if there is no matrix")] = None,
+    links: Annotated[Whole | None, Meaning("the NVLinks between two GPUs, if there is no matrix")] = None,
     kind: Annotated[str, Meaning("only missing cells of this link type")] = "",
     **pcie: Unpack[Paths],
 ) -> Derivation:

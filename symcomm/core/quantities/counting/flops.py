@@ -349,7 +349,7 @@ def shown(graph: Graph, op: Op) -> str:
 
 def derive(
     setting: Setting,
-    scope: Annotated[Literal["forward", "backward", "training"], Meaning("which pass is counted")] = "forward",
+    scope: Annotated[Literal["forward", "backward", "training"], Meaning("the pass that counts")] = "forward",
     op: OpName | None = None,
     frozen: Frozen | None = None,
 ) -> Derivation:

@@ -28,7 +28,7 @@ COUNTED = ("all", "active")
 def derive(
     setting: Setting,
     of: Annotated[
-        Literal["all", "active"], Meaning("all parameters, or those that one token passes: a few experts of all")
+        Literal["all", "active"], Meaning("all parameters, or only the ones that one token uses: a few experts")
     ] = "all",
 ) -> Derivation:
     """The number of parameters.
@@ -58,9 +58,13 @@ def derive(
         sizes = [elements(w.name, w.axes) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
         one = total(*sizes)
-        text = f"The weights are {names}; each has the product of its sizes." if names else "The table has no weights."
+        text = (
+            f"The weights {names} have as many entries as the product of their sizes."
+            if names
+            else "The table has no weights."
+        )
         few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
-        text += f" Of {few} a token passes those of its experts." if few else ""
+        text += f" A token uses only the part of {few} in its experts." if few else ""
         name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"
         one_by_one = partial(_laid_out, part.graph, experts, [(Region(region.name), weights)])
         layer = work.define(name, one, PARAMETER, "count the weights", text, witness=one_by_one)

@@ -30,10 +30,10 @@ COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
 
 def derive(
     setting: Setting,
-    recomputation: Annotated[
-        Recomputation, Meaning("none, selective, full, or the tensors that are computed again")
-    ] = "full",
-    count: Annotated[Literal["flops", "hardware_flops", "all-reduces", "bytes"], Meaning("what is counted")] = "flops",
+    recomputation: Annotated[Recomputation, Meaning("none, selective, full, or the tensors to compute again")] = "full",
+    count: Annotated[
+        Literal["flops", "hardware_flops", "all-reduces", "bytes"], Meaning("the operations or bytes to count")
+    ] = "flops",
     strategy: StrategyOption | None = None,
     frozen: Frozen | None = None,
 ) -> Derivation:
@@ -85,7 +85,7 @@ def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivatio
             rows = row_totals(work, both, found, f"^{short}")
             if not rows and not alone:
                 continue
-            what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "What runs again"}[short]
+            what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "The recomputation"}[short]
             form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
             once = [(Region(region.name), op) for op, _ in found]
             ran += [(region, op) for _, op in once]
@@ -95,7 +95,7 @@ def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivatio
         if totals:
             terms.append(times(region, Total(tuple(totals)) if len(totals) > 1 else totals[0]))
     whole = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), FLOP)
-    text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
+    text = "Forward, backward and recomputation." if count == "hardware_flops" else "The recomputation."
     work.define("F", whole, FLOP, "repeat" if setting.graph.repeat else "add", text,
                 witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
     return setting.derivation(title, work.steps)
@@ -112,7 +112,7 @@ def _collectives(setting: Setting, made: Program, count: str, title: str) -> Der
         groups = {
             "fwd": ("The forward pass", [c for turn, c in moved if turn.phase == "forward"]),
             "bwd": ("The backward pass", [c for turn, c in moved if turn.phase == "backward"]),
-            "again": ("The forward pass that runs again", again),
+            "again": ("The recomputation", again),
         }
         counts: list[Form] = []
         for short, (what, calls) in groups.items():

@@ -25,10 +25,8 @@ _MOST = 100  # more numbers than that are no write-up
 
 def derive(
     setting: NoModel,
-    want: Annotated[str, OneOf(WANTED), Meaning("what is asked for")] = "mean",
-    values: Annotated[
-        str | None, Meaning("numbers with their unit and commas between them, such as 0.8 s, 0.9 s")
-    ] = None,
+    want: Annotated[str, OneOf(WANTED), Meaning("the result to derive")] = "mean",
+    values: Annotated[str | None, Meaning("numbers with their unit, separated by commas, such as 0.8 s, 0.9 s")] = None,
     through: Annotated[str | None, Meaning("sizes and measurements, such as 16: 11 GB, 64: 38 GB")] = None,
 ) -> Derivation:
     """What measured numbers say: a mean, a spread, a line, a comparison.
@@ -83,7 +81,7 @@ def _points(said: str, least: int) -> tuple[list[Fraction], list[Num], Unit]:
     x = [q.value for q in sizes]
     _few("line", len(x), exactly=False, least=least)
     if len({*x}) < 2 and (least > 1 or not any(x)):
-        raise ValuesError(f"all points are at {x[0]}: no line is told by them", hint="measure at two sizes")
+        raise ValuesError(f"all points are at {x[0]}: they fit no single line", hint="measure at two sizes")
     return x, [Num(q.value, q.unit) for q in measured], sizes[0].unit
 
 
@@ -106,12 +104,12 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
             work.combine("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.")
             return
         if want == "difference":
-            work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.",
+            work.define("d", Total((first, negative(second))), unit, "subtract", "The first minus the second.",
                         witness=lambda numbers: first.number - second.number)  # fmt: skip
             return
         if not first.number:
             raise ValuesError("an increase from 0 is no part of it")
-        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second less the first.",
+        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second minus the first.",
                            witness=lambda numbers: second.number - first.number)  # fmt: skip
         work.define("p", Ratio(more, first), ONE, "divide", "The difference over the first.",
                     witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
@@ -122,7 +120,8 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
         return
     less_one = want == "sample_deviation"
     squares = _add([Power(Total((value, negative(mean))), num(2)) for value in values])
-    text = "The mean of the squared differences" + (", over one less than their number." if less_one else ".")
+    text = "The sum of the squared differences, over one less than their number."
+    text = text if less_one else "The mean of the squared differences."
     spread = statistics.variance if less_one else statistics.pvariance
     variance = work.define("v", Ratio(squares, num(len(values) - less_one)), unit**2, "variance", text,
                            witness=lambda numbers: spread(v.number for v in values))  # fmt: skip
@@ -151,7 +150,7 @@ def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: 
         return
     if len(x) == 2:
         form = Ratio(Total((y[1], negative(y[0]))), Total((at[1], negative(at[0]))))
-        text = "Two points lie on one line: the difference of the measurements over that of the sizes."
+        text = "Two points lie on one line: the difference of the measurements over the difference of the sizes."
     else:
         middle = sum(x, Fraction(0)) / len(x)
         weights = [num(v - middle, of) for v in x]
@@ -162,7 +161,7 @@ def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: 
     if want == "intercept":
         over: Form = y[0] if len(x) == 2 else Ratio(_add(y), num(len(x)))
         place = at[0] if len(x) == 2 else num(sum(x, Fraction(0)) / len(x), of)
-        text = "What is there at size 0."
+        text = "The value at size 0."
         work.define("b", Total((over, negative(product(slope, place)))), y[0].unit, "intercept", text,
                     witness=lambda numbers: _fitted(x, y)[1])  # fmt: skip
 

@@ -98,7 +98,7 @@ def derive(
     read_choices(setting, [part.graph for _, part, _ in mine], strategy, asked)
     notes: tuple[str, ...] = held.notes
     if again != "none":
-        notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
+        notes += ("Recomputed activations live only while the backward pass uses them; they do not count here.",)
         notes += told_again(region for region in setting.regions if region.name in held.regions)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return replace(setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), where=(*held.where, *where))
@@ -152,10 +152,10 @@ def _layer(work: StepWriter, setting: Setting, region: Region, kept: tuple[Saved
                                  witness=partial(_kept, items)))  # fmt: skip
     if not parts or (len(parts) == 1 and alone and not region.times):
         return parts[0] if parts else NOTHING
-    name, text = ("A_layer", "one layer keeps") if region.times else ("A_saved", "is kept")
+    name, text = ("A_layer", "Saved by one layer") if region.times else ("A_saved", "Saved")
     if not alone:
-        name, text = f"A_{mark(region)}", f"the {region.name} keeps"
-    text = f"What {text} for the backward pass."
+        name, text = f"A_{mark(region)}", f"Saved by the {region.name}"
+    text += " for the backward pass."
     return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text,
                        witness=partial(_kept, kept))  # fmt: skip
 
@@ -328,7 +328,7 @@ def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: b
         size = forms.from_expr(forms.value(bytes_of(setting, item)))
         rows.append((f"`{item.tensor}`", item.what, readers, item.dtype, size))
     columns = ("tensor", "what", "for the gradient of", "format", "bytes")
-    title = "What one layer keeps for backward" if region.times else "What is kept for backward"
-    title = title if alone else f"What the {region.name} keeps for backward"
+    title = "Saved by one layer for the backward pass" if region.times else "Saved tensors for the backward pass"
+    title = title if alone else f"Saved by the {region.name} for the backward pass"
     # What is kept of few tensors has a line each in the steps already.
     return Exhibit(title, columns, tuple(rows), "full" if len(rows) <= 3 else "after")

@@ -49,7 +49,7 @@ def block(size: Fraction, rounding: str = "blocks") -> Fraction:
 def derive(
     setting: Setting,
     held: RankShare | None = None,
-    workspace: Annotated[Amount, Meaning("what a library keeps for itself, such as 32 MiB")] = None,
+    workspace: Annotated[Amount, Meaning("a library's own buffers, such as 32 MiB")] = None,
     rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "requests",
     dtype: Dtype | None = None,
 ) -> Derivation:
@@ -76,7 +76,7 @@ def derive(
         outside = held_outside(setting, name)
         if outside is not None:
             called = slug(name.partition("[")[0].strip())
-            text = f"`{name}`: it is not the model's, but the program holds it."
+            text = f"`{name}`: not part of the model, but the program holds it."
             parts.append(_given(work, f"H_{called}", outside, rounding, text))
             asked.append((value(outside), Num(Fraction(1))))
             continue
@@ -91,7 +91,7 @@ def derive(
         asked.append((graph.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype)))
     if workspace is not None:
         size = Num(exact(workspace, "workspace"), BYTE)
-        parts.append(work.define("M_work", size, BYTE, "workspace", "What a library keeps for itself."))
+        parts.append(work.define("M_work", size, BYTE, "workspace", "A library's own buffers."))
     if not parts:
         raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",

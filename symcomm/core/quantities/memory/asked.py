@@ -13,7 +13,7 @@ from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
-LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."
+LAYERS_AGAIN = "Only repeated layers are computed again, not the parts before and after them."
 
 
 def told_again(regions: Iterable[Region]) -> tuple[str, ...]:

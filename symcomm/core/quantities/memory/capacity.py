@@ -94,12 +94,12 @@ def derive(
     strategy: StrategyOption | None = None,
     recipe: RecipeName = "mixed_adam",
     include: Annotated[
-        Literal["states", "activations", "states and activations"], Meaning("what has to fit")
+        Literal["states", "activations", "states and activations"], Meaning("the memory that has to fit")
     ] = "states and activations",
     recomputation: Recomputation | None = None,
     frozen: Frozen | None = None,
     sharded: Annotated[
-        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; all if not said")
+        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; default: all")
     ] = None,
     stage: StageNumber | None = None,
 ) -> Derivation:
@@ -293,7 +293,7 @@ def _solve(
     rest = {n for n in coefficients if n != 0}
     if 0 in coefficients:
         if rest in ({-1}, {1}):
-            fixed = _said(work, "M_fixed", coefficients[0], f"The part of the bytes that does not depend on `{name}`.")
+            fixed = _said(work, "M_fixed", coefficients[0], f"These bytes do not depend on `{name}`.")
         known = setting.graph.relations.complete(setting.values)
         if {s.name for s in coefficients[0].free_symbols} <= known.keys():
             least = forms.evaluate(forms.from_expr(coefficients[0]), known)
@@ -304,17 +304,17 @@ def _solve(
                 )  # fmt: skip
     left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
     if rest == {-1}:
-        shared = _said(work, "M_shared", coefficients[-1], f"The part of the bytes that `{name}` divides.")
+        shared = _said(work, "M_shared", coefficients[-1], f"These bytes are divided by `{name}`.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
-                    f"The least whole `{name}` with which the bytes do not exceed the capacity.",
+                    f"The smallest whole `{name}` that fits.",
                     witness=fits)  # fmt: skip
     elif rest == {1}:
-        each = _said(work, "M_each", coefficients[1], f"The bytes that each of `{name}` adds.")
+        each = _said(work, "M_each", coefficients[1], f"Each additional unit of `{name}` adds these bytes.")
         q = num(multiple)
         most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
-        kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
+        kind = "whole" if multiple == 1 else f"multiple of {multiple}, as"
         work.define(f"{name}_max", most, ONE, "solve",
-                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.",
+                    f"The largest {kind} `{name}`{'' if multiple == 1 else ','} that fits.",
                     witness=fits)  # fmt: skip
         known = relations.complete({k: v for k, v in setting.values.items() if k != name})
         needed = sp.expand(whole.subs(x, multiple))

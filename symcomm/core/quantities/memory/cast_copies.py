@@ -21,9 +21,9 @@ from symcomm.core.units import BYTE
 def derive(
     setting: Setting,
     dtype: Annotated[
-        str | None, Reads("dtype"), Meaning("the mixed precision, where it is not the model's: autocast(fp16)")
+        str | None, Reads("dtype"), Meaning("the mixed precision, such as autocast(fp16); default: the model's")
     ] = None,
-    of: Annotated[Literal["weights", "activations", "all"], Meaning("what is copied")] = "weights",
+    of: Annotated[Literal["weights", "activations", "all"], Meaning("the tensors to copy")] = "weights",
 ) -> Derivation:
     """The bytes of the copies that autocast makes of fp32 weights, or of activations.
 
@@ -83,7 +83,7 @@ def _formats(setting: Setting, graph: Graph) -> Exhibit:
             rows.append((f"`{op.output}`" if not op.attribute("cast") else f"copy of `{op.inputs[0]}`", _kind(op),
                          made.dtype or setting.dtype))  # fmt: skip
     return Exhibit(
-        "The format of every tensor; a gradient has that of its tensor", ("tensor", "what", "format"), tuple(rows)
+        "The format of every tensor; a gradient has the format of its tensor", ("tensor", "what", "format"), tuple(rows)
     )
 
 

@@ -82,10 +82,10 @@ def derive(
         Meaning("the forward or the backward pass alone, the first step or a later one"),
     ] = "later",
     held: RankShare | None = None,
-    workspace: Annotated[Amount, Meaning("what a library keeps for the thread of each pass, such as 32 MiB")] = None,
+    workspace: Annotated[Amount, Meaning("a library's own buffers for the thread of each pass, such as 32 MiB")] = None,
     rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "none",
     update_copies: Annotated[
-        int | str, Reads("count"), Meaning("the fp32 copies of one weight that its update makes, such as 5")
+        int | str, Reads("count"), Meaning("the fp32 copies of a weight during its update, such as 5")
     ] = 0,
     tables: Annotated[
         Literal["shared", "per_layer"], Meaning("whether each layer makes its own masks and rotations")
@@ -144,18 +144,18 @@ def derive(
         lines: list[Form] = []
         for n in tops:
             alive = sp.Add(*(_alive(found[n], kind, worth[n]) for kind in KINDS if worth[n].get(kind)))
-            form, text = _in_bytes(setting, alive), f"What is alive in the {_during(found[n], run)}."
+            form, text = _in_bytes(setting, alive), f"Memory in use in the {_during(found[n], run)}."
             work.steps.append(Step(_free(work, "M_peak" if len(tops) == 1 else "M"), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             lines.append(Sym(work.steps[-1].name))
         if len(lines) > 1:
-            work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"Which is more depends on `{name}`.",
+            work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"The larger one depends on `{name}`.",
                         witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
     terms: list[Form] = []
     for kind, letter in KINDS.items() if not linear else ():
         if worth[tops[0]].get(kind):
             form = _in_bytes(setting, _alive(found[tops[0]], kind, worth[tops[0]]))
-            text = _SAID.get(kind, f"The {kind} that are alive at the peak.")
+            text = _SAID.get(kind, f"The {kind} in memory at the peak.")
             work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
@@ -169,9 +169,9 @@ def derive(
     if again != "none" or options.every:
         notes += told_again(setting.regions)
     if cut is not None:
-        notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
+        notes.append("A stage frees an activation that it has sent, unless its own gradients read it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
-            notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
+            notes.append("Where a forward overlaps with a backward, we assume both peaks at the same time.")
     read_choices(setting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
@@ -242,11 +242,10 @@ def _follow(
 _SAID = {
     "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
     COPY: "Autocast keeps its copies of weights until its context ends.",
-    "gradient buckets": "Data parallelism keeps flat buckets besides the gradients, and reduces those.",
-    "held tensors": "The program still refers to these.",
-    "workspaces": "What a library keeps for itself, for each thread that calls it.",
-    "rounding": "What the allocator's blocks hold more than was asked for. What comes after the forward pass is cut "
-    "from memory that was freed.",
+    "gradient buckets": "Data parallelism also keeps flat buckets of gradients and reduces the buckets.",
+    "held tensors": "The program still holds these.",
+    "workspaces": "A library's own buffers, for each thread that calls it.",
+    "rounding": "The allocator rounds its blocks up. After the forward pass, new tensors reuse freed memory.",
 }
 
 

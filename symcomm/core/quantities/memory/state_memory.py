@@ -43,13 +43,13 @@ def derive(
     frozen: Frozen | None = None,
     stage: StageNumber | None = None,
     schedule: ScheduleName | None = None,
-    of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("what is counted")] = "all",
+    of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("the states to count")] = "all",
     rounding: Annotated[Literal["requests", "none"], Meaning("whether the allocator rounds up to 512 bytes")] = "none",
     units: Annotated[
-        Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
+        Literal["weight", "model"], Meaning("one tensor of the allocator: each weight, or all weights flat")
     ] = "weight",
     microbatches: Microbatches | None = None,
-    on: Annotated[Literal["device", "host"], Meaning("where what is counted rests")] = "device",
+    on: Annotated[Literal["device", "host"], Meaning("the memory that counts")] = "device",
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
 
@@ -124,9 +124,9 @@ def derive(
                 blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
                 continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
-            text = f"The {what}{whose} that one rank keeps"
+            text = f"The {what}{whose} on one rank"
             text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
-            text += ", whole while those of several microbatches are added" if role == "gradient" and plan else ""
+            text += ", whole while microbatches add to them" if role == "gradient" and plan else ""
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
             n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
@@ -134,12 +134,12 @@ def derive(
         if rounding == "requests" and (blocks or counts):
             count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
             form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
-            text = f"{size} bytes a parameter for {what}; every tensor is rounded up to 512 bytes."
+            text = f"{size} bytes per parameter for {what}; every tensor is rounded up to 512 bytes."
             parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text, witness=held_here[-1]))
         elif counts:
             one = Num(Fraction(size), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
-            text = f"{size} bytes a parameter for {what}."
+            text = f"{size} bytes per parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
     if not parts and on == "host" and not elsewhere:
         raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
@@ -171,7 +171,7 @@ def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
     cut = strategy.pipeline if strategy is not None else None
     if cut is not None and microbatches is not None:
         hint = f"pipeline(..., microbatches={str(microbatches)[:20]})"
-        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+        raise StrategyError("a pipeline takes its microbatches from its strategy", hint=hint)
     return cut.microbatches if cut is not None else degree(1 if microbatches is None else microbatches)
 
 

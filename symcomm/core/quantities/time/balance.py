@@ -19,7 +19,7 @@ from symcomm.core.units import Unit
 
 def derive(
     setting: NoModel,
-    clock: Annotated[Clock, Meaning("the clock rate, where the peak rate is derived")] = None,
+    clock: Annotated[Clock, Meaning("the clock rate, if the peak rate is derived")] = None,
     units: Units = None,
     fma: Fma = None,
     **rates: Unpack[Roofs],

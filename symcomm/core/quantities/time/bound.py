@@ -79,7 +79,9 @@ def exact_time(measured: object) -> Fraction:
 
 def derive(
     setting: Setting,
-    of: Annotated[Literal["least_time", "implied_rate", "implied_bandwidth"], Meaning("what is asked")] = "least_time",
+    of: Annotated[
+        Literal["least_time", "implied_rate", "implied_bandwidth"], Meaning("the result to derive")
+    ] = "least_time",
     op: OpName | None = None,
     tensor: Annotated[str | None, Meaning("only writing this tensor once")] = None,
     phase: Phase = "forward",
@@ -118,7 +120,7 @@ def derive(
         work.steps = time.ending(work, amount)
         unit = RATES["peak" if of == "implied_rate" else "memory"].unit
         work.combine("v_implied", Ratio(amount, Sym("t_measured", whole=False, unit=SECOND)), unit, "implied",
-                     "What is done, over the measured time.")  # fmt: skip
+                     "The operations done, over the measured time.")  # fmt: skip
     titles = {"least_time": "Least time", "implied_rate": "Implied rate", "implied_bandwidth": "Implied bandwidth"}
     result = time.with_rates(setting.derivation(titles[of], work.steps), writer)
     result = replace(result, given=tuple({**dict(result.given), **given}.items()))

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     pass
 
 
-
 def derive(
     setting: Setting,
     strategy: StrategyOption,
     phase: MeshPhase = "forward",
-    over: Annotated[str | None, Meaning("the symbol to solve for, where it is not the batch")] = None,
+    over: Annotated[str | None, Meaning("the symbol to solve for; default: the batch")] = None,
     per: Annotated[Literal["total", "device"], Meaning("the batch of all devices, or of one")] = "total",
     numbers: Annotated[Literal["real", "whole"], Meaning("over real or whole numbers")] = "real",
     links: Links | None = None,
@@ -90,13 +89,17 @@ def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:
                     witness=lambda numbers: 1)  # fmt: skip
         return
     rounded = Ceiling if kind == "at_least" else Floor
-    side = "first whole number that is not below" if kind == "at_least" else "last whole number that is not above"
-    said = Reason("whole numbers", f"The {side} `{answer.name}`.", witness=partial(_next, name, answer.name, kind))
+    side = "up" if kind == "at_least" else "down"
+    said = Reason(
+        "whole numbers",
+        f"Round `{answer.name}` {side} to a whole number.",
+        witness=partial(_next, name, answer.name, kind),
+    )
     last = next(step for step in reversed(work.steps) if step.name == answer.name)
     work.known[name] = forms.value(rounded(answer), work.known)
     work.steps.append(Step(name, rounded(answer), ONE, said))
     if last.relation == "=":
-        work.steps.append(Step(name, rounded(last.form), ONE, Reason("algebra", "Put it in."), "="))
+        work.steps.append(Step(name, rounded(last.form), ONE, Reason("algebra", "Substitute it."), "="))
 
 
 def _next(name: str, real: str, kind: str, numbers: Numbers) -> bool:

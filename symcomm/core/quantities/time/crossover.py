@@ -30,7 +30,7 @@ _HAIR = Fraction(1, 10**6)  # of a crossing that is found by numbers
 
 def derive(
     setting: Setting,
-    between: Annotated[str, Meaning("two of compute, memory and network, with a comma between them")],
+    between: Annotated[str, Meaning("two of compute, memory and network, separated by a comma")],
     over: Annotated[str, Meaning("the symbol to solve for")],
     strategy: StrategyOption | None = None,
     phase: Phase = "microbatch",
@@ -48,7 +48,7 @@ def derive(
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
     setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     if any(over in condition.names for condition in writer.machine.where):
-        raise ValuesError(f"where the axes of the mesh lie in a node hangs on the number of {over}",
+        raise ValuesError(f"the number of {over} decides where the axes of the mesh lie in a node",
                           hint="name the links of each axis: tensor=900 GB/s, data=50 GB/s")  # fmt: skip
     first, second = (need(getattr(terms, name), f"the {name} term") for name in pair)
     assert isinstance(first, Sym)

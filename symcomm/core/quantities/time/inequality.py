@@ -135,23 +135,24 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
     if len(groups) > 1:
         terms.setting.choice("time")  # whether the times of several axes add up
     if not bounds:
-        text = f"No part of the communication stays while computing shrinks: it takes less time at every `{over}`."
+        text = f"The communication shrinks with computing: it takes less time at every `{over}`."
         return work.define(name, num(0), ONE, "always", text, witness=met), "at_least", found
     kind = next(iter(kinds))
     side, size, extreme = ("≥", "large", Largest) if kind == "at_least" else ("≤", "small", Smallest)
     solved = tuple(b.form for b in bounds if b.form is not None)
     form: Form = extreme(solved) if len(solved) > 1 else solved[0]
     if len(solved) > 1:
-        text = "Computing has to be at least as long as each of the communication times."
+        text = "Computing must take at least as long as each communication time."
     elif isinstance(form, Sym) and several:
         text = f"No other communication asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
     else:
         reads = "the sum of the communication times" if adds and len(groups) > 1 else "the communication"
-        text = f"Computing takes no less than {reads}, solved for `{over}`: compute bound for `{over}` {side} `{name}`."
+        text = f"Compute bound when computing takes at least as long as {reads}; solve for `{over}`: "
+        text += f"`{over}` {side} `{name}`."
     answer = work.define(name, form, ONE, "solve", text, witness=met)
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
-        work.steps.append(Step(name, last.form, ONE, Reason("algebra", "Put it in."), "="))
+        work.steps.append(Step(name, last.form, ONE, Reason("algebra", "Substitute it."), "="))
     worth = work.known[name]
     if any(s.name == over for s in worth.free_symbols):  # times that were divided by it left it in a sum
         work.known[name] = neat = cancelled(worth)
@@ -237,7 +238,7 @@ class _Comparison:
         gaps = [forms.from_expr(sides.gap) for sides in (higher, lower)]
         missing = sorted({n for gap in gaps for n in forms.names(gap)} - self.terms.known.keys())
         raise ValuesError(
-            f"whether a large or a small {self.over} is compute bound hangs on numbers",
+            f"numbers decide whether a large or a small {self.over} is compute bound",
             hint=f"give {', '.join(missing)}",
         )
 
@@ -267,9 +268,12 @@ class _Comparison:
             return pieces[0] if pieces else None
         form = pieces[0] if len(pieces) == 1 else Total(tuple(pieces))
         if shift == 1:
-            label, text = f"tau_{tag}", f"What each of `{self.over}` adds to the time of {what}."
+            label, text = f"tau_{tag}", f"Time of {what} per additional unit of `{self.over}`."
         elif e == -1:
-            label, text = f"s_{tag}", f"The part of the time of {what} that `{self.over}` divides, as a whole."
+            label, text = (
+                f"s_{tag}",
+                (f"The part of the time of {what} that is divided by `{self.over}`, before the division."),
+            )
         else:
             label, text = f"t_{tag},fixed", f"The part of the time of {what} that does not depend on `{self.over}`."
         if label in self.work.known and self.work.known[label] == forms.value(form, self.work.known):

@@ -84,8 +84,8 @@ def derive(
     setting: Setting,
     strategy: StrategyOption,
     devices: Annotated[Whole, Meaning("the number of devices, or its symbol")],
-    least: Annotated[Literal["communication", "batch"], Meaning("what is made small")] = "communication",
-    want: Annotated[Literal["split", "least"], Meaning("the size of the first axis, or what is least there")] = "split",
+    least: Annotated[Literal["communication", "batch"], Meaning("the cost to minimise")] = "communication",
+    want: Annotated[Literal["split", "least"], Meaning("the best size of the first axis, or the least cost")] = "split",
     numbers: Annotated[Literal["real", "whole"], Meaning("over the real numbers, or the divisors")] = "real",
     phase: MeshPhase = "forward",
     links: Links | None = None,
@@ -144,7 +144,7 @@ def _real(asked: _Split) -> Derivation:
         said = Reason("least", f"The least `{asked.over}` of all splits.", witness=quotient(num(1), Sym("f^*")))
         worth = forms.from_expr(sp.cancel(1 / found.worth["f^*"]))
         more += [Step(f"{asked.over}^least", inverse, ONE, said),
-                 Step(f"{asked.over}^least", worth, ONE, Reason("algebra", "Put it in."), "=")]  # fmt: skip
+                 Step(f"{asked.over}^least", worth, ONE, Reason("algebra", "Substitute it."), "=")]  # fmt: skip
     return _finished(asked, found, more)
 
 
@@ -181,10 +181,10 @@ def _finished(asked: _Split, found: Derivation, more: Sequence[Step]) -> Derivat
     answer = next(s for s in found.steps if s.name == f"{x}^*" and s.relation == ":=")
     last = found.steps[-1]
     before = found.steps[:-1] if last.name == answer.name and last.relation == "=" else found.steps
-    said = Step(answer.name, answer.form, answer.unit, Reason("answer", "There it is best."), "=")
+    said = Step(answer.name, answer.form, answer.unit, Reason("answer", "This split is best."), "=")
     made = split = replace(found, steps=(*before, *more, said))
     if asked.wants_least:
-        text = "The cost runs one way on each side of its best place, and an axis has 1 to all devices."
+        text = "On each side of the minimum the cost only rises, and an axis has 1 to all devices."
         bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
         inside = Reason("bounds", text, witness=lambda numbers: sorted(
             (Fraction(1), numbers[answer.name], number(asked.devices, numbers)))[1])  # fmt: skip
@@ -230,7 +230,9 @@ def _where_equal(asked: _Split, terms: MeshTerms) -> Derivation:
     first, second = map(terms.worth, terms.sent.values())
     ways = [_way(e, x) for e in (first, second)]
     if sorted(ways) != [-1, 1]:
-        raise ValuesError("how the communication times change with the split cannot be told", hint="numbers: whole")
+        raise ValuesError(
+            "the change of the communication times with the split depends on unknown signs", hint="numbers: whole"
+        )
     names = [f.name for f in terms.sent.values() if isinstance(f, Sym)]
     rising, falling = names[:: ways[0]]
     text = f"`{rising}` rises with `{x.name}` and `{falling}` falls: the longer of them is least where both are equal."
@@ -254,7 +256,9 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     gaps = [b.sides.over_computing for b in bounds if b.kind == "either" and b.sides is not None]
     gaps = [gap for gap in gaps if gap.has(x)]
     if kind != "at_least" or len(gaps) != 1 or {_way(e, x) for e in (terms.worth(answer), *gaps)} != {1}:
-        raise ValuesError("how the least batch changes with the split cannot be told", hint="numbers: whole")
+        raise ValuesError(
+            "the change of the least batch with the split depends on unknown signs", hint="numbers: whole"
+        )
     text = f"`{over}^*` rises with `{x.name}`; with less than this, the communication grows faster than computing."
     gap = forms.from_expr(gaps[0])
 
@@ -291,7 +295,7 @@ def _whole(asked: _Split) -> Derivation:
         inequality.solve(terms, over)
     else:
         _cost(asked, terms)
-    others = f" It shares that with {', '.join(map(str, winners[1:]))}." if len(winners) > 1 else ""
+    others = f" {', '.join(map(str, winners[1:]))} is as good." if len(winners) > 1 else ""
     text = f"No other divisor of {count} needs less{f' `{over}`' if over else ' time'}.{others}"
     work = terms.work
     work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text, witness=lambda numbers: min(able)[1])
@@ -333,6 +337,6 @@ def _number(terms: MeshTerms, name: Form) -> Fraction:
     missing = [n for n in forms.names(form) if n not in terms.known]
     if missing:
         raise SymcommError(
-            f"which split is best hangs on numbers: {', '.join(missing)}", hint=f"give {missing[0]} a value"
+            f"the best split depends on numbers: {', '.join(missing)}", hint=f"give {missing[0]} a value"
         )
     return forms.evaluate(form, terms.known)

@@ -82,7 +82,7 @@ def one_link(rates: Mapping[str, object]) -> None:
         raise ValuesError(
             f"the bandwidth of {found.name} is that of its {found.link().count} links together, which are those of a "
             "torus",
-            hint=f"give that of one as network: {one.lines()[-1][1]} in one direction, twice that in both",
+            hint=f"give one link as network: {one.lines()[-1][1]} in one direction, twice as much in both",
         )
 
 

@@ -31,7 +31,7 @@ def derive(
     device: Annotated[
         str | None,
         OneOf(known_devices, open=True),
-        Meaning("a device whose clock, units and fma are used, such as A100-80GB-SXM"),
+        Meaning("a device that brings clock, units and fma, such as A100-80GB-SXM"),
     ] = None,
     dtype: Annotated[str | None, Meaning("the number format of the device's rate")] = None,
 ) -> Derivation:

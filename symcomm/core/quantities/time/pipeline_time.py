@@ -175,10 +175,10 @@ def _pass(setting: Setting, each: bool, said: Mapping[str, object], listed: str)
 def derive(
     setting: NoModel,
     want: Annotated[
-        str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED, *_BEFORE))), Meaning("what is asked for")
+        str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED, *_BEFORE))), Meaning("the result to derive")
     ] = "time",
     stages: Annotated[
-        int | str | None, Meaning("the number of stages, or its symbol; p unless said; a list of times is 'forward'")
+        int | str | None, Meaning("the number of stages, or its symbol; default: p; for a list of times use 'forward'")
     ] = None,
     per: Annotated[
         Literal["batch", "microbatch", "chunk"],
@@ -186,7 +186,7 @@ def derive(
     ] = "batch",
     schedule: ScheduleName | None = None,
     microbatches: Annotated[
-        Microbatches | None, Meaning("the number of microbatches, or its symbol; m unless said")
+        Microbatches | None, Meaning("the number of microbatches, or its symbol; default: m")
     ] = None,
     **options: Unpack[ScheduleTimes],
 ) -> Derivation:
@@ -211,7 +211,7 @@ def derive(
         listed, said["stages"] = stages, None
     if schedule is not None:
         if per != "batch":
-            raise ValuesError("'per' is of a pass", hint="the times of a schedule are those of one microbatch")
+            raise ValuesError("'per' is of a pass", hint="the times of a schedule hold for one microbatch")
         return schedule_time.derived(setting, schedule, want, **said)
     for option, text in options.items():
         if text is not None and option not in ROWS:

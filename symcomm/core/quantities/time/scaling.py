@@ -32,8 +32,10 @@ KINDS = ("strong", "weak", "speedup")
 def derive(
     setting: Setting,
     strategy: StrategyOption,
-    kind: Annotated[Literal["strong", "weak", "speedup"], Meaning("at one batch, or at one batch a rank")] = "strong",
-    over: Annotated[str, Meaning("the symbol that counts the ranks, where the strategy has several")] = "",
+    kind: Annotated[
+        Literal["strong", "weak", "speedup"], Meaning("with one batch, or with one batch per rank")
+    ] = "strong",
+    over: Annotated[str, Meaning("the symbol that counts the ranks, if the strategy has several")] = "",
     microbatches: Microbatches | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,

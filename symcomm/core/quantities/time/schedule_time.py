@@ -32,7 +32,7 @@ SHARES: dict[str, tuple[Measure, Measure, str, str]] = {
 }  # fmt: skip
 MEASURES: dict[Measure, tuple[str, str]] = {
     "makespan": ("T", "From the first start to the last end, on any rank."),
-    "span": ("T_span", "From a rank's own first start to its last end, for the rank for which that is longest."),
+    "span": ("T_span", "From the first start to the last end of a rank, for the rank with the longest span."),
     "work": ("T_work", "The time in which a rank works, the mean of all ranks."),
     "bubble": ("t_bubble", "The time in which a rank does not work, the mean of all ranks."),
     "span bubble": ("t_bubble", "The part of the longest span in which a rank does not work."),
@@ -95,7 +95,7 @@ def halves(said: Mapping[str, Sequence[Form]], values: Mapping[str, Fraction]) -
     if not whole:
         return parts
     if len(parts) > 1:
-        raise ValuesError("'backward' is both gradients, and each of them is said, too", hint="leave one of them out")
+        raise ValuesError("'backward' is both gradients, but you also gave each of them", hint="leave one of them out")
     if not parts:
         return {name: [Ratio(one, num(2)) for one in whole] for name in GRADIENTS}
     ((name, part),) = parts.items()
@@ -170,7 +170,7 @@ class _AskedSchedule:
     def told(self, closed: ClosedForm) -> str:
         """What a closed form rests on; its conditions go with the answer."""
         self.where.extend(c for c in closed.conditions if c not in self.where)
-        text = f"The longest way through the events; {closed.cases} simulated cases agree." if closed.cases else ""
+        text = f"The longest path through the events; {closed.cases} simulated cases agree." if closed.cases else ""
         return text + (f" It holds where {closed_forms.listed(closed.conditions)}." if closed.conditions else "")
 
 

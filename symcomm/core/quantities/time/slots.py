@@ -147,7 +147,7 @@ class PipelineTime:
         self.reducing = product(count, call)
         return work.define(
             "t_left", Total((buckets.last_end(count, each, backward, call), negative(backward))), SECOND, "buckets",
-            f"What is left of it after that pass. {buckets.SERIAL}",
+            f"The rest of this transfer after the backward pass. {buckets.SERIAL}",
             witness=lambda n: buckets.queued([(number(each, n), number(call, n))] * int(number(count, n))),
         )  # fmt: skip
 
@@ -196,7 +196,7 @@ class PipelineTime:
             each = [number(one, numbers) for one in sent]
             return sum(each, Fraction(0)) if chunks or number(p, numbers) > 2 else max(each)
 
-        return self.work.define("t_send", form, SECOND, "messages", "What a rank sends that has most neighbours.",
+        return self.work.define("t_send", form, SECOND, "messages", "Bytes sent by the rank with the most neighbours.",
                                 witness=counted)  # fmt: skip
 
     def times(self, name: str, what: str, messages: bool) -> dict[tuple[str, str, bool], Form]:
@@ -242,10 +242,10 @@ class PipelineTime:
                 usual = times[letter, kind, False]
                 form = Total((last, negative(usual)))
                 tails.append(self.work.define(f"t_more,{kind}", form, SECOND, "reduction of gradients",
-                                              "What the last microbatch takes longer.",
+                                              "Extra time of the last microbatch.",
                                               witness=_longer(last, usual)))  # fmt: skip
         found = self.makespan(times, tails)
-        text = f"The longest way through the events; {found.cases} simulated sizes agree."
+        text = f"The longest path through the events; {found.cases} simulated sizes agree."
         if not found.cases:
             text = "The events are followed one by one: the sizes, then the times of the stages for each piece of work."
         if "+" in find(self.run.said).kinds:

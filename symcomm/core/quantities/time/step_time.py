@@ -262,10 +262,10 @@ def derive(
         assert made.alone is not None
         assert made.network is not None
         exposed = work.combine("T_exposed", Total((made.time, negative(made.alone))), SECOND, "exposed",
-                               "What the step takes longer than it would without the network.")  # fmt: skip
+                               "Extra time of the step, compared with a free network.")  # fmt: skip
         if of == "hidden":
             work.combine("T_hidden", Total((made.network, negative(exposed))), SECOND, "hidden",
-                         "What is sent while something else takes longer.")  # fmt: skip
+                         "Communication that other work hides.")  # fmt: skip
     if of != "step":
         title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[
             of

@@ -13,7 +13,7 @@ from symcomm.core.setting import Setting
 
 LINK_TEXTS = {
     "full_duplex": ("one direction", "The busier direction of the link counts."),
-    "bidirectional": ("both directions", "Sent and received are added."),
+    "bidirectional": ("both directions", "Add sent and received bytes."),
 }
 USE_TEXTS = {
     "weight": ("W", "load weights"),
@@ -41,12 +41,10 @@ def moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
     )
     what = listed(names[:6]) + (" and more" if len(names) > 6 else "")
     when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
-    verb = {"result": "writes", "weight_gradient": "writes"}.get(use, "reads")
+    done = {"result": "Written", "weight_gradient": "Written", "saved": "Read once more"}.get(use, "Read")
     if use == "weight_gradient" and times == 2:
-        verb = "adds to (reads and writes)"
-    if use == "saved":
-        verb = "reads once more"
-    return f"What {when} {verb}: {what}."
+        return f"Read and written by {when}, which adds to it: {what}."
+    return f"{done} by {when}: {what}."
 
 
 def call_text(members: list[Call]) -> str:

@@ -200,7 +200,7 @@ class TimeWriter:
             for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
                 text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
-                text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
+                text += f" These bytes go over the links {spot(link.name)}." if len(over) > 1 else ""
                 through = self.work.define(f"c_{part}", product(cost.through(how.link), n), ELEMENT,
                                            LINK_TEXTS[how.link][0], text, by=decided)  # fmt: skip
                 for used in (link.name, *meshes):
@@ -209,7 +209,7 @@ class TimeWriter:
                 if (how.link == "bidirectional" and not cost.own_links) or not TRAFFIC[how.traffic].collectives:
                     words.append((through, dtype))
                 else:
-                    text = "What is sent and received goes through the memory."
+                    text = "Sent and received bytes go through the memory."
                     made = self.work.define(f"w_{part}", product(cost.moved, n), ELEMENT, "through memory", text)
                     words.append((self.often(region, made), dtype))
                 rounds = self.often(region, product(num(len(members)), cost.rounds))
@@ -258,7 +258,7 @@ class TimeWriter:
         found: list[Sending] = []
         for link, formats in by_link.items():
             label = f"_{link.name}{tag}" if len(by_link) > 1 else tag
-            carried = f"What goes over a link {spot(link.name)}." if len(by_link) > 1 else "What goes over a link."
+            carried = f"Bytes over a link {spot(link.name)}." if len(by_link) > 1 else "Bytes over a link."
             parts = [
                 self.bytes(f"V{label}", [one.elements for one in ones], dtype, len(formats) > 1, carried)
                 for dtype, ones in formats.items()
@@ -413,7 +413,7 @@ class TimeWriter:
             name = f"m_{label}" + (f",{dtype}" if len(formats) > 1 else "")
             count = work.define(name, sizes[0] if len(sizes) == 1 else Total(tuple(sizes)), ELEMENT, "one op",
                                 f"The tensors that {what} move through the memory." if len(ops) > 1
-                                else f"What {what} reads and writes.", op.op,
+                                else f"Bytes that {what} reads and writes.", op.op,
                                 by=rests_on(m for one in ops for m in one.moved))  # fmt: skip
             parts.append(product(element_bytes(dtype), count))
         if parts:

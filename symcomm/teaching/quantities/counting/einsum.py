@@ -34,7 +34,7 @@ def derive(
     want: Annotated[
         Literal["flops", "backward", "elements", "best_order", "worst_order", "left_to_right", "sums_first",
                 "largest_intermediate"],
-        Meaning("what is asked for"),
+        Meaning("the result to derive"),
     ] = "flops",
     count: Annotated[Count, Meaning("how operations are counted")] = "fma2",
 ) -> Derivation:  # fmt: skip
@@ -72,7 +72,7 @@ def derive(
     if len(names) > 2 and all(_known(size, setting) is not None for size in einsum.sizes.values()):
         exhibits.append(_orders(_numbered(einsum, setting), names, count))
     if einsum.stretched:
-        notes.append("Axes of length 1 are stretched along the ellipsis, and taken away in the gradients.")
+        notes.append("Axes of length 1 are broadcast along the ellipsis and summed away in the gradients.")
     if einsum.implicit:
         notes.append(f"Without an arrow the result has the ellipsis, then the indices that occur once, in ASCII order: "
                      f"{einsum.explicit}.")  # fmt: skip
@@ -173,7 +173,7 @@ def _at_once(work: StepWriter, einsum: Einsum, said: dict[str, Form], count: Cou
         parts = [product(num(products), points)] if products else []
         form = Total((*parts, points, forms.negative(results))) if sums else parts[0] if parts else num(0)
         said_so = [f"{made.capitalize()} for each combination."] if products else []
-        said_so += ["Each result is the sum of its terms, with one addition less than there are."] if sums else []
+        said_so += ["A sum of n terms takes n − 1 additions."] if sums else []
         text = " ".join(said_so)
     else:
         adds = n > 1 if count == "fma2" else sums
@@ -200,7 +200,7 @@ def _backward(work: StepWriter, einsum: Einsum, said: dict[str, Form], count: Co
     if count != "fma2":
         raise ValuesError(f"the gradients are counted in fma2, not in {count}", hint="count: fma2")
     if n == 1:
-        work.define("F_bwd", num(0), FLOP, "gradient", "The gradient of one operand is only spread.",
+        work.define("F_bwd", num(0), FLOP, "gradient", "The gradient of one operand is only broadcast.",
                     witness=lambda numbers: Fraction(0))  # fmt: skip
         return
     forward = _at_once(work, einsum, said, count)
@@ -332,7 +332,7 @@ def _gradients(einsum: Einsum, names: Sequence[str]) -> Exhibit:
         shape = ", ".join(str(size) for size in found.shape)
         again = f", reshaped to ({shape})" if found.reshaped else ""
         rows.append((f"`{names[found.of]}`", f'einsum("{found.subscripts}", {", ".join(given)}){again}', f"({shape})"))
-    return Exhibit("The gradients, from g, that of the result", ("of", "einsum", "shape"), tuple(rows))
+    return Exhibit("The gradients, from g, the gradient of the result", ("of", "einsum", "shape"), tuple(rows))
 
 
 def _squeezed(einsum: Einsum, operand: int) -> str:

@@ -16,22 +16,22 @@ from symcomm.teaching.differentiation.trace import EvaluationTrace, trace
 Formulas = Annotated[
     str,
     Reads("formula"),
-    Meaning("the formulas, with semicolons or line ends between them: `y_1 = (x_1+x_2)^2; y_2 = ln(x_1)`"),
+    Meaning("the formulas, separated by semicolons or line ends: `y_1 = (x_1+x_2)^2; y_2 = ln(x_1)`"),
 ]
 Point = Annotated[
     str | Mapping[str, object], Reads("formula"),
-    Meaning("a value for each input: `x_1 = 2, x_2 = ln(3)`; the given numbers where it is left out"),
+    Meaning("a value for each input: `x_1 = 2, x_2 = ln(3)`; default: the given numbers"),
 ]  # fmt: skip
 Outputs = Annotated[
-    str, Meaning("the names of the outputs, with commas between them; y, y_1, ... or what no formula reads unless said")
+    str, Meaning("the outputs, separated by commas; default: y, y_1, ..., else names that no formula reads")
 ]
-Input = Annotated[str, Meaning("the input for which is differentiated; every one where it is not named")]
-Output = Annotated[str, Meaning("the output that is differentiated; every one where it is not named")]
+Input = Annotated[str, Meaning("the input of the derivative; default: all inputs")]
+Output = Annotated[str, Meaning("the output of the derivative; default: all outputs")]
 
 
 Slip = Annotated[
     Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None,
-    Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
+    Meaning("a mistake to make, for wrong answers in exams; the steps are then wrong"),
 ]
 
 

@@ -21,7 +21,7 @@ def derive(
     mode: Annotated[
         Literal["forward", "reverse", "cheaper"], Meaning("by which mode, or by the one with fewer operations")
     ] = "cheaper",
-    want: Annotated[Literal["passes", "operations"], Meaning("what is counted")] = "passes",
+    want: Annotated[Literal["passes", "operations"], Meaning("passes, or their operations")] = "passes",
     outputs: Outputs | None = None,
 ) -> Derivation:
     """The passes or the operations of a whole Jacobian: forward mode takes a pass an input, reverse mode one an output.

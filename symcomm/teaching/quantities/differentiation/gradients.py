@@ -33,7 +33,7 @@ COLUMNS = ("gradient", "shape", "reads", "FLOPs")
 def derive(
     setting: Setting,
     op: OpName | None = None,
-    of: Annotated[str, Meaning("the tensor whose gradient is asked for, such as W; all where it is not said")] = "",
+    of: Annotated[str, Meaning("the tensor of the gradient, such as W; default: all tensors")] = "",
     want: Annotated[
         Literal["flops", "elements"], Meaning("the operations of the backward pass, or the size of one gradient")
     ] = "flops",
@@ -73,7 +73,7 @@ def derive(
 
 
 _NAMED_AXES = "A subscript names axes: `sum` adds up along them, `repeat` repeats along them."
-_SPREADS = "`{}` is the number a row that the norm divides by."
+_SPREADS = "`{}` is one number per row; the norm divides by it."
 
 
 def _elements(setting: Setting, gradient: Gradient) -> Derivation:
@@ -119,7 +119,7 @@ def _inner(graph: Graph, names: Names, found: Sequence[Gradient]) -> list[Exhibi
         if used & {name, f"d{name}"}
         for axes in [graph.tensors[op.output].axes]
     )
-    return [Exhibit("What a row computes on its way", ("value", "shape"), rows)] if rows else []
+    return [Exhibit("Intermediate results of a row", ("value", "shape"), rows)] if rows else []
 
 
 def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:

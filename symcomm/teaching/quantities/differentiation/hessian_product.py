@@ -29,7 +29,9 @@ def derive(
     setting: NoModel,
     formulas: Formulas,
     direction: Annotated[
-        str | Mapping[str, object], Reads("formula"), Meaning("the vector: `x_1 = 1, x_2 = 0`; 0 for what is not named")
+        str | Mapping[str, object],
+        Reads("formula"),
+        Meaning("the vector: `x_1 = 1, x_2 = 0`; default: 0 for each name"),
     ],
     point: Point | None = None,
     of: Output | None = None,

@@ -26,7 +26,7 @@ def derive(
     setting: NoModel,
     formulas: Formulas,
     point: Point | None = None,
-    every: Annotated[Whole, Meaning("operations between two checkpoints; none are set where it is left out")] = 0,
+    every: Annotated[Whole, Meaning("operations between two checkpoints; default: no checkpoints")] = 0,
     outputs: Outputs | None = None,
 ) -> Derivation:
     """The most values in memory while a trace is reversed, whole or with checkpoints.
@@ -52,7 +52,7 @@ def derive(
             for n, part in enumerate(parts, 1)
         ]  # fmt: skip
         if len(names) > 1:
-            work.define("M", Largest(tuple(names)), VALUE, "largest", "The segment that needs the most.",
+            work.define("M", Largest(tuple(names)), VALUE, "largest", "The segment that needs the most memory.",
                         witness=lambda numbers: peak(made, every))  # fmt: skip
     else:
         kept = kept_values(made)

@@ -27,17 +27,17 @@ Accumulator = Annotated[str, Reads("dtype"), Meaning("the number format of the s
 def derive(
     setting: NoModel,
     x: Number,
-    n: Annotated[int, Reads("count"), Meaning("how many times it is added")],
+    n: Annotated[int, Reads("count"), Meaning("the number of additions")],
     accumulator: Accumulator,
     x_format: Annotated[
-        str | None, Reads("dtype"), Meaning("the number format of what is added; that of the sum where none is said")
+        str | None, Reads("dtype"), Meaning("the number format of the addends; default: the format of the sum")
     ] = None,
-    method: Annotated[str, OneOf(tuple(_METHODS)), Meaning("how it is added up")] = "in_order",
+    method: Annotated[str, OneOf(tuple(_METHODS)), Meaning("the order of the additions")] = "in_order",
     want: Annotated[
         Literal[
             "sum", "error", "representation_error", "accumulation_error", "bound", "last_change", "limit", "overflow"
         ],
-        Meaning("what is asked for"),
+        Meaning("the result to derive"),
     ] = "sum",
 ) -> Derivation:
     """The sum of a number added n times in a number format.
@@ -78,7 +78,7 @@ def derive(
             _accumulation(work, value, start, n)
         elif want == "error":
             one, other = _representation(work, start, given, n), _accumulation(work, value, start, n)
-            work.define("E", Total((one, other)), ONE, "add", "Both errors together: the sum less n x.",
+            work.define("E", Total((one, other)), ONE, "add", "Both errors together: the sum minus n x.",
                         witness=lambda numbers: numbers["s_n"] - n * given)  # fmt: skip
     return setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
 
@@ -152,13 +152,13 @@ def _halved(numbers: list[Fraction], f: NumberFormat) -> Fraction | None:
 
 def _representation(work: StepWriter, start: Form, x: Fraction, n: int) -> Form:
     return work.define("E_x", product(num(n), Total((start, num(-x)))), ONE, "representation",
-                       "What n times the rounded number is more than n times the number: no accumulator mends it.",
+                       "Error from rounding the number itself, n times; no accumulator can undo it.",
                        witness=lambda numbers: n * numbers["x_r"] - n * x)  # fmt: skip
 
 
 def _accumulation(work: StepWriter, value: Form, start: Form, n: int) -> Form:
     return work.define("E_s", Total((value, product(num(-n), start))), ONE, "accumulation",
-                       "The sum less n times the rounded number: what the additions lose or gain.",
+                       "The sum minus n times the rounded number: the error of the additions.",
                        witness=lambda numbers: numbers["s_n"] - n * numbers["x_r"])  # fmt: skip
 
 
@@ -177,12 +177,12 @@ def _bound(work: StepWriter, start: Form, f: NumberFormat, n: int, method: str) 
     u = work.define("u", num(f.unit_roundoff), ONE, "unit roundoff", text,
                     witness=lambda numbers: f.spacing(Fraction(1)) / 2)  # fmt: skip
     rounds = max(n - 1, 0) if method == "in_order" else max(n - 1, 0).bit_length()
-    text = {"in_order": "The first addition, to 0, is exact; each other one is off by u of the sum at most.",
+    text = {"in_order": "The first addition (to 0) is exact; each later one is off by at most u times the sum.",
             "pairwise": "A number goes through as many additions as n can be halved."}[method]  # fmt: skip
     depth = work.define("h", num(rounds), ONE, "additions on the way", text, witness=lambda numbers: _depth(n, method))
     size = start if work.known["x_r"] >= 0 else product(num(-1), start)
     work.define("E_max", product(depth, u, num(n), size), ONE, "error bound",
-                "Each rounding is off by u of what is added up so far, which is never more than all of it.",
+                "Each rounding is off by at most u times the partial sum, which never exceeds the whole sum.",
                 witness=lambda numbers: _depth(n, method) * f.epsilon * n * abs(numbers["x_r"]) / 2)  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def _strides(found: sums.RepeatedSum, f: NumberFormat) -> Exhibit:
             joined.append(s)
     rows = [(_value(s.start), _value(s.stop), Quantity(Fraction(s.additions), ONE),
              _steps(s.steps), Quantity(s.spacing, ONE)) for s in joined]  # fmt: skip
-    title = "The additions, gathered by what the sum grows by"
+    title = "The additions, grouped by the growth of the sum"
     if len(rows) > _ROWS:
         title += f" (the last {_ROWS} of {len(rows)})"
     return Exhibit(title, ("from", "to", "additions", "each adds", "spacing"), tuple(rows[-_ROWS:]))

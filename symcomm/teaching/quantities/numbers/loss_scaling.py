@@ -20,13 +20,11 @@ from symcomm.teaching.quantities.numbers.number_format import first_number
 def derive(
     setting: NoModel,
     dtype: Annotated[str, Reads("dtype"), Meaning("the number format of the gradients")] = "fp16",
-    scale: Annotated[object, Reads("quantity"), Meaning("what the loss is multiplied by, such as 65536")] = 65536,
-    gradient: Annotated[
-        object, Reads("quantity"), Meaning("the gradient that is to be kept, where the scale is asked for")
-    ] = None,
+    scale: Annotated[object, Reads("quantity"), Meaning("the factor of the loss, such as 65536")] = 65536,
+    gradient: Annotated[object, Reads("quantity"), Meaning("the gradient to keep, for the scale")] = None,
     want: Annotated[
         Literal["smallest", "flushed_up_to", "smallest_normal", "largest", "least_scale", "largest_scale"],
-        Meaning("what is asked for"),
+        Meaning("the result to derive"),
     ] = "smallest",
 ) -> Derivation:
     """Which gradients a number format keeps when the loss is multiplied by a scale.
@@ -64,7 +62,8 @@ def derive(
         "largest": (f.largest, "the largest number of the format"),
     }[want]
     edge = work.define("x", num(bound), ONE, "format", f"This is {text}.", witness=partial(_edge, f, want))
-    work.define("g", Ratio(edge, num(by)), ONE, "divide by the scale", "The gradient that the scale brings there.",
+    work.define("g", Ratio(edge, num(by)), ONE, "divide by the scale", "The gradient that the scale brings to this "
+                                                                       "number.",
                 witness=lambda numbers: _edge(f, want, numbers) / by)  # fmt: skip
     return setting.derivation(title, work.steps)
 
@@ -86,12 +85,10 @@ def _scale(work: StepWriter, f: NumberFormat, g: Fraction, want: str) -> None:
         half = f.smallest_subnormal / 2
         exponent = binade(half / g)  # 2^e g <= half < 2^(e + 1) g
         exponent += 1
-        text = (
-            f"So that this power of two times {decimal(g)} is more than half of the smallest number, {decimal(half)}."
-        )
+        text = f"The power of two that brings {decimal(g)} above half of the smallest number, {decimal(half)}."
     else:
         exponent = binade(f.largest / g)
-        text = f"So that this power of two times {decimal(g)} is at most the largest number, {decimal(f.largest)}."
+        text = f"The power of two that keeps {decimal(g)} at most at the largest number, {decimal(f.largest)}."
     power = work.define("S", num(exponent), ONE, "power of two", text,
                         witness=lambda numbers: _fits(f, g, int(numbers["S"]), want))  # fmt: skip
     text = "A power of two changes no bit of a mantissa."

@@ -25,7 +25,7 @@ def derive(
     want: Annotated[
         Literal["largest", "smallest_normal", "smallest_subnormal", "epsilon", "unit_roundoff", "integers_exact_up_to",
                 "finite_values", "nan_codes"],
-        Meaning("what is asked of it"),
+        Meaning("the result to derive"),
     ] = "largest",
 ) -> Derivation:  # fmt: skip
     """What a number format holds, from its bits of exponent and mantissa.
@@ -64,14 +64,14 @@ def described(f: NumberFormat) -> str:
     """The bits of a format, and what its special codes are.
 
     >>> described(FORMATS["fp8_e4m3fn"])
-    '1 bit of sign, 4 of exponent, 3 of mantissa; no infinity, 2 codes of NaN; what is too large becomes NaN'
+    '1 bit of sign, 4 of exponent, 3 of mantissa; no infinity, 2 codes of NaN; too large numbers become NaN'
     """
     if not f.floating:
-        return f"whole numbers of {f.bits} bits in two's complement; what is too large wraps round"
+        return f"whole numbers of {f.bits} bits in two's complement; too large numbers wrap round"
     special = f"{'infinities' if f.infinity else 'no infinity'}, {f.nan_codes or 'no'} codes of NaN"
     large = {"inf": "infinite", "nan": "NaN", "largest": "the largest number"}[f.overflow]
     return (f"1 bit of sign, {f.exponent} of exponent, {f.mantissa} of mantissa; {special}; "
-            f"what is too large becomes {large}")  # fmt: skip
+            f"too large numbers become {large}")  # fmt: skip
 
 
 def first_number(f: NumberFormat, code: int) -> Callable[[Numbers], Fraction]:
@@ -106,7 +106,7 @@ def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
 
     def epsilon() -> Form:
         return work.define("epsilon", Power(_TWO, negative(m)), ONE, "spacing",
-                           f"Behind 1 stand {f.mantissa} bits: the next number has the last one set.",
+                           f"{f.mantissa} bits follow the leading 1: the next number sets the last one.",
                            witness=lambda numbers: _number(f.decoded(one_code + 1)) - 1)  # fmt: skip
 
     def smallest() -> Form:
@@ -162,7 +162,7 @@ def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
         codes: Form = Power(_TWO, Total((e, m)))
         codes = Total((codes, negative(taken))) if taken else codes
         positive = 2 ** (f.bits - 1) - _specials(f, "nan", "inf", positive=True)
-        plus = work.define("n_plus", codes, ONE, "codes", "Those of one sign that are numbers, 0 among them.",
+        plus = work.define("n_plus", codes, ONE, "codes", "The codes of one sign that are numbers, including 0.",
                            witness=lambda numbers: positive)  # fmt: skip
         work.define("n", Total((product(_TWO, plus), num(-1))), ONE, "both signs", "Plus 0 and minus 0 are one number.",
                     witness=lambda numbers: 2 * positive - 1)  # fmt: skip

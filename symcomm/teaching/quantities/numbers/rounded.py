@@ -22,7 +22,7 @@ def derive(
     setting: NoModel,
     x: Number,
     dtype: FormatName,
-    want: Annotated[Literal["value", "error", "relative_error", "spacing"], Meaning("what is asked for")] = "value",
+    want: Annotated[Literal["value", "error", "relative_error", "spacing"], Meaning("the result to derive")] = "value",
 ) -> Derivation:
     """What a number becomes in a number format, rounded to the nearest, ties to even.
 
@@ -38,7 +38,7 @@ def derive(
     work = StepWriter(setting)
     if want == "spacing":
         spacing = f.spacing(given)
-        text = f"{decimal(given)} lies in a binade whose neighbours are so far apart."
+        text = f"Neighbours in the binade of {decimal(given)} are this far apart."
         work.define("d", num(spacing), ONE, "spacing", text,
                     witness=lambda numbers: _apart(f, given))  # fmt: skip
         return setting.derivation(f"Spacing of {f.name}", work.steps)
@@ -46,12 +46,12 @@ def derive(
     exhibits = [_neighbours(f, given)] if f.least <= given <= f.largest else []
     if want != "value":
         less = Total((near, num(-given)))
-        error = work.define("delta", less, ONE, "subtract", "What it becomes less what it is.",
+        error = work.define("delta", less, ONE, "subtract", "The rounded number minus the number.",
                             witness=lambda numbers: numbers["x_r"] - given)  # fmt: skip
         if want == "relative_error":
             if not given:
                 raise ValuesError("0 is rounded without an error: there is no relative one")
-            work.define("delta_rel", Ratio(error, num(abs(given))), ONE, "divide", "Over the number itself.",
+            work.define("delta_rel", Ratio(error, num(abs(given))), ONE, "divide", "Divided by the number itself.",
                         witness=lambda numbers: (numbers["x_r"] - given) / abs(given))  # fmt: skip
     return setting.derivation(f"{decimal(given)} in {f.name}", work.steps, exhibits=exhibits)
 
@@ -65,9 +65,9 @@ def round_step(work: StepWriter, x: Fraction, f: NumberFormat) -> Form:
     if found == x:
         text = f"{decimal(x)} is a number of {f.name}."
     elif not f.floating:
-        text = f"{f.name} has whole numbers only: what is behind the point is cut off, and what is too large wraps."
+        text = f"{f.name} has whole numbers only: fractions are cut off, and too large numbers wrap round."
     elif abs(x) > f.largest:
-        text = f"What is too large becomes the largest number of {f.name}."
+        text = f"A number that is too large becomes the largest number of {f.name}."
     else:
         low, high = f.neighbours(x)
         tie = (
