@@ -48,6 +48,7 @@ NAMES = {
     "symcomm.core.graph.gradient": "backward training",
     "symcomm.core.graph.graph": "Graph Op Region",
     "symcomm.core.graph.ops": "AlongMax AlongMean AlongSum EPSILON MAP MAPS Rotate dy operations",
+    "symcomm.core.graph.stepping": "again",
     "symcomm.core.hardware.devices": "Device device devices known_devices",
     "symcomm.core.hardware.matrix": "LEGEND",
     "symcomm.core.hardware.paths": "Wiring wiring",
