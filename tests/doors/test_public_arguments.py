@@ -85,6 +85,8 @@ CALLS = {
          "accounting": None, "top": 1, "seconds": 5},
     ),
     **{name: ((2,), {"mesh": "m"}) for name in MESHES},
+    "worksheet": (("# A square\n## Symbols\n- a: its side\n## Lines\n- A := a^2\n  area: Side by side.",),
+                  {"model": MODEL, "line": "A"}),
     "Cut": (("D", 2), {"mesh": "m"}),
     "HybridSharded": ((2, 2), {}),
     "Pipeline": ((2,), {"layers_per_stage": None, "microbatches": 4, "layers": None}),

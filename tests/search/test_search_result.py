@@ -296,7 +296,7 @@ def test_tables_and_json_say_the_same_as_the_result():
     assert made["capacity"] == {"exact": "1000000000000", "unit": "B", "is": "nominal_GB"}
     shown = found.markdown()
     assert f"| {found.top[0].strategy} | {found.top[0].microbatches} |" in shown
-    assert "overlap. Computing, memory and network work side by side" in shown
+    assert "overlap. Computing, memory and network work in parallel" in shown
     html = found._repr_html_()
     assert html.count("<tr>") == 2 + 3 + len(found.front) + (1 + len(found.refused) if found.refused else 0)
     assert str(found) == found.text()
