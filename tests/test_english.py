@@ -28,7 +28,7 @@ ALLOWED = {
     "errors": {
         "no actor ('is told', 'is said')": 11,
         "a pronoun for a noun ('that of')": 7,
-        "a word of our own ('besides', 'stands')": 12,
+        "a word of our own ('besides', 'stands')": 14,
         "more than 25 words": 1,
     },
     "docstrings": {

@@ -90,7 +90,7 @@ def _of_batch(setting: Setting, worth: Expr, batch: Expr) -> tuple[Expr, Expr]:
     each = worth.coeff(batch, 1)
     rest = sp.expand(worth - each * batch)
     if rest.has(batch):
-        raise ValuesError("each sequence does not add as much: how many experts are read hangs on the batch",
+        raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
                           hint="experts_read: every_expert")  # fmt: skip
     return setting.graph.relations.gather(rest), setting.graph.relations.gather(each)
 
