@@ -23,7 +23,7 @@ MOST = {
     "a heading that does not say what is computed": 0,
     "an answer without a sentence": 0,
     "a box without its formula": 15,
-    "a raw identifier": 43,
+    "a raw identifier": 24,
     "a sentence of more than 25 words": 13,
 }
 
