@@ -174,7 +174,7 @@ def _key(
             questions.append(writer.markup(f"{question}: {label}" if label else str(question)))
             form = chosen(block.derivation)[-1].last
             number = short(block.quantity) if block.quantity else ""
-            differing = [c for c in block.derivation.conventions if answers.head.get(c.field) != c]  # the others stand above
+            differing = [c for c in block.derivation.conventions if answers.head.get(c.field) != c]
             named = ", ".join(_CALLED.get(c.name, c.name.replace("_", " ")) for c in differing)
             rows.append((form, number, named))
     made = table_view(Exhibit("", ("", "formula", "number", "conventions"), tuple(("", *row) for row in rows)), writer)
