@@ -77,9 +77,10 @@ def markup(text: str) -> object:
     return Markup(text)  # noqa: S704  (escaped where it was made)
 
 
-def xml_file(text: str) -> bytes:
-    """An element as a file."""
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{text.replace('<text></text>', '<text />')}\n".encode()
+def xml_file(*texts: str) -> bytes:
+    """An element as a file; it may be told in several texts, of which no copy is made as a whole."""
+    written = (text.replace("<text></text>", "<text />").encode() for text in texts)
+    return b"".join([b"<?xml version='1.0' encoding='utf-8'?>\n", *written, b"\n"])
 
 
 def fragment(html: str) -> Element:

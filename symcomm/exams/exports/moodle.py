@@ -45,8 +45,10 @@ def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
 
 def quiz(pieces: Sequence[list[str]]) -> bytes:
     """Questions below their categories."""
-    found = [(head, *(text for _, text in group)) for head, group in groupby(pieces, key=lambda one: one[0])]
-    return xml_file(f"<quiz>{''.join(text for group in found for text in group)}</quiz>")
+    groups = groupby(pieces, key=lambda one: one[0])
+    return xml_file(
+        "<quiz>", *(text for head, group in groups for text in (head, *(one[1] for one in group))), "</quiz>"
+    )
 
 
 def question(title: str, item: Item, template: str, **shown: object) -> list[str]:
