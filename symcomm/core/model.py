@@ -190,6 +190,8 @@ OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", "kv_cache", "serving_capacity")
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
+# What is timed as if all layers were on one device.
+OF_ONE_STAGE = ("prefill_time", "decode_time", "decode_throughput", "request_latency")
 # What a step of generating text has: the others are of training. Each with the option that says a pass, if it has one.
 OF_STEPS = {
     "parameters": "", "flops": "scope", "tensor_size": "", "traffic": "", "intensity": "", "roofline": "phase",
@@ -202,6 +204,14 @@ OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
 def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> None:
     """Raises ``ValuesError`` for what a step of generating text does not have: a backward pass and what is of it."""
+    strategy = said.get("strategy")
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
+    drains = graph.step is not None and graph.step.phase == "decode" and quantity.name in ("time", "step_time")
+    if isinstance(strategy, Strategy) and strategy.pipeline is not None and (drains or quantity.name in OF_ONE_STAGE):
+        raise ValuesError(
+            f"{quantity.name} does not count the stages of a pipeline: groups of sequences follow one another through "
+            "them, and the pipeline is never empty", hint="a stage is a model of its own: fewer layers; or tensor(k)",
+        )  # fmt: skip
     if graph.step is None or not quantity.needs_model:
         return
     what = f"a {graph.step.phase} step has no backward pass"
