@@ -134,6 +134,13 @@ def test_strategies_need_no_formula_of_their_own() -> None:
         assert step.communication(strategy).at(B=B, c=1023).value == moved, strategy
 
 
+def test_sequence_parallelism_cuts_nothing_of_a_few_new_rows_and_says_so() -> None:
+    step = model("DeepSeek-V3").decode()
+    plain, beside = step.communication("tensor(8)"), step.communication("tensor(8) + sequence")
+    assert plain.expr == beside.expr
+    assert any("sequence parallelism cuts nothing" in note for note in beside.notes)
+
+
 def test_the_cache_of_a_latent_has_no_heads_to_cut() -> None:
     made = model("DeepSeek-V3")
     whole = made.kv_cache("sequence").at(c=64).value
