@@ -354,10 +354,10 @@ class Model(DerivedQuantities):
         words = None if shared is None else shared.names(even)
         asked_for = quantity if isinstance(wanted, str) else ""  # a worksheet writes down the steps of what it takes
         made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words))
-        if self.graph.step is not None and self.graph.step.behind and isinstance(said.get("strategy"), Strategy):
-            if any(rule.rests for _, rule in said["strategy"].rules):
-                told = "The new rows of a step behind earlier ones are few: sequence parallelism cuts nothing."
-                made = replace(made, notes=(*made.notes, told))
+        rules = said["strategy"].rules if isinstance(said.get("strategy"), Strategy) else ()
+        if self.graph.step is not None and self.graph.step.behind and any(rule.rests for _, rule in rules):
+            told = "The new rows of a step behind earlier ones are few: sequence parallelism cuts nothing."
+            made = replace(made, notes=(*made.notes, told))
         if quantity == "communication" and staged:
             told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
             made = replace(made, notes=(*made.notes, told))
