@@ -30,7 +30,7 @@ def test_every_quantity_has_a_row_in_every_language_with_a_heading_and_a_sentenc
     rows = LANGUAGES[language]["rows"]
     named = {key.split(" ")[0] for key in rows}
     assert named <= {*QUANTITIES}
-    assert len({*QUANTITIES} - named) <= 3, "a new quantity is called by its title until it has a row"
+    assert len({*QUANTITIES} - named) <= 8, "a new quantity is called by its title until it has a row"
     assert {*rows} == {*LANGUAGES["en"]["rows"]}
     for key, text in rows.items():
         heading, question, why = (part.strip() for part in text.split("|"))
