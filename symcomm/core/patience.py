@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from symcomm.core.errors import ValuesError
 
@@ -49,7 +49,8 @@ def limited(seconds: float, working: bool = False) -> Iterator[None]:
 
     try:
         try:
-            wait(seconds)
+            with suppress(RuntimeError):  # no threads, as in a browser: the page ends the whole worker instead
+                wait(seconds)
             yield
         finally:  # it may be given up even here
             with lock:
