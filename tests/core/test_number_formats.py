@@ -68,11 +68,16 @@ WITHOUT_TENSORS = {
     "collective_time", "collective_table", "collective_crossover", "peak_rate", "number_format", "rounded",
     "loss_scaling", "cast_copies",
 }  # fmt: skip
+# Of the steps of a language model; their formats are in tests/inference.
+OF_STEPS = {
+    "kv_cache", "prefill_time", "decode_time", "request_latency", "decode_throughput", "critical_batch",
+    "serving_capacity",
+}  # fmt: skip
 
 
 def test_every_quantity_with_a_format_is_asked_below() -> None:
     having = {name for name, q in QUANTITIES.items() if any(o.name == "dtype" for o in q.options)}
-    assert having == {*ASKED} | WITHOUT_TENSORS
+    assert having == {*ASKED} | WITHOUT_TENSORS | OF_STEPS
 
 
 SLOW = {"scaling", "step_time", "mesh_split", "throughput", "compute_bound", "crossover", "roofline", "training_cost",
