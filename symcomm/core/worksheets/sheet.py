@@ -299,6 +299,8 @@ class _Asking:
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         self.picked: dict[str, WorksheetLine] = {}
         self.lines = self.chosen()
+        for name in (n for line in self.lines for form in asked.runs.get(line, ()) for n in forms.names(form)):
+            self.pick(name)  # a run may take what the answer does not
 
     def chosen(self) -> list[WorksheetLine]:
         """The lines that the answer takes: of several that define a name, the first one whose guards hold."""
