@@ -247,7 +247,7 @@ def test_the_command_quantities_lists_every_quantity_and_the_options_of_one():
     told = " ".join(run("quantities", "communication").output.split())
     assert "only calls of this kind (one of all-reduce, all-gather, reduce-scatter, all-to-all, send)" in told
     assert [one["name"] for one in json.loads(run("quantities", "--json").output)] == [*QUANTITIES]
-    assert "those that one token passes" in run("quantities", "parameters").output
+    assert "only the ones that one token uses" in run("quantities", "parameters").output
     wrong = run("quantities", "comunication", status=2)
     assert "error: unknown quantity 'comunication'" in wrong.output
     assert "hint: did you mean 'communication'" in wrong.output

@@ -181,7 +181,7 @@ def test_a_split_beyond_the_devices_says_so() -> None:
         ({"devices": 1, "numbers": "whole"}, "1 devices cannot be split"),
         ({"devices": 10**12, "numbers": "whole"}, "is no size of a mesh axis"),
         ({"devices": 963761198400, "numbers": "whole"}, "has 6720 divisors: at most 256 are compared"),
-        ({"devices": 64, "numbers": "whole"}, "which split is best hangs on numbers: "),
+        ({"devices": 64, "numbers": "whole"}, "the best split depends on numbers: "),
         ({"devices": 0}, "'devices' is 0, but it must be positive"),
     ],
 )

@@ -194,7 +194,7 @@ def test_no_order_of_opt_einsum_is_cheaper_by_its_own_count() -> None:
     ("text", "shapes", "message"),
     [
         ("i->i->i", [(2,)], "a second `->`"),
-        ("ij->i,j", [(2, 3)], "a comma stands behind `->`"),
+        ("ij->i,j", [(2, 3)], "a comma follows `->`"),
         ("i..->i", [(2, 3)], "a `.` that is no ellipsis"),
         ("......", [(2,)], "a second ellipsis"),
         ("i...->i", [(2, 3)], "PyTorch sums over the ellipsis, NumPy refuses it"),

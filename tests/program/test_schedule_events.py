@@ -187,7 +187,7 @@ ORDERS = [
     ("F0.0+W0.0 D0.0", "mine.txt:1: 'F0.0+W0.0' is no pair\n    F0.0+W0.0 D0.0\n    ^^^^^^^^^\nhint: a forward and"),
     (
         "F0.0 D0.0\n\nF1.0 D1.0 D1.0",
-        "mine.txt:3: D1.0 is done twice\n    F1.0 D1.0 D1.0\n              ^^^^\nhint: each",
+        "mine.txt:3: D1.0 is done twice\n    F1.0 D1.0 D1.0\n              ^^^^\nhint: write each action once",
     ),
     ("F0.0 D0.0\nF1.0 F1.1", "mine.txt:2: F0.1 is nowhere; F1.1 needs it\n    F1.0 F1.1\n         ^^^^\n"),
     ("F0.0 D0.0 F0.1", "mine.txt:1: D0.1 is nowhere\n    F0.0 D0.0 F0.1\n              ^^^^\nhint: each stage does it"),

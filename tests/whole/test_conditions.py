@@ -19,12 +19,12 @@ def notes(**sizes: int) -> str:
 
 def test_the_condition_under_which_the_places_are_the_cheapest_stands_under_the_answer() -> None:
     # The partial sum is either the input's gradient, of B L D, or the table's, of V D: the first while B L < V.
-    assert "as long as B L < V; beyond that another place would send less" in notes()
+    assert "while B L < V; otherwise another placement would send fewer" in notes()
 
 
 def test_sizes_decide_whether_another_place_would_send_less() -> None:
-    assert "B L < V, as it is at the sizes given" in notes(B=2, L=4, V=100)
-    assert "not so at the sizes given (800 and 100): another place would send less" in notes(B=20, L=40, V=100)
+    assert "while B L < V, as here" in notes(B=2, L=4, V=100)
+    assert "That does not hold here (800 and 100): another placement would send fewer" in notes(B=20, L=40, V=100)
 
 
 def test_what_holds_at_all_sizes_is_not_said() -> None:
