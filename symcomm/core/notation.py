@@ -90,13 +90,15 @@ def whole(name: str) -> Symbol:
 def split_name(name: str) -> tuple[str, str, str, str]:
     """The base, subscript, superscript and primes of a plain name.
 
-    >>> split_name("W_up^Q"), split_name("A'")
-    (('W', 'up', 'Q', ''), ('A', '', '', "'"))
+    >>> split_name("W_up^Q"), split_name("V^past_j"), split_name("A'")
+    (('W', 'up', 'Q', ''), ('V', 'j', 'past', ''), ('A', '', '', "'"))
     """
     body = name.rstrip("'")
     primes = name[len(body) :]
     body, _, upper = body.partition("^")
     base, _, lower = body.partition("_")
+    if not lower:
+        upper, _, lower = upper.partition("_")
     if not base:  # a name such as __import__ has no base before its underscore
         base, lower = body, ""
     return base, lower, upper, primes
