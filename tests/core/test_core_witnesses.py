@@ -193,6 +193,10 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         (SMALL, {"want": "speedup", "acceptance": "4/5", "drafts": 4, "draft_cost": "1/20"}),
         *((SMALL, {"want": want, "acceptance": "4/5", "draft_cost": "1/20"}) for want in ("positions", "greatest")),
     ],
+    "amdahl": [
+        *((SMALL, {"want": want, "serial": "1/20", "devices": 8}) for want in ("speedup", "efficiency", "scaled")),
+        (SMALL, {"want": "limit", "serial": "1/20"}),
+    ],
     "serving_cost": [(SMALL, {"price": "2 dollar/hour", "devices": 8, "tokens_per_second": "1000 token/second"}),
                      (SMALL, {"want": "energy", "power": "700 watt", "devices": 8,
                               "tokens_per_second": "1000 token/second"})],

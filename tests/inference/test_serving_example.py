@@ -24,7 +24,7 @@ def test_the_answers_of_the_homework_are_those_of_a_calculation_by_hand() -> Non
     each = (2 * (32 * LAYER + head) + 32 * 4 * 4096 * 129) * bandwidth / rate - 129 * token - 2 * (4096 + 128256)
     assert found[6] == 2 * (32 * LAYER + head) / each
     assert found[7] == (80 * 10**9 - 2 * 10**9 - weights) // (8192 * token)
-    assert found[8:10] == [1024 * token, 65 * 4096 * 2]  # an all-reduce of D numbers twice a layer, one behind the table
+    assert found[8:10] == [1024 * token, 65 * 4096 * 2]  # two all-reduces a layer, one behind the table
     verified = 1 - Fraction(4, 5) ** 5
     assert found[10:12] == [5 * verified, 5 * verified / Fraction(6, 5)]
     gain = {q: 5 * (1 - Fraction(4, 5) ** q) / (Fraction(q - 1, 20) + 1) for q in range(1, 200)}
