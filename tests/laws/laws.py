@@ -173,9 +173,14 @@ def units_multiply(model: sc.Model) -> Iterator[Pair]:
     yield "half the rate", slow, None if fast is None else 2 * fast
 
 
+def repeats(model: sc.Model) -> bool:
+    """Whether there are layers that stages can share."""
+    return any(region.times for region in model.graph.regions)
+
+
 def stages_add_up(model: sc.Model) -> Iterator[Pair]:
     """The stages of a pipeline have together the weights, gradients and states of the model."""
-    if not shared(model):
+    if not shared(model) and repeats(model):
         pipeline = "pipeline(2, microbatches=2)"
         each = [worth(model, "state_memory", strategy=pipeline, stage=stage) for stage in (0, 1)]
         yield "stages", total(each), worth(model, "state_memory")

@@ -43,14 +43,14 @@ CHANGES = {
         'parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names)), FLOP,',
         'parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names[:1])), FLOP,',
     ),
-    # What runs again is no work of the hardware.
+    # All that runs forward is said to run again.
     "work_is_counted_once": Change(
-        "quantities/counting/recomputation.py", '"again": "recompute"}', '"again": "no phase"}'
+        "quantities/counting/recomputation.py", '"again": "recompute"}', '"again": "forward"}'
     ),
     "work_is_shared": Change(
         "quantities/counting/recomputation.py",
         '"again": "recompute"}',
-        '"again": "no phase"}',
+        '"again": "forward"}',
         strategy="data(2)",
     ),
     # A number of 32 bits has three bytes.
