@@ -244,7 +244,7 @@ LAYERS: dict[str, Layer] = {
         Layer("pre-norm", PRENORM, _DENSE),
         Layer("sequence first", PRENORM.replace("[B,L,", "[L,B,"), _DENSE),
         Layer("gpt", GPT, _ATTENDS),
-        Layer("llama", LLAMA, _ATTENDS, {"n_h": "1 side side"}),
+        Layer("llama", LLAMA, _ATTENDS, {"n_h": "1 ranks side"}),
         Layer("multi-query", MULTI_QUERY, _ATTENDS),
         Layer("cross-attention", CROSS_ATTENTION, _DENSE),
         Layer("parallel block", PARALLEL_BLOCK, _ATTENDS),
