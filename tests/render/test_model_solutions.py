@@ -36,7 +36,7 @@ BALANCE, BERT = "communication-accounting/communication-accounting.md", "bert-dd
 ANSWERS = [
     (HOMEWORK, "1.1 Peak rate", [r"f n_{\text{SM}} n_{\text{FMA}} \cdot 2", "1.41 \\cdot 10^{9}", r"\approx 155.9",
                                  "a multiply-add is two operations"]),
-    (HOMEWORK, "1.2 Arithmetic", ["4096/3", "1365", "2048/65", "31.5", "4096/257", "15.9", "square compute bound",
+    (HOMEWORK, "1.2 Arithmetic", ["1365.33", "1365", "31.5077", "31.5", "15.9377", "15.9", "square compute bound",
                                   "short inner axis memory bound"]),
     (HOMEWORK, "2.1 Data", ["sum over all of $B$", "only its part", "k = 8", r"12 D^{2}", r"24 N_{\text{layer}} D^{2}",
                             r"12\ \text{GiB}", "7/4", "21 GiB", "14", "168 GiB"]),
@@ -46,13 +46,13 @@ ANSWERS = [
                               "softmax and relu need no communication", r"$\text{Out}$ = Σ over $n_{H}$ of $Z$ $W^{O}$",
                               "$x'$ = Σ over $4 D$", "added locally first", "Gradients of the cut weights need none",
                               r"8 N_{\text{layer}} B L D", r"512\ \text{GiB}", "127/128", "7/4", "896 GiB"]),
-    (HOMEWORK, "2.4 Fully", ["the same weights", "one part in $k$", "gathered before it is used", "6 AllGather",
+    (HOMEWORK, "2.4 Fully", ["its own part of $B$", "one part in $k$", "gathered before use", "6 AllGather",
                              r"24\ \text{GiB}", "keeps its share of the sum", "6 ReduceScatter", r"12\ \text{GiB}",
                              "7/8"]),
     (ZERO, "What does one device keep?", ["4 P + 12 P/N", "2 P + 14 P/N", "16 P/N", "31.40625", "16.640625", "1.875"]),
     (ZERO, "How many devices", [r"\frac{16 P}{C}", "32", "500"]),
     pytest.param(BALANCE, "In numbers", [r"\frac{t_{\text{data}}}", r"\tau_{\text{compute}} - \tau_{\text{comm}}",
-                                         "no less than the sum of the communication times", "25 302"], marks=LONG),
+                                         "at least as long as the sum of the communication", "25 302"], marks=LONG),
     pytest.param(BERT, "How many parameters", [r"N_{\text{layer}} P_{\text{layer}}", "109 514 298"], marks=LONG),
 ]  # fmt: skip
 
