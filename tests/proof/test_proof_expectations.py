@@ -232,6 +232,12 @@ def test_shards_over_data_and_context_are_gathered_and_scattered_by_one_call(str
         parse_strategy(strategy).sizes  # noqa: B018
 
 
+def test_shards_over_one_axis_twice_are_refused() -> None:
+    with pytest.raises(StrategyError) as caught:
+        parse_strategy("zero-2(4, over=data)")
+    assert str(caught.value) == "over=data is sharded anyway\nhint: another axis, such as over=context"
+
+
 def test_ulysses_needs_heads_that_attend() -> None:
     with pytest.raises(StrategyError) as caught:
         planned("pre-norm", "ulysses(u)")

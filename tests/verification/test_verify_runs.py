@@ -50,7 +50,7 @@ def workers() -> list[bytes]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             found.append(path.read_bytes())
-    return [one for one in found if b"verification.worker" in one and tempfile.gettempdir().encode() in one]
+    return [one for one in found if b"symcomm.verify.worker" in one and tempfile.gettempdir().encode() in one]
 
 
 @pytest.fixture

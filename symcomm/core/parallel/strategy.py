@@ -257,6 +257,8 @@ def FullySharded(size: Size = "N_DP", mesh: str = "data", over: str = "") -> Str
 
 
 def _shard(name: str, size: Size, mesh: str, on: frozenset[str], what: str, over: str = "") -> Strategy:
+    if over == mesh:
+        raise StrategyError(f"over={over} is sharded anyway", hint="another axis, such as over=context")
     also = f" and those of '{over}'" if over else ""
     return Strategy(
         name,

@@ -539,6 +539,8 @@ class _Asking:
             else:
                 if gone := [name for name in forms.names(form) if name in zeros]:
                     form = _put(form, zeros)
+                    if any(isinstance(piece, Ratio) and piece.bottom == forms.num(0) for piece in forms.walk(form)):
+                        raise ValuesError(f"{line.name} divides by {' and '.join(gone)}, which is zero", line.span)
                     reason += f" Left out, since zero: {', '.join(f'`{name}`' for name in gone)}."
                 form = self.renamed(form)
             name = self.called(line.name)

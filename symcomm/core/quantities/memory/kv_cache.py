@@ -151,7 +151,7 @@ def derive(
 ) -> Derivation:
     """The bytes of the cache: what is kept of earlier tokens.
 
-    What a later step reads of earlier positions is kept: the smallest tensors that only keys and values are made of
+    Later steps read some tensors of earlier positions. The smallest ones that only keys and values are made of are kept
     (``cache``), derived from the graph. Layers with a window keep no more than it (``window_cache``). Under a strategy
     it is what one rank holds: heads, positions, sequences or layers are cut; what no rule cuts every rank has whole.
 

@@ -53,10 +53,10 @@ def derive(
     several = from_expr(batch)
     each = work.define("F_each", Ratio(terms.flops, several), FLOP, "of a sequence", "The operations of one sequence.",
                        witness=partial(_counted, writer, "operations", str(batch), (-1, 1)))  # fmt: skip
-    every = work.define("M_all", _in_bytes(moved[0]), BYTE, "of all", "What is read once for all sequences.",
+    every = work.define("M_all", _in_bytes(moved[0]), BYTE, "of all", "Bytes that are read once for all sequences.",
                         witness=partial(_counted, writer, "bytes", str(batch), (2, -1)))  # fmt: skip
     mine = work.define("M_each", Ratio(Total((terms.moved, negative(every))), several), BYTE, "of a sequence",
-                       "What each sequence moves besides.",
+                       "Bytes that each sequence adds.",
                        witness=partial(_counted, writer, "bytes", str(batch), (-1, 1)))  # fmt: skip
     for name, worth, form, unit in (("F_each", flops[1], from_expr(flops[1]), FLOP),
                                     ("M_each", moved[1], _in_bytes(moved[1]), BYTE)):  # fmt: skip
@@ -66,7 +66,7 @@ def derive(
     rate = writer.rate()
     while_computing = product(each, Ratio(machine.sustained(machine.memory), machine.sustained(rate)))
     there = work.combine("M_computing", while_computing, BYTE, "meanwhile",
-                         "What the memory moves while a sequence is computed.")  # fmt: skip
+                         "Bytes that the memory moves in the time of these operations.")  # fmt: skip
     work.combine("B^*", Ratio(every, Total((there, negative(mine)))), ONE, "solve",
                  "Computing and memory take equally long.")  # fmt: skip
     left, right = (from_expr(value(form, work.known)) for form in (there, mine))
