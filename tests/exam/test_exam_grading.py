@@ -163,9 +163,34 @@ def test_the_field_of_an_answer_names_the_unit_of_a_number_without_one():
     text = FORMULAS.replace("n_FMA: 512}, answer: formula", "n_FMA: 512}, answer: {in: GFLOP/s}")
     exam = Exam(parse_template(text, "f.md"), "1")
     papers = exam.settle([Student("s1")])
-    assert paper_page(exam, papers[0]).blocks[1].markdown.startswith("**Answer peak** (in GFLOP/s):")
+    assert (
+        paper_page(exam, papers[0]).blocks[1].markdown.startswith("**Answer peak** (in GFLOP/s, 3 significant digits):")
+    )
     k = papers[0].drawn["k"].quantity.value
     assert marks((exam, papers), {"peak": f"{k * 2048}"})["peak"].verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("en", "with its unit, 3 significant digits"), ("de", "mit Einheit, 3 signifikante Stellen"),
+     ("zh", "带单位, 保留 3 位有效数字")],
+)  # fmt: skip
+def test_where_no_unit_is_named_a_paper_asks_for_one_and_always_for_digits(language, told):
+    text = FORMULAS.replace("n_FMA: 512}, answer: formula", "n_FMA: 512}")
+    text = (
+        text.replace("title:", f"language: {language}\ntitle:")
+        + """
+# Stages (4 points)
+
+```symcomm
+{ask: pipeline_time, id: idle, want: utilisation, given: {p: 4, m: 12}}
+```
+"""
+    )
+    exam = Exam(parse_template(text, "f.md"), "1")
+    fields = [getattr(block, "markdown", "") for block in paper_page(exam, exam.settle([Student("s1")])[0]).blocks]
+    assert any(f"peak** ({told})" in field for field in fields), fields
+    assert any(f"idle** ({told.split(', ', 1)[1]})" in field for field in fields), fields  # a share has no unit
 
 
 def test_the_self_test_shows_the_formula_and_asks_for_numbers_only_where_none_is_wanted():

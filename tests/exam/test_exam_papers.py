@@ -242,7 +242,7 @@ def test_a_paper_speaks_the_language_of_its_document():
     exam = Exam(template("language: de"), "5")
     page = source(paper_page(exam, exam.paper(Student("s1", "Ada", "A1"))), "md")
     assert re.search(r"Ada · Platz A1 · Bogen \w+", page)
-    assert re.search(r"\*\*Antwort \w+\*\* \(\w+, 2\\?\.5 Punkte\): \.{20}", page)
+    assert re.search(r"\*\*Antwort \w+\*\* \(\w+, mit Einheit, 3 signifikante Stellen, 2\\?\.5 Punkte\): \.{20}", page)
     assert not re.search(r"Answer|points?\b|seat|paper", page)
     exam = Exam(template("language: fr"), "5")  # words in somebody's own templates
     assert paper_page(exam, exam.paper(Student("s1", "", "A1"))).subtitle.startswith("seat A1 · paper ")

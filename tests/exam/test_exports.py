@@ -220,6 +220,17 @@ def test_a_number_rounded_to_three_digits_is_right_and_one_of_two_is_not(items):
     assert shares == {Fraction(1, 1000)}
 
 
+def test_a_prompt_is_in_the_language_of_its_document():
+    prompts = [
+        drawn_words(part.prompt)
+        for item in draw_items(parse_template(QUIZ.replace("title:", "language: de\ntitle:", 1)), "7", 1)
+        for part in item.parts
+    ]  # fmt: skip
+    assert any("3 signifikante Stellen):" in prompt for prompt in prompts), prompts
+    assert any("eine Formel in" in prompt for prompt in prompts), prompts
+    assert all(prompt.startswith("Antwort") for prompt in prompts)
+
+
 def test_the_worked_answer_is_simplified_as_on_paper(items):
     worked = {part.id: part.worked for item in items for part in item.parts}
     assert r">16\ D^{2}<" in worked["sent"]  # 2 (4 D^2 + 4 D^2)

@@ -35,6 +35,7 @@ from symcomm.exams.exports.item import (
 )
 from symcomm.exams.exports.markup import plain_text
 from symcomm.exams.kept_answers import KeptAnswers, KnownWrong
+from symcomm.exams.pages import words_of
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.problem import Ask, Problem, Template, letters
@@ -259,13 +260,14 @@ def _part(
     )  # fmt: skip
     kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
     spoken = [markdown_text(ask.label)] if ask.label else []
+    words = words_of(problem.language)
     if not options and value is None:
-        said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
-        spoken.append(f"a formula in {said}")
+        symbols_said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
+        spoken.append(words.formula_in.replace("#", symbols_said))
     elif not options:
-        spoken += [f"in {_unit_text(unit)}"] if unit else []
-        spoken.append(f"{_digits(tolerance)} significant digits")
-    lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
+        spoken += [f"{words.unit} {_unit_text(unit)}"] if unit else []
+        spoken.append(words.digits.replace("#", f"{_digits(tolerance)}"))
+    lead = words.answer.replace("#", number).strip() + (f" ({', '.join(spoken)})" if spoken else "")
     shown = form if asked.answer.step else kept.simplified(answer.derivation)
     worked = markdown_maths(kept.tex(shown, notation))
     if value is not None:
