@@ -214,6 +214,14 @@ CONVENTIONS: tuple[Convention, ...] = (
         "regather",
         "All gathered activations are saved as shards and gathered again for the backward pass.",
     ),
+    Convention("ring_gradients", "shortest", "The gradients of keys and values travel k − 1 sends, home at the last."),
+    Convention(
+        "ring_gradients", "from_home", "The gradients of keys and values start at home and travel k sends (PyTorch)."
+    ),
+    Convention("ring_format", "fp32", "Travelling gradients of keys and values are summed in FP32."),
+    Convention(
+        "ring_format", "as_activations", "Travelling gradients of keys and values have the activations' format."
+    ),
     Convention("pipeline", "one_direction", "Pipeline traffic counts one boundary, each direction by itself."),
     Convention("pipeline", "both_directions", "Pipeline traffic counts one boundary, both directions together."),
     Convention("pipeline", "all_boundaries", "Pipeline traffic counts all boundaries, both directions together."),
@@ -306,6 +314,7 @@ SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for
 # Those whose algorithms can be chosen one by one.
 COLLECTIVES = (
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "scatter", "gather",
+    "ring-pass", "ring-sum", "ring-sum-home",
 )  # fmt: skip
 OF_KIND = "algorithm of "  # which begins the name of one that ran: "algorithm of all-to-all: pairwise"
 
@@ -355,6 +364,8 @@ class Accounting:
     bandwidth: str = "algbw"
     gathered_weights: str = "reshard"
     gathered_activations: str = "regather_sequence"
+    ring_gradients: str = "shortest"
+    ring_format: str = "fp32"
     pipeline: str = "one_direction"
     shards: str = "mean_shard"
     norm_gradients: str = "with_inputs"

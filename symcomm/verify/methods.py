@@ -122,6 +122,11 @@ def method(strategy: Strategy) -> Method:
             f"PyTorch has no way here to run {strategy.name}: DTensor does not exchange parts of parts",
             hint="ulysses(2), or data(2) + ulysses(2)",
         )
+    if any(rule.passes for rule in _rules(strategy)):
+        raise StrategyError(
+            f"PyTorch has no way here to run {strategy.name}: DTensor gathers keys and values, it has no ring",
+            hint="context(2) sends as many bytes in the forward pass",
+        )
     inside = next((one for one in METHODS if one.applies(strategy)), None)
     if any(rule.on == _STATE for rule in shard_rules(strategy)) and (staged or inside is None):
         raise StrategyError(

@@ -119,6 +119,21 @@ def ring_all_gather(net: Network, group: list[int], rows: RankShare) -> Steps:
             rows[rank][(i - step - 1) % k] = inbox[group[(i - 1) % k], rank, None]
 
 
+def ring_sum_home(net: Network, group: list[int], rows: RankShare) -> Steps:
+    """The sum of row i begins at member i and comes back to it."""
+    k = len(group)
+    for step in range(k):
+        for i, rank in enumerate(group):
+            net.send(rank, group[(i + 1) % k], rows[rank][(i - step) % k])
+        inbox = yield
+        for i, rank in enumerate(group):
+            came, row = inbox[group[(i - 1) % k], rank, None], (i - step - 1) % k
+            if row == i:
+                rows[rank][row] = came
+            else:
+                net.add(rank, rows[rank][row], came)
+
+
 def two_way_all_gather(net: Network, group: list[int], rows: RankShare) -> Steps:
     """Rows run both ways round the ring at once; each is needed only half way."""
     k = len(group)

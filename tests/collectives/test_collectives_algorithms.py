@@ -261,6 +261,9 @@ SIMULATED = {
     ("ring", "all-reduce"): ring_all_reduce,
     ("ring", "reduce-scatter"): pieces(ring(ex.ring_reduce_scatter), "reduce-scatter"),
     ("ring", "all-gather"): pieces(ring(ex.ring_all_gather), "all-gather"),
+    ("ring", "ring-pass"): pieces(ring(ex.ring_all_gather), "all-gather"),
+    ("ring", "ring-sum"): pieces(ring(ex.ring_reduce_scatter), "reduce-scatter"),
+    ("ring", "ring-sum-home"): pieces(ring(ex.ring_sum_home), "reduce-scatter"),
     ("ring", "all-to-all"): pieces(ex.ring_all_to_all, "all-to-all"),
     ("tree", "all-reduce"): whole(two(ex.tree_reduce, ex.tree_broadcast), True, True),
     ("tree", "broadcast"): whole(ex.tree_broadcast, False, True),
@@ -436,7 +439,7 @@ def test_a_message_is_a_message_under_every_algorithm(name: str) -> None:
 def test_every_collective_of_every_algorithm_is_simulated() -> None:
     assert set(EVERY) == set(SIMULATED)
     assert {"all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter", "scatter", "gather", "all-to-all",
-            "send"} == set(KINDS)  # fmt: skip
+            "ring-pass", "ring-sum", "ring-sum-home", "send"} == set(KINDS)  # fmt: skip
 
 
 # -- lower bounds ------------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ LAYERS: dict[str, Layer] = {
         Layer("language model", LANGUAGE_MODEL, _DENSE),
         Layer("tied embeddings", TIED, _DENSE),
         Layer("position table", POSITIONS, _DENSE),
-        Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "ulysses", "cut"})),
+        Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "ring", "ulysses", "cut"})),
     )
 }
 
@@ -490,12 +490,14 @@ STRATEGIES = (
     "sequence(2)",
     "tensor(2) + sequence",
     "context(2)",
+    "ring(2)",
     "ulysses(2)",
     "expert(2)",
     "cut(D, 2)",
     "data(2) + tensor(2)",
     "data(2) + context(2)",
     "context(2) + ulysses(2)",
+    "ring(2) + ulysses(2)",
     "fully-sharded(2, over=context) + context(2)",
     "expert + data(2)",
     "zero-1(2) + tensor(2)",

@@ -102,8 +102,11 @@ def test_a_strategy_is_refused_exactly_where_it_finds_nothing_to_cut(layer: str)
     assert refused == {strategy for strategy in STRATEGIES if not applies(layer, strategy)}
 
 
+_GATHER = {"zero-3", "fully-sharded", "hybrid-sharded", "sequence", "context", "ring", "cut", "expert"}
+
+
 def _gathers(strategy: str) -> bool:
-    return bool(parts(strategy) & {"zero-3", "fully-sharded", "hybrid-sharded", "sequence", "context", "cut", "expert"})
+    return bool(parts(strategy) & _GATHER)
 
 
 _VARIED = [(layer, s) for layer, s in APPLICABLE if layer in LAYERS and _gathers(s)]

@@ -80,6 +80,15 @@ def test_ulysses_beside_another_cut_of_heads_or_positions_is_not_run(beside: str
     assert method(parse_strategy("data(2) + ulysses(2)")).name == "replicate+dtensor"
 
 
+def test_a_ring_is_not_run():
+    with pytest.raises(SymcommError) as caught:
+        method(parse_strategy("data(2) + ring(2)"))
+    assert str(caught.value) == (
+        "PyTorch has no way here to run Data + Ring: DTensor gathers keys and values, it has no ring\n"
+        "hint: context(2) sends as many bytes in the forward pass"
+    )
+
+
 def test_every_op_kind_has_an_emitter():
     others = {"contraction", "add", "convolution", "route", "onehot", "attention"}
     assert {kind.name for kind in MAPS} | others == {*EMITTERS}

@@ -111,6 +111,26 @@ def _ring_all_reduce(case: Case) -> Exchange:
     return after(_ring_reduce_scatter(case), _ring_all_gather(case))
 
 
+def _ring_pass(case: Case) -> Exchange:
+    what = "Each rank works on the block it has and passes it on; k − 1 sends bring every block by."
+    return alike(case, Phase(what, minus(case.k, 1), times(minus(case.k, 1), case.split(case.n, case.k))))
+
+
+def _ring_sum(home: bool) -> Run:
+    def run(case: Case) -> Exchange:
+        hops = case.k if home else minus(case.k, 1)
+        what = (
+            "The sum for a block starts at its own rank and goes all round: every rank adds its part, k sends."
+            if home
+            else "The sum for a block starts one rank further; every rank adds its part, its own rank last: "
+            "k − 1 sends."
+        )
+        path = times(hops, case.split(case.n, case.k))
+        return alike(case, Phase(what, hops, path, times(minus(case.k, 1), case.split(case.n, case.k))))
+
+    return run
+
+
 def _ring_all_to_all(case: Case) -> Exchange:
     # Each rank holds 1/k of the tensor and has a block of 1/k of that for each other rank, which crosses every link on
     # its way: a rank passes on k - 1, k - 2, ..., 1 blocks.
@@ -425,6 +445,9 @@ _RECORDS = (
             "reduce-scatter": _ring_reduce_scatter,
             "all-gather": _ring_all_gather,
             "all-to-all": _ring_all_to_all,
+            "ring-pass": _ring_pass,
+            "ring-sum": _ring_sum(False),
+            "ring-sum-home": _ring_sum(True),
         },
         "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009",
     ),
@@ -575,7 +598,7 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
 # -- how bytes are counted ---------------------------------------------------------------------------
 
 # What all ranks together put in, as a share of the payload: a partial sum each, or a part each.
-_PARTIAL_SUMS = frozenset({"all-reduce", "reduce-scatter", "reduce"})
+_PARTIAL_SUMS = frozenset({"all-reduce", "reduce-scatter", "reduce", "ring-sum", "ring-sum-home"})
 
 
 @dataclass(frozen=True)

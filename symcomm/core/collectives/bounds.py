@@ -61,6 +61,9 @@ BOUNDS: Mapping[str, LowerBound] = {
         LowerBound("gather", log_up, _all_but_own),
         # Each rank holds 1/k of the tensor and needs 1/k of what each other rank holds.
         LowerBound("all-to-all", log_up, lambda k: times(minus(k, 1), Ratio(ONE, Power(k, TWO)))),
+        LowerBound("ring-pass", log_up, _all_but_own),
+        LowerBound("ring-sum", log_up, _all_but_own, True),
+        LowerBound("ring-sum-home", log_up, _whole, True),
         LowerBound("send", lambda k: ONE, _whole),
     )
 }

@@ -112,6 +112,12 @@ def _ring(group: Sequence[int], piece: Callable[[int], Hashable], reduces: bool,
         yield messages
 
 
+def _ring_home(k: int) -> Rounds:
+    """Each sum starts where it belongs, and comes back complete: the last send adds nothing."""
+    for step in range(k):
+        yield [(rank, (rank + 1) % k, [(rank - step) % k], step < k - 1, 0) for rank in range(k)]
+
+
 def _ring_exchange(k: int, both: bool) -> Rounds:
     """Blocks (from, to, half) on their way, each by the shorter way where both are used."""
 
@@ -280,7 +286,7 @@ def run(
     net = Network(ranks, _part(payload, len(names), wide))
     for rank in range(ranks):
         mine = names if kind in _REDUCING or rank == 0 else []
-        mine = [rank] if kind in ("all-gather", "gather") else mine
+        mine = [rank] if kind in ("all-gather", "gather", "ring-pass") else mine
         mine = [name for name in names if name[0] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         net.held[rank] = {piece: frozenset({0 if kind not in _REDUCING else rank}) for piece in mine}
     for stage in stages:
@@ -292,7 +298,7 @@ def run(
     return net.taken
 
 
-_REDUCING = ("all-reduce", "reduce-scatter", "reduce")
+_REDUCING = ("all-reduce", "reduce", "reduce-scatter", "ring-sum", "ring-sum-home")
 _WHOLE = {*(("tree", kind) for kind in ("all-reduce", "broadcast", "reduce")), ("recursive_doubling", "all-reduce")}
 
 
@@ -316,6 +322,12 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
             return [ring(True), ring(False)]
         case "ring", ("reduce-scatter" | "all-gather"):
             return [ring(kind == "reduce-scatter")]
+        case "ring", "ring-pass":
+            return [ring(False)]
+        case "ring", "ring-sum":
+            return [ring(True)]
+        case "ring", "ring-sum-home":
+            return [_ring_home(k)]
         case "ring", "all-to-all":
             return [_ring_exchange(k, both)]
         case "tree", "all-reduce":
@@ -422,7 +434,7 @@ def _ended(net: Network, kind: str, names: list[Hashable], own: Sequence[Hashabl
     """Raises ``AssertionError`` where a rank does not hold what the collective says."""
     done = frozenset(range(net.ranks)) if kind in _REDUCING else frozenset({0})
     for rank, held in enumerate(net.held):
-        mine = [own[rank] if own else rank] if kind in ("scatter", "reduce-scatter") else names
+        mine = [own[rank] if own else rank] if kind in ("scatter", *_REDUCING[2:]) else names
         mine = [name for name in names if name[1] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         mine = [] if kind in ("reduce", "gather") and rank else mine
         assert all(held.get(piece) == done for piece in mine), f"rank {rank} ends with {held}"

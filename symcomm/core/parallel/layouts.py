@@ -9,7 +9,9 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.graph.graph import KEPT, Graph, Tensor
 from symcomm.core.parallel.strategy import EVERYTHING, Placed
 
-CollectiveKind = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
+CollectiveKind = Literal[
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ring-pass", "ring-sum", "ring-sum-home"
+]
 PARTIAL = -1
 
 # Where a tensor is along each axis of the mesh: the position of its axis that is cut there, or PARTIAL for a sum that

@@ -53,7 +53,8 @@ class Collective:
 
     ``meshes`` are the axes of the mesh whose ranks take part together. ``elements`` is the size of the full tensor the
     call works on (the cuts along other mesh axes taken off). ``before`` and ``after`` are the layouts of the tensor;
-    ``reduces`` says whether parts are added or the largest is taken.
+    ``reduces`` says whether parts are added or the largest is taken. What moves has a ``dtype`` where it is not the
+    tensor's.
     """
 
     kind: CollectiveKind
@@ -67,6 +68,7 @@ class Collective:
     after: Layout
     stored: str  # the name the result is known by: the tensor, or its gathered copy
     reduces: Literal["sum", "max"] = "sum"
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     if accounting.gathered_activations == "regather":  # what is saved as a shard does not rest gathered
         resting |= {
             (name, p.rule.mesh) for name, found in wishes.items() for p, _ in found
-            if name in stored and graph.tensors[name].role == "activation"
+            if name in stored and graph.tensors[name].role == "activation" and not p.rule.passes
         }  # fmt: skip
     spared = {(p.rule.mesh, axis) for p in rules if p.rule.rests for axis in p.axes or ()}
     tokens = {

@@ -42,13 +42,15 @@ class Rule:
     ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the states of the
     optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops, wherever it would
     be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of
-    keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules."""
+    keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
+    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered."""
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
     rests: bool = False
     where: Literal["", "across"] = ""
+    passes: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Strategy:
 
 # The axis of a mesh that a strategy of this name has to itself.
 _MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
-           "Tensor": "tensor", "Context": "context"}  # fmt: skip
+           "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses"}  # fmt: skip
 
 
 def _number(size: Form, values: Mapping[str, Fraction]) -> Fraction | None:
@@ -318,6 +320,21 @@ def Context(size: Size = "N_CP", mesh: str = "context") -> Strategy:  # noqa: N8
     )  # fmt: skip
 
 
+def Ring(size: Size = "N_CP", mesh: str = "ring") -> Strategy:  # noqa: N802
+    """Ring attention: context parallelism whose keys and values go round the ranks in blocks, not gathered.
+
+    Each rank works on the block that it has while the next one arrives; the parts of a row are put together by its
+    largest score and its sum. ``symcomm.core.program.rewrites.ring`` makes the gathers of a program into this.
+
+    Source: Liu, Zaharia and Abbeel, arXiv 2310.01889, section 3.
+    """
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Ring", ((_CONTEXT, Rule("sequence", mesh, on, passes=True)),), ((mesh, degree(size)),),
+        "Activations are cut along the sequence; the keys and values of the other positions come by in blocks.",
+    )  # fmt: skip
+
+
 def Ulysses(size: Size = "N_SP", mesh: str = "ulysses") -> Strategy:  # noqa: N802
     """Ulysses sequence parallelism: activations are cut along the sequence, and attention along its heads.
 
@@ -403,6 +420,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "tensor": Tensor,
     "sequence": Sequence,
     "context": Context,
+    "ring": Ring,
     "ulysses": Ulysses,
     "expert": Expert,
     "pipeline": Pipeline,

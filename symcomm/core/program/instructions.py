@@ -43,7 +43,8 @@ class Instruction:
     weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
     ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
     The ``half`` of a backward pass is B (gradients of inputs) or W (of weights). What has one ``kernel`` runs in one
-    launch. It is there, or runs so often, ``by`` some conventions.
+    launch. In the loop round a ``ring``, an axis of the mesh, it runs for one block after the other. It is there, or
+    runs so often, ``by`` some conventions.
     """
 
     work: Compute | Collective | Send
@@ -55,6 +56,7 @@ class Instruction:
     bucketed: bool = False
     half: str = ""
     kernel: str = ""
+    ring: str = ""
     by: tuple[str, ...] = ()
 
     @property

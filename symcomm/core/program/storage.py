@@ -90,7 +90,7 @@ class Line:
             if isinstance(turn.work, Compute):
                 self.computes(turn, turn.work, at)
             elif isinstance(turn.work, Collective):
-                self.moves(turn.work, at)
+                self.moves(turn.work, at, turn.ring)
             else:
                 self.copies_to_host(turn, turn.work, at)
         for life in self.lives:
@@ -199,15 +199,30 @@ class Line:
             known = self.current.get(item.key)
             if known is None or (known.born < self.start <= at):
                 self.put(item.key, PASSING, at, at)
-        self.makes(work.op.output, work.output, at)
+        self.makes(work.op.output, work.output, at, turn.ring)
+
+    def block(self, key: Key, ring: str, blocks: int = 1) -> Form:
+        """The size of so many blocks of what goes round a ring; all of it where nothing does, or it is cut already."""
+        if not ring or ring in key[2]:
+            return self.size(key)
+        tensor = self.graph.tensors[key[0]]
+        part = self.autograd.cut(self.graph.elements(key[0]), tuple(sorted((*key[2], ring))))
+        return self.measure(blocks * part, tensor.dtype or self.autograd.dtype)
+
+    def loop_end(self, at: int) -> int:
+        """The last step of the loop round a ring that a step begins: what passes is there until then."""
+        turn, again = self.steps[at], ("recompute", "backward")
+        same = [n for n, t in enumerate(self.steps) if n >= at and t.ring == turn.ring
+                and (t.phase == turn.phase or {t.phase, turn.phase} <= {*again})]  # fmt: skip
+        return same[-1]
 
     def activation(self, name: str) -> bool:
         """Whether it is of the forward pass: no weight, and no gradient."""
         tensor = self.graph.tensors.get(name)
         return tensor is None or tensor.role not in ("weight", "gradient")
 
-    def makes(self, name: str, layout: Layout, at: int) -> None:
-        """A new storage; a view and a virtual tensor make none."""
+    def makes(self, name: str, layout: Layout, at: int, ring: str = "") -> None:
+        """A new storage; a view and a virtual tensor make none. Of what goes round a ring one block is there."""
         tensor, key = self.graph.tensors[name], self.key(name, layout)
         if tensor.virtual:
             return
@@ -230,7 +245,7 @@ class Line:
             return
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
         end = self.middle - 1 if self.split else len(self.steps)
-        self.put(key, PASSING, at, end if unread else at)
+        self.put(key, PASSING, at, end if unread else at, self.block(key, ring))
 
     def elsewhere(self, name: str) -> bool:
         """Whether a tensor is a weight's gradient that is counted where another region makes a part of it."""
@@ -251,8 +266,11 @@ class Line:
         else:
             self.put(key, PASSING, at, at)
 
-    def moves(self, work: Collective, at: int) -> None:
-        """A collective works in place where each rank has as much after it as before."""
+    def moves(self, work: Collective, at: int, ring: str = "") -> None:
+        """A collective works in place where each rank has as much after it as before.
+
+        Of what goes round a ring two blocks are there, one that is read and one that arrives; of sums, one of each.
+        """
         base = work.tensor.partition(" @ ")[0]
         self.reads_tensor(work.tensor, work.before, at)
         if cut_meshes(work.before) == cut_meshes(work.after) or self.graph.tensors[base].role == "statistic":
@@ -261,7 +279,11 @@ class Line:
         if base in self.finished:
             self.finish(self.graph.tensors[base].of, key, at)
         else:
-            self.put(key, PASSING, at, at)
+            last = self.loop_end(at) if work.kind == "ring-pass" else at
+            self.put(key, PASSING, at, last, self.block(key, ring, 2))
+            if work.dtype:  # the sum that arrives, in its own format
+                size = self.measure(self.autograd.cut(self.graph.elements(key[0]), key[2]), work.dtype)
+                self.lives.append(Life((base, "the sum that arrives", key[2]), size, PASSING, at, at))
 
     def finish(self, name: str, key: Key, at: int) -> None:
         """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""

@@ -67,9 +67,10 @@ def _rewritten(program: Program) -> Program:
     dropped = recomputed_ops(graph, how)
     # Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
     core = {op.output for op in graph.ops if how == "selective" and any(has_scores(graph, n) for n in op.inputs)}
-    program = replace(program, dropped=dropped, runs=dropped | core)
+    blocks = program.dropped  # of keys and values that go round a ring
+    program = replace(program, dropped=dropped | blocks, runs=dropped | core | blocks)
     before: dict[int, list[Instruction]] = {}
-    moved, needed = set[int](), set[str]()
+    moved, needed = set[int](), {*program.needed}
     for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
         mine = Again(program, region)
         needed |= {*mine.needed, *mine.moved}

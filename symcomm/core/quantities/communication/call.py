@@ -69,7 +69,8 @@ class Call:
 
 TAKES_OUT = ("input_gradient", "gathered_weights")  # conventions by which a call is not there
 STATISTICS = "statistics "  # what moves, of rows that are cut
-SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
+SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "ring-pass": "pass",
+         "ring-sum": "sum", "ring-sum-home": "home", "send": "send"}  # fmt: skip
 
 
 def joint(meshes: tuple[str, ...]) -> str:
@@ -104,7 +105,7 @@ def _counted(
         what = "gradient of " if work.phase == "backward" else "activation "
     elif tensor.name.startswith("new("):
         what = "updated weight "
-    wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
+    wide = (gradient_dtype if made.of_weight(work) else getattr(work, "dtype", None)) or of.dtype or dtype
     if tensor.role == "statistic":
         of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
     parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)

@@ -21,12 +21,15 @@ from symcomm.core.quantities.communication.call import Call, summed_parts
 from symcomm.core.setting import Setting
 
 _QUIET = ("add", "scale", "embedding", "update")  # of which nobody thinks that they might communicate
-_SUMS = ("all-reduce", "reduce-scatter")
+_SUMS = ("all-reduce", "reduce-scatter", "ring-sum", "ring-sum-home")
 CALLED = {
     "all-reduce": "AllReduce",
     "all-gather": "AllGather",
     "reduce-scatter": "ReduceScatter",
     "all-to-all": "AllToAll",
+    "ring-pass": "RingPass",
+    "ring-sum": "RingSum",
+    "ring-sum-home": "RingSumHome",
     "send": "Send",
 }
 
@@ -181,7 +184,7 @@ def _why(made: Program, members: Sequence[Call]) -> str:
         axes = _listed(dict.fromkeys(f"`{label}`" for _, label in terms))
         if not terms:
             return first.why
-        part = ", of which each rank keeps its part" if first.kind == "reduce-scatter" else ""
+        part = ", of which each rank keeps its part" if first.kind != "all-reduce" else ""
         if len(members) > 1:
             return f"{names}: each a sum over {axes}{part}"
         name = " + ".join(map(_name, summed_parts(made, first.name, first.meshes)))

@@ -103,7 +103,7 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
     """What an exchange among so many ranks moves of a payload of one, as it is counted."""
     ranks, side_by_side, how = number(k, numbers), number(groups, numbers), accounting.communication
     if how == "contributed":  # each rank puts in a whole tensor, or its part of it
-        return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter") else 1)
+        return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter", "ring-sum", "ring-sum-home") else 1)
     name = runs_by(accounting.algorithm, kind)
     made = ran(kind, name, ranks, numbers)
     if made is None:
