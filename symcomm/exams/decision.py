@@ -196,11 +196,11 @@ class _Decision:
             literal = part.literal.times(scale) if part.literal is not None else None
             for level in _LEVELS:
                 matched = [
-                    wrong for wrong, worth in self._numbers(level, number * scale)
+                    (abs(number * scale - worth), wrong) for wrong, worth in self._numbers(level, number * scale)
                     if self._says(literal, number * scale, worth) and self._prefixed(wrong, worth)
                 ]  # fmt: skip
-                if matched:
-                    return self._wrong(matched)
+                if matched:  # a rounded number may be several: the nearest is named first
+                    return self._wrong([wrong for _, wrong in sorted(matched, key=lambda one: one[0])])
         return self._different(number * scales[0], right)
 
     def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:

@@ -1,5 +1,7 @@
 """A mistake gets the same name as a formula and as its number, and a convention is offered where the model has it."""
 
+from fractions import Fraction
+
 import pytest
 from api import parse_problem
 
@@ -83,3 +85,9 @@ def test_rows_are_padded_where_a_weight_has_rows():
     text = DOCUMENT.replace(r"P \times 1}, y", r"P \times D}, y").replace(r"B \times 1}", r"B \times D}")
     problem = parse_problem(text.replace("{P: 12", "{D: 30, P: 12"), "rows.md")
     assert [wrong.names for wrong in sc.key_of(problem, problem.asks[0]).conventions] == [("shards: padded_shards",)]
+
+
+def test_of_two_mistakes_that_a_rounded_number_may_be_the_nearest_is_named_first():
+    # 30 billion parameters on 40 ranks: 129 GB are right, 120.1 GiB; without optimizer states 120.
+    verdict = KEYS["zero"].at({"P": Fraction(30 * 10**9), "N": Fraction(40)}).check("120 GB")
+    assert (verdict.mistakes, verdict.alternatives) == (("optimizer_states_forgotten",), (("gb_for_gib",),))

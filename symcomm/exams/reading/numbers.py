@@ -30,7 +30,7 @@ class Literal:
 
     def times(self, scale: Fraction) -> Literal:
         """The same with a power of ten or a unit behind it."""
-        return Literal(self.value * scale, self.place * scale, self.digits, self.decimal)
+        return Literal(self.value * scale, abs(self.place * scale), self.digits, self.decimal)
 
     def says(self, number: Fraction) -> bool:
         """Whether this is a number, rounded to two digits or more, cut off at three or more, or exactly.
@@ -38,6 +38,8 @@ class Literal:
         >>> number, _ = scan("12.8", 0)
         >>> number.says(Fraction("12.884")), number.says(Fraction("12.92")), scan("3", 0)[0].says(Fraction("2.9"))
         (True, False, False)
+        >>> number.times(Fraction(-1)).says(Fraction("-12.84"))
+        True
         """
         if number == self.value:
             return True
