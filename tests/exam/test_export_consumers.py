@@ -164,7 +164,9 @@ def test_prairielearn_takes_an_answer_that_is_equal_where_relations_hold(served)
 
 def test_stack_takes_an_answer_that_is_equal_where_relations_hold():
     question = next(q for q in moodle((with_relation(),), "stack") if q.get("type") == "stack")
-    assert question.findtext("prt/feedbackvariables/text") == "given1:subst([D=(n_H*H)],ans1);"
+    put = question.findtext("prt/feedbackvariables/text")
+    assert put.startswith("given1:subst([")
+    assert put.endswith(",D=(n_H*H)],ans1);")  # after what runs of letters stand for: BD is B*D
     nodes = question.findall("prt/node")
     assert {node.findtext("sans") for node in nodes} == {"given1"}
     values = {"B": 3, "n_H": 5, "H": 7}

@@ -475,6 +475,22 @@ def test_stack_writes_stars_between_letters_where_every_symbol_is_one():
         assert next(q for q in moodle((made,), "stack")[1:]).findtext("input/insertstars") == stars
 
 
+def test_stack_takes_a_run_of_letters_for_their_product_beside_names_of_several_letters():
+    item = by_hand("x", "symbolic")
+    (part,) = item.parts
+    made = replace(item, blocks=(replace(part, symbols=("N", "D", "d", "o", "n_H")),))
+    question = next(q for q in moodle((made,), "stack")[1:])
+    put = dict(
+        one.split("=")
+        for one in re.search(r"subst\(\[(.*)\],ans1", question.findtext("prt/feedbackvariables/text"))[1].split(",")
+    )
+    values = {"N": 3, "D": 5, "d": 7, "o": 11, "n_H": 13}
+    for typed, number in (("ND", 15), ("DN", 15), ("DNd", 105), ("doDN", 7 * 11 * 15)):  # 3ND: STACK writes 3*ND
+        assert maxima_worth(put[typed], values) == number
+    assert "do" not in put  # a word of Maxima
+    assert {question.findtext("prt/node/sans"), question.findtext("input/insertstars")} == {"given1", "4"}
+
+
 def test_a_name_that_stack_takes_for_a_number_is_refused():
     item = by_hand("x", "symbolic")
     (part,) = item.parts

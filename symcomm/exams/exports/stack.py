@@ -9,11 +9,33 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import permutations
+from math import perm
 
 from symcomm.core.records import dataclass
 from symcomm.exams.exports.item import Item, QuestionPart, Recognised
 from symcomm.exams.exports.moodle import question, quiz, tex
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
+
+_LONGEST, _RUNS = 4, 400  # letters of a run that is read as a product, and runs of one answer
+_WORDS = (
+    "do",
+    "if",
+    "in",
+    "or",
+    "and",
+    "for",
+    "not",
+    "from",
+    "next",
+    "step",
+    "then",
+    "thru",
+    "else",
+    "mod",
+    "pi",
+    "pm",
+)
 
 
 def piece(title: str, item: Item) -> list[str]:
@@ -107,9 +129,21 @@ class _ResponseTree:
 
     @cached_property
     def put(self) -> str:
-        """What stands for the symbols that relations eliminate, and for the words of units."""
+        """What stands for runs of letters, for symbols that relations eliminate, and for the words of units."""
         worth = {name: maxima(form, self.item) for name, form in stands_for(self.part).items()} | self.units
-        return ",".join(f"{name}={text}" for name, text in worth.items())
+        return ",".join(f"{name}={text}" for name, text in (self._runs | worth).items())
+
+    @property
+    def _runs(self) -> dict[str, str]:
+        """The products that runs of letters stand for, beside names of several letters: NDF is N*D*F."""
+        letters = [name for name in self.part.symbols if len(name) == 1]
+        if self.part.kind != "symbolic" or self.stars == "5":
+            return {}
+        most = next(
+            size for size in range(_LONGEST, -1, -1) if sum(perm(len(letters), n) for n in range(size + 1)) < _RUNS
+        )
+        runs = {"".join(some): "*".join(some) for size in range(2, most + 1) for some in permutations(letters, size)}
+        return {run: said for run, said in runs.items() if run not in (*self.part.symbols, *_WORDS)}
 
     @cached_property
     def answers(self) -> tuple[_ComparedAnswer, ...]:
