@@ -38,7 +38,7 @@ def grade(
 
     with progress_bar("grading") as progress:
         made = graded(file, answers, keys=keys, roster=roster, variants=variants, seed=seed, decisions=decisions,
-                      progress=progress)  # fmt: skip
+                      progress=progress, processes=None)  # fmt: skip
     files = {
         "grades.csv": summary.grades_csv(made).encode(), "grades.json": summary.grades_json(made).encode(),
         "summary.csv": summary.summary_csv(made).encode(), "summary.md": summary.markdown(made).encode(),

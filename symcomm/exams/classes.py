@@ -17,13 +17,14 @@ from symcomm.exams.summary import Grades, read_decisions
 def grade(
     file: str | Path, answers: str | Path, *, keys: str | Path | None = None, roster: str | Path | None = None,
     variants: int | None = None, seed: str | int = "0", decisions: str | Path | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None, processes: int | None = 1,
 ) -> Grades:  # fmt: skip
     """The grades of a class: answer sheets (CSV, or JSON of forms) against the papers drawn from a problem document.
 
     The papers are those of ``keys`` (the ``keys.json`` beside them), or of a ``roster`` or so many ``variants`` with
-    their ``seed``. ``decisions`` is a ``look-at.csv`` with points filled in. In a notebook the grades show as tables;
-    ``frame`` gives them to pandas. Nothing is written.
+    their ``seed``. ``decisions`` is a ``look-at.csv`` with points filled in. Several ``processes`` (None: one for each
+    core) share the questions. In a notebook the grades show as tables; ``frame`` gives them to pandas. Nothing is
+    written.
 
     Raises ``DocumentError`` where it is not said which papers, and for a file that cannot be read.
 
@@ -39,4 +40,4 @@ def grade(
     else:
         exam = Exam(template, str(seed))
         papers = exam.settle(read_roster(Path(roster)) if roster is not None else numbered(variants or 0))
-    return graded(exam, papers, sheets, decided, progress)
+    return graded(exam, papers, sheets, decided, progress, processes)

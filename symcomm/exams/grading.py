@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from symcomm.core.errors import DocumentError, SymcommError, nearest
+from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.text.formula import parse_answer
@@ -18,6 +18,7 @@ from symcomm.exams.papers import Exam, Paper, PaperPart
 from symcomm.exams.problems.printed import last_digit
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.problems.solve import following
+from symcomm.exams.processes import Pool, exam_here, shared_here
 from symcomm.exams.reading import UnreadError
 from symcomm.exams.rubric import Mark, mark_of
 from symcomm.exams.sheets import Sheet, check_columns
@@ -25,6 +26,7 @@ from symcomm.exams.summary import Decision, Graded, Grades
 from symcomm.exams.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
+_Marks = dict[tuple[str, str], tuple[str, Mark, str]]
 _LONGEST = 2_000  # characters of an answer that is worked out
 _LETTERED = re.compile(r"\s*(?:option\s+)?\(?([A-Ja-j])(?:\s*[).:]+\s*(.*)|()\s*)", re.IGNORECASE | re.DOTALL)
 LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
@@ -32,24 +34,42 @@ LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermedia
 
 def grade(
     exam: Exam, papers: Sequence[Paper], sheets: Iterable[Sheet], decisions: Iterable[Decision] = (),
-    progress: Progress | None = None,
+    progress: Progress | None = None, processes: int | None = 1,
 ) -> Grades:  # fmt: skip
     """The marks of a class.
 
-    ``decisions`` come before everything else, where question and answer are the same. Raises ``DocumentError`` for a
-    sheet of nobody and an answer to no question.
+    ``decisions`` come before everything else, where question and answer are the same. Several ``processes`` (None: one
+    for each core) share the questions. Raises ``DocumentError`` for a sheet of nobody and an answer to no question.
     """
     by_student = {sheet.student: sheet for sheet in sheets}
     check_columns(by_student.values(), papers)
     decided = {(one.question, _same(one.answer)): one for one in decisions}
-    grader = Grader(exam)
-    made: list[Graded] = []
-    for done, paper in enumerate(papers):
-        if progress:
-            progress(done, len(papers), paper.student.id)
-        sheet = by_student.get(paper.student.id)
-        made += grader.paper(paper, sheet.answer if sheet else lambda number, name: "", decided)
-    return Grades(tuple(papers), tuple(made))
+    together = _together(exam.example)
+    found: _Marks = {}
+    with Pool(exam, processes, len(together), (papers, by_student, decided)) as pool:
+        for done, marks in enumerate(pool.run(_marks, together)):
+            if progress:
+                progress(done, len(together), "questions")
+            found |= marks
+    parts = ((paper.student.id, part) for paper in papers for part in paper.parts)
+    return Grades(tuple(papers), tuple(Graded(name, part, *found[name, part.id]) for name, part in parts))
+
+
+def _together(problem: Problem) -> list[frozenset[str]]:
+    """The ids of the questions, together where one follows from the answer to another."""
+    found: list[frozenset[str]] = []
+    for name, ask in zip(problem.ids, problem.asks, strict=True):
+        tied = frozenset((name, *(before for _, before, _ in ask.exam.follows)))
+        found = [*(one for one in found if not one & tied), tied.union(*(one for one in found if one & tied))]
+    return found
+
+
+def _marks(ids: frozenset[str]) -> _Marks:
+    """The answers to some questions of a class with their marks and keys, by student and question."""
+    papers, by_student, decided = shared_here()
+    grader, nothing = Grader(exam_here()), Sheet("", {}, Span("", 0, "", 0, 0))
+    made = (grader.paper(paper, by_student.get(paper.student.id, nothing), decided, ids) for paper in papers)
+    return {(one.student, one.part.id): (one.text, one.mark, one.key) for marks in made for one in marks}
 
 
 class Grader:
@@ -60,15 +80,15 @@ class Grader:
         self.seen: dict[tuple[object, ...], Verdict] = {}
 
     def paper(
-        self, paper: Paper, answer: Callable[[str, str], str], decided: Mapping[tuple[str, str], Decision]
+        self, paper: Paper, sheet: Sheet, decided: Mapping[tuple[str, str], Decision], ids: Container[str]
     ) -> list[Graded]:
-        """The marks of one paper."""
+        """The marks of some questions of one paper."""
         right: dict[str, Quantity | None] = {}
         own: dict[str, Quantity] = {}  # the numbers the student got where they are not the key's
         told: dict[str, str] = {}
         made = []
-        for part in paper.parts:
-            text = answer(part.number, part.id)
+        for part in (part for part in paper.parts if part.id in ids):
+            text = sheet.answer(part.number, part.id)
             ask = following(part.ask, right)
             keyed = self.exam.kept.answer(paper.problem, ask)
             right[part.id] = keyed.quantity

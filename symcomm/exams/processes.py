@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pickle import PicklingError
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from symcomm.core.errors import SymcommError
 from symcomm.exams.papers import Exam
@@ -18,11 +18,17 @@ Task = TypeVar("Task")
 Made = TypeVar("Made")
 
 _exam: list[Exam] = []  # of this process; a fork has what its parent derived
+_shared: list[Any] = []  # what else a fork has
 
 
 def exam_here() -> Exam:
     """The exam that this process works on."""
     return _exam[0]
+
+
+def shared_here() -> Any:
+    """What this process was given besides the exam."""
+    return _shared[0]
 
 
 def _start(template: Template, seed: str, whole: bool) -> None:
@@ -34,11 +40,14 @@ def _start(template: Template, seed: str, whole: bool) -> None:
 class Pool:
     """Runs a function on tasks in several processes, or in this one where one is enough.
 
-    The processes begin with the first task, with all that was derived until then where the platform can fork.
+    The processes begin with the first task, with all that was derived until then where the platform can fork. What is
+    ``shared`` besides goes to forks alone: with it, one process works where there are none.
     """
 
-    def __init__(self, exam: Exam, processes: int | None, tasks: int) -> None:
-        self.exam, self.count = exam, min(processes or multiprocessing.cpu_count(), tasks)
+    def __init__(self, exam: Exam, processes: int | None, tasks: int, shared: object = None) -> None:
+        self.exam, self.shared, self.count = exam, shared, min(processes or multiprocessing.cpu_count(), tasks)
+        if shared is not None and not self.forks:
+            self.count = 1
         self.executor: ProcessPoolExecutor | None = None
 
     @property
@@ -47,7 +56,7 @@ class Pool:
         return self.count > 1 and sys.platform == "linux"
 
     def __enter__(self) -> Pool:
-        _exam[:] = [self.exam]
+        _exam[:], _shared[:] = [self.exam], [self.shared]
         return self
 
     def run(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
@@ -83,3 +92,4 @@ class Pool:
     def __exit__(self, *error: object) -> None:
         self.renew()
         _exam.clear()
+        _shared.clear()

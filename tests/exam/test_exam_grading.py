@@ -272,6 +272,22 @@ def test_a_wrong_option_tells_the_mistake_behind_it(quiz):
     assert marks(quiz, {"chosen": part.choices[wrong].text})["chosen"].names == part.choices[wrong].names
 
 
+def test_several_processes_give_the_grades_of_one(quiz):
+    exam, papers = quiz
+    n = numbers(papers[0])
+    wrong = n["b"] * n["L"] ** 2  # what the time follows from
+    said = {"bytes": f"{wrong} bytes", "time": f"{float(time_of(wrong, n['k'])):.6g} s"}
+    sheets = [
+        Sheet("s1", {"peak": "f n_SM n_FMA", **said}, None),
+        Sheet("s2", {"peak": "17 TFLOP/s", "chosen": "B"}, None),
+    ]
+    told: list[tuple[int, int]] = []
+    one, two = (grade(exam, papers, sheets, (), lambda *at: told.append(at[:2]), count) for count in (1, 2))
+    assert one.graded == two.graded
+    assert [mark.mark.follows for mark in two.by_student["s1"]].count(True) == 1
+    assert told[-1] == (len(told) // 2 - 1, len(told) // 2)
+
+
 def test_hostile_answers_are_refused_and_harmless_in_what_goes_out(quiz):
     exam, papers = quiz
     hostile = ["=HYPERLINK(\"http://evil\")", "__import__('os').system('ls')", "9^{9^{9^9}}", "\\input{/etc/passwd}",
