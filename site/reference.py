@@ -12,7 +12,7 @@ from symcomm.cli import main
 from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.collectives.algorithms import ALGORITHMS
 from symcomm.core.dtypes import FORMATS
-from symcomm.core.hardware.devices import known_clusters, known_devices
+from symcomm.core.hardware.devices import known_devices, known_networks
 from symcomm.core.parallel.strategy import STRATEGIES
 from symcomm.core.program.schedules import schedules
 from symcomm.core.readers.architectures import ARCHITECTURES
@@ -26,7 +26,7 @@ def reference() -> dict[str, str]:
         "strategies": _strategies(),
         "devices": _table("Devices and clusters", ("device", "maker", "source"),
                           [(d.name, d.maker, d.source) for d in known_devices().values()]
-                          + [(name, "", "nodes of a device") for name in known_clusters()]),
+                          + [(name, "", one.told) for name, one in known_networks().items()]),
         "formats": _table("Formats of numbers", ("name", "exponent bits", "mantissa bits", "source"),
                           [(f.name, f.exponent, f.mantissa, f.source) for f in FORMATS.values()]),
         "mistakes": _table("Mistakes that are known", ("name", "what it says"), [(m.name, m.says) for m in MISTAKES]),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation, Reason, Step, symbols
     from symcomm.core.errors import SymcommError
     from symcomm.core.fitting import fit
-    from symcomm.core.hardware.devices import Device, device, devices
+    from symcomm.core.hardware.devices import Device, Network, device, devices, network, networks
     from symcomm.core.hardware.paths import wiring
     from symcomm.core.hardware.topology import read_topology
     from symcomm.core.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio, worksheet
@@ -69,6 +69,7 @@ _HOMES = {
     "HybridSharded": "symcomm.core.parallel.strategy",
     "Key": "symcomm.exams.key",
     "Model": "symcomm.core.model",
+    "Network": "symcomm.core.hardware.devices",
     "Notation": "symcomm.core.notation",
     "OptimizerSharded": "symcomm.core.parallel.strategy",
     "Pipeline": "symcomm.core.parallel.strategy",
@@ -100,6 +101,8 @@ _HOMES = {
     "minimise": "symcomm.core.optimum.minimum",
     "mistakes_of": "symcomm.exams.key",
     "model_of_parts": "symcomm.core.model",
+    "network": "symcomm.core.hardware.devices",
+    "networks": "symcomm.core.hardware.devices",
     "parse_strategy": "symcomm.core.parallel.strategy",
     "peak_rate": "symcomm.core.model",
     "ratio": "symcomm.core.model",
@@ -126,6 +129,7 @@ __all__ = [
     "HybridSharded",
     "Key",
     "Model",
+    "Network",
     "Notation",
     "OptimizerSharded",
     "Pipeline",
@@ -158,6 +162,8 @@ __all__ = [
     "minimise",
     "mistakes_of",
     "model_of_parts",
+    "network",
+    "networks",
     "parse_strategy",
     "peak_rate",
     "ratio",

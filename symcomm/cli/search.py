@@ -10,11 +10,21 @@ from typing import Any
 
 import click
 
-from symcomm.cli.shared import PATH, accounting_option, conventions, progress_bar, read_model, reading, values, write
+from symcomm.cli.shared import (
+    PATH,
+    accounting_option,
+    conventions,
+    networks_of,
+    progress_bar,
+    read_model,
+    reading,
+    values,
+    write,
+)
 
 _searching = (
     click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
-    click.option("--device", help="A device, for its rates: H100-SXM, ...; or nodes of them: DGX-H100."),
+    click.option("--device", help="A device, for its rates: H100-SXM, ...; a network of them: DGX-H100, or pod.yaml."),
     click.option("--capacity", help="The memory of one device, where it is not the device's: '80 GB'."),
     click.option("--capacity-is", help="What a capacity means: nominal_GB, nominal_GiB or usable. Never supposed."),
     click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),
@@ -68,6 +78,12 @@ def search(
     from symcomm.exams.problems.deriving import accounting_of
     from symcomm.searching.run import search as searched
 
+    device = str(options["device"] or "")
+    if device.lower().endswith((".yaml", ".yml")):
+        found_networks = networks_of(device)
+        if len(found_networks) != 1:
+            raise ValuesError(f"{device} has {len(found_networks)} networks, and a search takes one")
+        options["device"] = found_networks[0]
     number = batch[:1].isdigit()
     limits: dict[str, str] = {}
     for text in sizes:

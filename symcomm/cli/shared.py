@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from symcomm import Network
     from symcomm.core.model import Model
     from symcomm.core.units import Quantity
     from symcomm.exams.problems.problem import Template
@@ -46,6 +47,17 @@ def comma(
         return names
 
     return read
+
+
+def networks_of(text: str) -> list[Network]:
+    """The networks of a YAML file, or the network of a name; none for anything else."""
+    from symcomm import SymcommError, network, networks
+
+    if text.lower().endswith((".yaml", ".yml")):
+        return [*networks(text).values()]
+    with suppress(SymcommError):
+        return [] if Path(text).exists() else [network(text)]
+    return []
 
 
 def shown_text(text: str) -> str:

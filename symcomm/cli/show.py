@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, phase_option, read_model, reading, step_of, stepping, write
+from symcomm.cli.shared import PATH, networks_of, phase_option, read_model, reading, step_of, stepping, write
 
 if TYPE_CHECKING:
+    from symcomm import Network
     from symcomm.core.model import Model
 
 SHOWN = ("text", "json", "svg", "dot", "torch")
@@ -27,13 +28,17 @@ def show(
     file: Path, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None, new: str, past: str,
     form: str, output: Path | None,
 ) -> None:  # fmt: skip
-    """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
+    """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph; or the levels of a network.
 
     \b
     symcomm show homework.md
+    symcomm show DGX-H100
     symcomm show homework.md --to svg -o graph.svg
     symcomm show homework.md --to torch -o model.py
     """
+    if whole := networks_of(str(file)):
+        write("\n".join(map(_levels, whole)), output, file)
+        return
     model = step_of(read_model(file, name, repeat, batch, loss), phase, new, past)
     if form in ("svg", "dot"):
         from symcomm.core import drawing
@@ -54,6 +59,15 @@ def show(
         write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
     else:
         write(_table(model, output is None and sys.stdout.isatty()), output, file)
+
+
+def _levels(whole: Network) -> str:
+    """The levels of a network, the innermost first."""
+    head = ("level", "joins", "devices", "links of a unit", "a device has", "latency")
+    columns = [max(map(len, column)) for column in zip(head, *whole.rows, strict=True)]
+    lines = ["  ".join(cell.ljust(n) for cell, n in zip(row, columns, strict=True)).rstrip()
+             for row in (head, *whole.rows)]  # fmt: skip
+    return "\n".join([f"{whole.name}: {whole.size} {whole.device.name}", *lines, f"source: {whole.source}", ""])
 
 
 def _table(model: Model, terminal: bool) -> str:

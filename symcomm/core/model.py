@@ -340,7 +340,7 @@ class Model(DerivedQuantities):
                 words_shared = shared if setting.graph is even else None
                 again = partial(self._anew, {}, degrees, words_shared, staged, wanted, same)
             if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
-                from symcomm.core.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
+                from symcomm.core.quantities.communication.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
                 kept = {*placed.sizes, *HIERARCHY, PIPE, TO_HOST}  # an axis of one rank has no links
                 said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}

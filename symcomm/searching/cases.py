@@ -13,8 +13,8 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import num
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.accumulation import unreduced
+from symcomm.core.quantities.communication.links import NODE, PIPE, Nesting, unit_sizes
 from symcomm.core.quantities.memory.state_memory import sharded_gradients
-from symcomm.core.quantities.time.links import NODE, PIPE, Nesting, node_ranks
 from symcomm.core.records import replace
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
@@ -32,12 +32,12 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
     Raises ``ValuesError`` for kinds of layers whose numbers are not known.
     """
     node = dict(question.links).get(NODE)
-    ranks = None if node is None else node_ranks(node)
+    holds = None if node is None else unit_sizes(node)
     for draft, found in pairs:
         groups: dict[tuple[int, Nesting | None], list[tuple[int, ...]]] = {}
         for shape in found.shapes:
             sizes = dict(zip(found.axes, shape, strict=True))
-            nesting = None if ranks is None else _nesting(draft, ranks, sizes)
+            nesting = None if holds is None else _nesting(draft, holds, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting), []).append(shape)
         for (stages, nesting), some in groups.items():
             for single, lists in _microbatches(question, draft, found):
@@ -59,12 +59,12 @@ def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterat
             yield single, lists
 
 
-def _nesting(draft: Draft, ranks: int, sizes: dict[str, int]) -> Nesting | None:
+def _nesting(draft: Draft, holds: tuple[int, ...], sizes: dict[str, int]) -> Nesting | None:
     strategy = composed(draft.pieces)
     if strategy is None:
         return None
     ordered = {axis: sizes[axis] for axis in strategy.mesh_order}
-    return Nesting.of(ranks, ordered | ({PIPE: sizes[PIPELINE]} if PIPELINE in sizes else {}))
+    return Nesting.of(holds, ordered | ({PIPE: sizes[PIPELINE]} if PIPELINE in sizes else {}))
 
 
 def _stages(question: SearchQuestion, stages: int) -> int:
@@ -99,7 +99,7 @@ def apart(draft: Draft, found: Grid, axes: tuple[str, ...]) -> Iterator[tuple[Dr
     for alone, some in groups.items():
         nesting = draft.nesting
         if nesting is not None:  # an axis of one rank fills no node
-            nesting = replace(nesting, inside=tuple(axis for axis in nesting.inside if axis not in alone))
+            nesting = nesting.without(alone)
         yield replace(_fixed(draft, dict.fromkeys(alone, 1)), nesting=nesting), replace(found, shapes=tuple(some))
 
 

@@ -62,10 +62,9 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
     if capacity is None:
         if device is None:
             raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
-        from symcomm.core.hardware.devices import Device
         from symcomm.core.hardware.devices import device as find
 
-        memory = find(device if isinstance(device, Device) else str(device)).memory
+        memory = find(device).memory
         capacity = memory.nominal
         if meaning == "usable":
             if memory.usable is None:

@@ -13,12 +13,12 @@ from symcomm.core.accounting import Accounting, AccountingLike
 from symcomm.core.derivation import exact
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Num, Sym
-from symcomm.core.hardware.devices import Device, cluster
+from symcomm.core.hardware.devices import Device, network_if
 from symcomm.core.hardware.devices import device as find
 from symcomm.core.model import Model
+from symcomm.core.quantities.communication.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
+from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.recipes import recipe_of
-from symcomm.core.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
-from symcomm.core.quantities.time.machine import RATES
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
@@ -86,9 +86,10 @@ def search(
     if batch is not None:
         model = model.at(**{batch_symbol(model): whole_numbers(batch, "batch")[0]})
     said_links = dict(pairs(rates.pop("links", None)))
-    whole = cluster(device) if NODE not in said_links else None
+    whole = network_if(device) if NODE not in said_links else None
     if whole is not None:
-        said_links |= whole.links("both" if chosen.link == "bidirectional" else "one", devices)
+        whole.holds(devices)
+        said_links[NODE] = whole
         device = whole.device
     for name in rates:
         if name not in RATES:
@@ -107,7 +108,7 @@ def search(
     notes += [whole.told] if whole is not None else []
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
     if device is not None and rates.get("network") is None:
-        _check_joined(find(device if isinstance(device, Device) else str(device)), devices, said_links, drafts, allowed)
+        _check_joined(find(device), devices, said_links, drafts, allowed)
     for axis in allowed:
         if not any(axis in d.axes for d in drafts):
             names = [*dict.fromkeys(a for d in drafts for a in d.axes), *free_sizes(model)]

@@ -29,10 +29,10 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
+from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.time import step_time
-from symcomm.core.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.time.region_time import RegionTime
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, rests_on
@@ -66,7 +66,8 @@ class SearchQuestion:
         """The rates, and the links of the axes of the mesh that a strategy has."""
         links = links_of(dict(self.links), strategy) if strategy is not None else {}
         if nesting is not None:
-            links |= {name: value for name, value in self.links if name in HIERARCHY} | {NODE: nesting}
+            said = {name: value for name, value in self.links if name in HIERARCHY}
+            links |= said | {NODE: (said[NODE], nesting)}
         return {**dict(self.rates), **({"links": links} if links else {})}
 
 
@@ -295,8 +296,8 @@ def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]
     """What must divide for the axes of a mesh to share out the places of a node."""
     if draft.nesting is not None:
         sizes = {name if name != PIPELINE else PIPE: size for name, size in degrees(strategy).items()}
-        for top, bottom in draft.nesting.divisions(sizes):
-            yield f"the places of a node of {draft.nesting.ranks} ranks", top, bottom
+        for places, top, bottom in draft.nesting.divisions(sizes):
+            yield f"the places of a node of {places} ranks", top, bottom
 
 
 def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
@@ -413,7 +414,7 @@ def _apart(made: step_time.StepTime) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for _, call in made.load.calls:
         links = [link for link, _ in levels(made.writer.machine, made.strategy, call.meshes)]
-        if call.what == STATISTICS or (len(links) > 1 and not any(link.over for link in links)):
+        if call.what == STATISTICS or (len(links) > 1 and not any(link.below for link in links)):
             found |= dict.fromkeys(call.meshes)
     return tuple(found)
 

@@ -50,6 +50,8 @@ CALLS = {
     "derive": (("buckets",), {"accounting": None, "s": "4 GB"}),
     "device": (("H100-SXM",), {"among": None}),
     "devices": (("/nowhere.yaml",), {}),
+    "network": (("DGX-H100",), {}),
+    "networks": (("/nowhere.yaml",), {}),
     "fit": (
         ([(1, 2), (2, 3), (3, 5)],),
         {"model": "alpha_beta", "kind": "all-reduce", "algorithm": "ring", "level": Fraction(1, 2)},

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from api import (
-    AccountingError,
     Answer,
     Derivation,
     StrategyError,
@@ -339,10 +338,13 @@ def test_a_degree_below_one_fills_no_node() -> None:
         block().at(t=0).derive("time", strategy="tensor(t)", links=HIERARCHY)
 
 
-def test_a_hierarchical_call_over_three_kinds_of_links_is_refused() -> None:
+def test_a_hierarchical_call_over_three_kinds_of_links_uses_each() -> None:
+    """Two ranks on each: all of the gradients is cut into halves three times, there and back."""
     links = "data=1 GB/s, context=2 GB/s, other=3 GB/s"
-    with pytest.raises(AccountingError, match="knows two kinds of links, but a call goes over other, context, data"):
-        timed("data(2) + context(2) + cut(L, 2, mesh=other)", links, phase="end_of_batch", accounting="hierarchical")
+    strategy = "data(2) + context(2) + cut(L, 2, mesh=other)"
+    found = timed(strategy, links, phase="end_of_batch", accounting="hierarchical", term="network")
+    parts = [Fraction(1, size) / rate for size, rate in ((1, 3), (2, 2), (4, 1))]
+    assert found.at().value == WEIGHTS * sum(parts) / GB
 
 
 @pytest.mark.parametrize("quantity", ["balance", "bound"])

@@ -85,7 +85,8 @@ def test_a_machine_has_no_more_ranks_than_devices() -> None:
     with pytest.raises(sc.SymcommError) as caught:
         layer().at(B=128).step_time("data(128)", device="dgx h100")
     assert str(caught.value) == (
-        "DGX-H100 has 8 x 8 devices, but there are 128 ranks\nhint: links: node=8, inside=450 GB/s, between=50 GB/s"
+        "DGX-H100 has 8 x 8 devices, but there are 128 ranks\n"
+        "hint: a network of your own with larger levels (node 8, pod 8)"
     )
 
 

@@ -358,7 +358,7 @@ def _owner_multicast_all_reduce(case: Case) -> Exchange:
     return Exchange(phases, part, times(TWO, part), times(num(3), part), product(k, part))
 
 
-def _levels(names: tuple[str, ...]) -> Callable[[bool, bool], Run]:
+def _levels(named: tuple[str, ...] = ()) -> Callable[[bool, bool], Run]:
     """Rings inside rings: reduce-scatter from the innermost level out, all-gather from the outermost in.
 
     The last level holds the ranks that the others leave, and works on what the inner levels have left of the tensor.
@@ -366,8 +366,9 @@ def _levels(names: tuple[str, ...]) -> Callable[[bool, bool], Run]:
 
     def make(scatters: bool, gathers: bool) -> Run:
         def run(case: Case) -> Exchange:
+            names = named or level_names(len(case.nodes) + 1)
             inner = case.nodes[: len(names) - 1]
-            outer = case.let(_OUTER[len(names), names[0]], times(case.k, Ratio(ONE, product(*inner))),
+            outer = case.let(_OUTER.get((len(names), names[0]), "m"), times(case.k, Ratio(ONE, product(*inner))),
                              f"the ranks of the last level, {names[-1]}")  # fmt: skip
             sizes = [*inner, outer]
             ways = len(sizes) if case.at_once else 1
@@ -416,21 +417,36 @@ def _beside(exchanges: list[Exchange]) -> Exchange:
 
 
 def _hierarchical_all_to_all(case: Case) -> Exchange:
-    g = case.nodes[0]
-    m = case.let("m", times(case.k, Ratio(ONE, g)), f"the ranks of the last level, {BETWEEN}")
+    names, inner = level_names(len(case.nodes) + 1), product(*case.nodes)
+    outer = case.let("m", times(case.k, Ratio(ONE, inner)), f"the ranks of the last level, {names[-1]}")
     block = case.split(case.n, Power(case.k, TWO))
-    inside = Phase("Inside a node: each rank sends every other rank the blocks for that rank's place in all nodes.",
-                   minus(g, 1), times(minus(g, 1), m, block), link=INSIDE)  # fmt: skip
-    between = Phase("Between nodes: ranks of the same place exchange the blocks of their nodes.",
-                    minus(m, 1), times(minus(m, 1), g, block), link=BETWEEN)  # fmt: skip
-    return alike(case, inside, between)
+    phases: list[Phase] = []
+    for at, (name, size) in enumerate(zip(names, (*case.nodes, outer), strict=True)):
+        others = [form for n, form in enumerate((*case.nodes, outer)) if n != at]
+        what = "between nodes: ranks of the same place exchange the blocks of their nodes."
+        if at == 0:
+            what = f"{name}: each rank sends every other rank the blocks for that rank's place in all nodes."
+        elif name != BETWEEN:
+            what = f"{name}: ranks of the same place exchange the blocks that the other levels do not tell apart."
+        what = what[0].upper() + what[1:]
+        phases.append(Phase(what, minus(size, 1), times(minus(size, 1), *others, block), link=name))
+    return alike(case, *phases)
+
+
+def level_names(count: int) -> tuple[str, ...]:
+    """The names of the levels of a hierarchy, the innermost first.
+
+    >>> level_names(2), level_names(3)
+    (('inside a node', 'between nodes'), ('inside a node', 'on level 2', 'on level 3'))
+    """
+    return (INSIDE, BETWEEN) if count == 2 else (INSIDE, *(f"on level {n}" for n in range(2, count + 1)))
 
 
 _OUTER = {(2, "inside a node"): "m", (2, "along x"): "k_y", (3, "along x"): "k_z"}
 INSIDE, BETWEEN = "inside a node", "between nodes"
 
 
-def _level_runs(names: tuple[str, ...]) -> dict[str, Run]:
+def _level_runs(names: tuple[str, ...] = ()) -> dict[str, Run]:
     make = _levels(names)
     return {"all-reduce": make(True, True), "reduce-scatter": make(True, False), "all-gather": make(False, True)}
 
@@ -519,7 +535,7 @@ _RECORDS = (
     ),
     Algorithm(
         "hierarchical",
-        {**_level_runs((INSIDE, BETWEEN)), "all-to-all": _hierarchical_all_to_all},
+        {**_level_runs(), "all-to-all": _hierarchical_all_to_all},
         "Mikami et al., Massively distributed SGD, 2018 (arXiv 1811.05233)",
         notes={"all-to-all": "Hwang et al., Tutel: adaptive mixture-of-experts at scale, 2023 (arXiv 2206.03382)."},
         inner=("g",),

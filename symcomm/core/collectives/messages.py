@@ -33,7 +33,7 @@ class Ran:
 
 
 @dataclass
-class Network:
+class Exchanged:
     """Counts what each rank sends and receives; a round lasts as long as the busiest port of it."""
 
     ranks: int
@@ -283,7 +283,7 @@ def run(
         names = [*range(chunks)]
     elif (algorithm, kind) in _WHOLE:
         names = ["t"]
-    net = Network(ranks, _part(payload, len(names), wide))
+    net = Exchanged(ranks, _part(payload, len(names), wide))
     for rank in range(ranks):
         mine = names if kind in _REDUCING or rank == 0 else []
         mine = [rank] if kind in ("all-gather", "gather", "ring-pass") else mine
@@ -370,7 +370,7 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
 def _halving_all_reduce(k: int, payload: Fraction, wide: Fraction | None) -> Ran:
     """The ranks that double cut the tensor into a piece each; what is folded goes as it is, without padding."""
     p = 2 ** (k.bit_length() - 1)
-    net = Network(k, _part(payload, p, wide))
+    net = Exchanged(k, _part(payload, p, wide))
     for rank in range(k):
         net.held[rank] = {piece: frozenset({rank}) for piece in range(p)}
     net.run(_folded(k, p, lambda e: range(p), False, True), size=payload / p)
@@ -381,9 +381,9 @@ def _halving_all_reduce(k: int, payload: Fraction, wide: Fraction | None) -> Ran
     return net.taken
 
 
-def _leveled(kind: str, payload: Fraction, wide: Fraction | None, sizes: tuple[int, ...], both: bool) -> Network:
+def _leveled(kind: str, payload: Fraction, wide: Fraction | None, sizes: tuple[int, ...], both: bool) -> Exchanged:
     """Rings inside rings: scattered from the innermost level out, gathered from the outermost in."""
-    net = Network(prod(sizes), payload)
+    net = Exchanged(prod(sizes), payload)
     place = [tuple(rank // prod(sizes[:n]) % size for n, size in enumerate(sizes)) for rank in range(net.ranks)]
     every: list[Hashable] = [*product(*map(range, sizes))]
     reduces = kind in _REDUCING
@@ -412,10 +412,10 @@ def _leveled(kind: str, payload: Fraction, wide: Fraction | None, sizes: tuple[i
     return net
 
 
-def _leveled_exchange(block: Fraction, inside: int, nodes: int) -> Network:
+def _leveled_exchange(block: Fraction, inside: int, nodes: int) -> Exchanged:
     """Blocks (from, to) go to the rank of their node that has their place, and from there to their node."""
     every = range(inside * nodes)
-    net = Network(len(every), block, [{(a, b): frozenset({0}) for b in every} for a in every])
+    net = Exchanged(len(every), block, [{(a, b): frozenset({0}) for b in every} for a in every])
 
     def placed(a: int, b: int) -> list[Hashable]:
         return [(a, to) for to in every if to % inside == b % inside]
@@ -430,7 +430,7 @@ def _leveled_exchange(block: Fraction, inside: int, nodes: int) -> Network:
     return net
 
 
-def _ended(net: Network, kind: str, names: list[Hashable], own: Sequence[Hashable] = ()) -> None:
+def _ended(net: Exchanged, kind: str, names: list[Hashable], own: Sequence[Hashable] = ()) -> None:
     """Raises ``AssertionError`` where a rank does not hold what the collective says."""
     done = frozenset(range(net.ranks)) if kind in _REDUCING else frozenset({0})
     for rank, held in enumerate(net.held):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -22,6 +23,7 @@ from symcomm.core.keys import (
     RAW,
     TEXT_SCHEMA,
     TEXTS,
+    YES,
     Sort,
     keyed,
     keys_of,
@@ -37,6 +39,8 @@ Direction = Literal["one", "both"]
 Made = TypeVar("Made")
 SIZE_LIMIT = 1_000_000  # characters of one file
 DEVICE_LIMIT = 1_000
+LEVEL_LIMIT = 8
+_BYTES = Unit.parse("byte/second")
 _TEXT_LIMIT = 2_000
 CAPACITIES = ("nominal_GB", "nominal_GiB", "usable")
 
@@ -359,48 +363,163 @@ class Device:
         raise ValuesError(f"{self.name} has no link '{name[:40]}'", hint=nearest(name, [*self.links]))
 
 
+def _latency(section: Section, name: str) -> Fraction | None:
+    return _measured(section, name, "second").value if name in section else None
+
+
+def _factor(section: Section, name: str) -> Fraction:
+    found = section.quantity(name)
+    if found is None or found.unit != Unit() or found.value < 1:
+        raise section.error(name, f"'{name}' is how many times too little there is for all: a number from 1 on")
+    return found.value
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a network: links that join so many units of the level below (devices, nodes, racks) into a larger one.
+
+    A unit has ``cards`` of them; unless told, every device has one of its own. Where all devices send at once, an
+    ``oversubscription`` of 3 leaves a third. A level without a ``rate`` goes on with all the cards of the one below;
+    the first level without one has the links of the device.
+    """
+
+    name: str
+    size: int = keyed("how many units of the level below it joins", POSITIVE, needed=True)
+    link: str = keyed("what joins them", _LINE)
+    rate: PublishedNumber | None = keyed("the bandwidth of one card in one direction", _SPEED)
+    cards: int = keyed("the cards of a unit that it joins; one for each of its devices unless told", POSITIVE)
+    latency: Fraction | None = keyed("the latency of a message", Sort(_latency, TEXT_SCHEMA))
+    oversubscription: Fraction = keyed("all links of the units over those that lead on", Sort(_factor, TEXT_SCHEMA),
+                                       default=Fraction(1))  # fmt: skip
+    line: bool = keyed("whether the units are a line, whose ends are not joined", YES)
+    source: str = keyed("where the numbers are from", _LINE)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """The links of a level, as messages meet them: ``cards`` lead out of a unit of so many devices.
+
+    ``rate`` is the bandwidth of a card in one direction, None where the own links of the devices join them.
+    """
+
+    level: Level
+    unit: int
+    below: str
+    cards: Fraction
+    rate: Fraction | None
+
+    @property
+    def share(self) -> Fraction | None:
+        """The bandwidth of a device in one direction where all devices send at once."""
+        return None if self.rate is None else self.rate * min(Fraction(1), self.cards / self.unit)
+
+
+def _levels(section: Section, name: str) -> tuple[Level, ...]:
+    found = section.section(name, f"'{name}'")
+    assert found is not None
+    source = section.text("source")
+    made = tuple(read_keys(Level, _sourced(one, source), name=key.text) for key, one in found.sections())
+    for level in made:
+        if not re.fullmatch(r"[A-Za-z]\w{0,19}", level.name):
+            raise found.error("", f"'{level.name[:40]}' is no name of a level", "such as node, rack or pod")
+    if not 1 <= len(made) <= LEVEL_LIMIT:
+        raise found.error("", f"a network has 1 to {LEVEL_LIMIT} levels, this one {len(made)}")
+    return made
+
+
 def _known(section: Section, name: str) -> Device:
     said = section.text(name)
     if said not in known_devices():
-        raise section.error(name, f"'{said}' is no device above this machine", nearest(said, [*known_devices()]))
+        raise section.error(name, f"'{said}' is no device above this network", nearest(said, [*known_devices()]))
     return known_devices()[said]
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A machine of several nodes: so many devices each, joined by their own links, and by the network cards of a node.
+class Network:
+    """Devices joined by levels of links, the innermost first: devices of a node, nodes of a rack, racks of a pod.
 
-    >>> cluster("DGX-H100").told
+    >>> network("DGX-H100").told
     'DGX-H100: nodes of 8 H100-SXM, joined by NVLink 4; 8 nodes, joined by ConnectX-7 with 50 GB/s a device.'
     """
 
     name: str
-    device: Device = keyed("a device above this machine", Sort(_known, TEXT_SCHEMA), needed=True)
-    node: int = keyed("the devices of a node", POSITIVE, needed=True)
-    nodes: int = keyed("how many nodes there are", POSITIVE, needed=True)
-    cards: Link = keyed("the network cards of a node", _part(Link, _link), needed=True)
+    device: Device = keyed("a device above this network", Sort(_known, TEXT_SCHEMA), needed=True)
+    levels: tuple[Level, ...] = keyed("its levels by name, the innermost first",
+                                      Sort(_levels, mapping_of(schema_of(Level))), needed=True)  # fmt: skip
     source: str = keyed("where the numbers are from", _LINE, needed=True)
 
-    def bandwidth(self, direction: Direction) -> Quantity:
-        """What the network cards carry for one device."""
-        found = self.cards.bandwidth(direction)
-        return Quantity(found.value / self.node, found.unit)
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Its levels with what each of them inherits from the one below."""
+        made: list[Hop] = []
+        unit, rate, every = 1, None, Fraction(1)
+        for level in self.levels:
+            own = level.rate is not None
+            rate = level.rate.quantity.value if level.rate is not None else rate
+            every = Fraction(level.cards or unit) if own or not made or rate is None else every
+            below = made[-1].level.name if made else self.device.name
+            made.append(Hop(level, unit, below, every / level.oversubscription, rate))
+            unit, every = unit * level.size, every * level.size
+        return tuple(made)
+
+    @property
+    def size(self) -> int:
+        """How many devices it has."""
+        return prod(level.size for level in self.levels)
 
     @property
     def told(self) -> str:
         """How it is joined, for a reader."""
-        inside, between = self.device.link().name, self.bandwidth("one").reading
-        return (f"{self.name}: nodes of {self.node} {self.device.name}, joined by {inside}; "
-                f"{self.nodes} nodes, joined by {self.cards.name} with {between} a device.")  # fmt: skip
+        said: list[str] = []
+        for hop in self.hops:
+            level, last = hop.level, hop.level is self.levels[-1] and len(self.levels) > 1
+            plural = hop.below if not said else f"{hop.below}s"
+            units = f"{level.size} {plural}" if last else f"{level.name}s of {level.size} {plural}"
+            link = level.link or ("links" if hop.rate is not None else self.device.link().name)
+            with_ = f" with {Quantity(hop.share, _BYTES).reading} a device" if hop.share is not None else ""
+            said.append(f"{units}, joined by {link}{with_}")
+        return f"{self.name}: {'; '.join(said)}."
 
-    def links(self, direction: Direction, ranks: int | None) -> dict[str, object]:
-        """Its links as a question takes them. Raises ``ValuesError`` for more ranks than it has devices."""
-        if ranks is not None and ranks > self.node * self.nodes:
-            between = self.bandwidth("one").reading
-            inside = self.device.link().bandwidth("one").reading
-            raise ValuesError(f"{self.name} has {self.nodes} x {self.node} devices, but there are {ranks} ranks",
-                              hint=f"links: node={self.node}, inside={inside}, between={between}")  # fmt: skip
-        return {"node": self.node, "between": self.bandwidth(direction)}
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Of each level its name, what it joins, its devices, its links, the share of a device, and the latency."""
+        found: list[tuple[str, ...]] = []
+        for hop in self.hops:
+            level, link = hop.level, self.device.link() if self.device.links else None
+            share = link.bandwidth("one").value if hop.share is None and link is not None else hop.share
+            cards = f"{level.cards or hop.unit} x {level.link}" if level.rate is not None else level.link
+            cards += f", {level.oversubscription}:1" if level.oversubscription != 1 else ""
+            found.append((
+                level.name, f"{level.size} {hop.below}{'s' if found else ''}", str(hop.unit * level.size),
+                cards or (link.name if link is not None else ""),
+                "" if share is None else Quantity(share, _BYTES).reading,
+                "" if level.latency is None else Quantity(level.latency, Unit.parse("second")).reading,
+            ))  # fmt: skip
+        return found
+
+    def holds(self, ranks: int | None) -> None:
+        """Raises ``ValuesError`` for more ranks than it has devices."""
+        if ranks is not None and ranks > self.size:
+            said = " x ".join(str(level.size) for level in reversed(self.levels))
+            hint = ", ".join(f"{level.name} {level.size}" for level in self.levels)
+            raise ValuesError(f"{self.name} has {said} devices, but there are {ranks} ranks",
+                              hint=f"a network of your own with larger levels ({hint})")  # fmt: skip
+
+
+def _network(section: Section, name: str) -> Network:
+    """Raises ``DocumentError`` where a level is faster than the one that its messages go through."""
+    made = read_keys(Network, section, name=name)
+    own = made.device.link().bandwidth("one").value if made.device.links else None
+    rate, late = made.hops[0].share or own, Fraction(0)
+    for hop in made.hops:
+        if rate is not None and hop.share is not None and hop.share > rate:
+            said = [Quantity(one, _BYTES).reading for one in (hop.share, rate)]
+            raise section.error("levels", f"'{hop.level.name}' gives a device {said[0]}, but its messages go through "
+                                          f"'{hop.below}' with {said[1]}")  # fmt: skip
+        if hop.level.latency is not None and hop.level.latency < late:
+            raise section.error("levels", f"a message over '{hop.level.name}' is sooner there than over '{hop.below}'")
+        rate, late = hop.share or rate, hop.level.latency or late
+    return made
 
 
 # -- finding ----------------------------------------------------------------------------------------
@@ -419,24 +538,51 @@ def known_devices() -> Mapping[str, Device]:
 @cache
 def _ours() -> Section:
     path = Path(__file__).with_name("devices.yaml")
-    return _root(path.read_text(encoding="utf-8"), path.name, ours=True)
+    return _root(path.read_text(encoding="utf-8"), path.name, "devices", "networks")
 
 
 @cache
-def known_clusters() -> Mapping[str, Cluster]:
-    """The machines of several nodes that symcomm knows, by name."""
-    machines = _ours().section("machines", "'machines'")
-    return {n.text: read_keys(Cluster, one, name=n.text) for n, one in machines.sections()} if machines else {}
+def known_networks() -> Mapping[str, Network]:
+    """The networks that symcomm knows, by name."""
+    return _networks(_ours())
 
 
-def cluster(name: object) -> Cluster | None:
-    """The machine of a name, if it is one of several nodes; case, spaces and hyphens do not matter."""
-    return next((c for c in known_clusters().values() if isinstance(name, str) and _folded(c.name) == _folded(name)),
+def _networks(root: Section) -> Mapping[str, Network]:
+    found = root.section("networks", "'networks'")
+    return {name.text: _network(one, name.text) for name, one in found.sections()} if found else {}
+
+
+def network(name: str) -> Network:
+    """The network of a name; case, spaces and hyphens do not matter. Raises ``ValuesError`` for an unknown name.
+
+    >>> network("dgx h100").size
+    64
+    """
+    found = network_if(name)
+    if found is None:
+        raise ValuesError(f"unknown network '{name[:60]}'", hint="known: " + ", ".join(known_networks()))
+    return found
+
+
+def network_if(name: object) -> Network | None:
+    """The network of a name, or None where it is none of a network."""
+    if isinstance(name, Network):
+        return name
+    return next((c for c in known_networks().values() if isinstance(name, str) and _folded(c.name) == _folded(name)),
                 None)  # fmt: skip
 
 
-def device(name: str | Device, among: Mapping[str, Device] | None = None) -> Device:
-    """The device of a name or an alias, or of a machine; case, spaces and hyphens do not matter.
+def networks(path: str | Path) -> Mapping[str, Network]:
+    """The networks of a user's own YAML file, by name, of known devices: levels of links, the innermost first.
+
+    Raises ``DocumentError`` naming file, line and key for a file that is not as ``devices.yaml`` is.
+    """
+    text = read_text(path, "the path of a YAML file of networks", 4 * SIZE_LIMIT)
+    return _networks(_root(text, str(path), "networks"))
+
+
+def device(name: object, among: Mapping[str, Device] | None = None) -> Device:
+    """The device of a name or an alias, or of a network; case, spaces and hyphens do not matter.
 
     ``among`` come before the known ones.
 
@@ -445,14 +591,15 @@ def device(name: str | Device, among: Mapping[str, Device] | None = None) -> Dev
     >>> device("a100 80gb sxm").name
     'A100-80GB-SXM'
     """
-    if isinstance(name, Device):
-        return name
+    if isinstance(name, Device | Network):
+        return name if isinstance(name, Device) else name.device
+    name = str(name)
     every = {**known_devices(), **(among or {})}
     wanted = _folded(name)
     for found in every.values():
         if wanted in map(_folded, (found.name, *found.aliases)):
             return found
-    if (whole := cluster(name)) is not None:
+    if (whole := network_if(name)) is not None:
         return whole.device
     several = [d.name for d in every.values() if wanted and _folded(d.name).startswith(wanted)]
     if len(several) > 1:
@@ -472,18 +619,18 @@ def devices(path: str | Path) -> Mapping[str, Device]:
     Raises ``DocumentError`` naming file, line and key for a file that is not as ``devices.yaml`` is.
     """
     text = read_text(path, "the path of a YAML file of devices", 4 * SIZE_LIMIT)
-    return _devices(_root(text, str(path)), known_devices())
+    return _devices(_root(text, str(path), "devices"), known_devices())
 
 
 # -- reading ----------------------------------------------------------------------------------------
 
 
-def _root(text: str, file: str, ours: bool = False) -> Section:
-    root = read(text, Source(file, 1, tuple(text.split("\n"))), "this file", SIZE_LIMIT, ours)
+def _root(text: str, file: str, *keys: str) -> Section:
+    root = read(text, Source(file, 1, tuple(text.split("\n"))), "this file", SIZE_LIMIT, len(keys) > 1)
     if not isinstance(root, Section):
-        raise DocumentError("a file of devices is a mapping that starts with devices:", root.span)
-    root.only(["devices", "machines"] if ours else ["devices"])
-    root.need("devices")
+        raise DocumentError(f"a file of {keys[0]} is a mapping that starts with {keys[0]}:", root.span)
+    root.only([*keys])
+    root.need(keys[0])
     return root
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypedDict
 
 from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.hardware.devices import Device
+from symcomm.core.hardware.devices import Network as DeviceNetwork
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
@@ -16,9 +17,9 @@ from symcomm.core.units import Number
 
 
 def _devices() -> Iterable[str]:
-    from symcomm.core.hardware.devices import known_clusters, known_devices
+    from symcomm.core.hardware.devices import known_devices, known_networks
 
-    return [*known_devices(), *known_clusters()]
+    return [*known_devices(), *known_networks()]
 
 
 def schedule_names() -> Iterable[str]:
@@ -106,9 +107,9 @@ Links = Annotated[
 ]
 
 DeviceName = Annotated[
-    str | Device,
+    str | Device | DeviceNetwork,
     OneOf(_devices, open=True),
-    Meaning("a device that brings its rates, such as H100-SXM; or a node of devices, such as DGX-H100"),
+    Meaning("a device that brings its rates, such as H100-SXM; or a network of devices, such as DGX-H100"),
 ]
 Peak = Annotated[Number | None, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
 Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 2039 GB/s")]

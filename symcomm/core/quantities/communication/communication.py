@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,12 +15,23 @@ from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Num, Total, num, product, total
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
+from symcomm.core.program.instructions import HOST
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint
+from symcomm.core.quantities.communication.links import TO_HOST, level_share, linked
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
-from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
+from symcomm.core.quantities.options import (
+    DeviceName,
+    Dtype,
+    Frozen,
+    GradientDtype,
+    Links,
+    Microbatches,
+    StageNumber,
+    StrategyOption,
+)
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, ELEMENT
@@ -44,8 +55,14 @@ def derive(
     stage: StageNumber | None = None,
     frozen: Frozen | None = None,
     microbatches: Microbatches | None = None,
+    level: Annotated[str | None, Meaning("only bytes over the links of this level of the network; or host")] = None,
+    device: DeviceName | None = None,
+    links: Links | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
+
+    A ``level`` of the network counts what the busiest rank sends there, of a ``device`` that names a network or of
+    ``links`` inside and between nodes; the level ``host`` is what a rank copies to its host and back.
 
     ``collective`` and ``phase`` choose some of the calls. ``accounting`` chooses which bytes are counted. ``stage`` is
     the pipeline stage of the rank, where the bytes of one rank are counted; 0 is the first one. Without a ``stage`` the
@@ -74,6 +91,7 @@ def derive(
         setting = _in_microbatches(setting, strategy, m)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype, None, m)
+    over = _over_level(setting, strategy, level, device, links)
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
@@ -92,17 +110,19 @@ def derive(
 
     def wanted(setting: Setting) -> list[Call]:
         """The calls that are asked for."""
+        mine = held if per_rank and cut is not None else None
         return [
-            c for c in calls(setting, strategy, gradient_dtype, held if per_rank and cut is not None else None, m)
+            c for c in calls(setting, strategy, gradient_dtype, mine, m, level == TO_HOST)
             if collective in (None, c.kind)
+            and (over is None or over(c) != num(0))
             and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
             and (c.kind != "send" or sent.get(c.phase, 1) > 0)
         ]  # fmt: skip
 
     chosen = wanted(setting)
-    counted_as, over = setting.accounting.communication, setting.accounting.pipeline
-    if per_rank and stage is None and over == "all_boundaries" and any(c.kind == "send" for c in chosen):
-        raise AccountingError(f"{counted_as} counts one rank, but {over} adds up what all stages send",
+    counted_as, stages = setting.accounting.communication, setting.accounting.pipeline
+    if per_rank and stage is None and stages == "all_boundaries" and any(c.kind == "send" for c in chosen):
+        raise AccountingError(f"{counted_as} counts one rank, but {stages} adds up what all stages send",
                               hint="name a stage, such as stage=1; or count all_links")  # fmt: skip
     work = StepWriter(setting, *strategy.forms, m)
     if m != num(1) and any(c.accumulates for c in chosen):
@@ -112,6 +132,7 @@ def derive(
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
         + (f", {phase}" if phase else "")
+        + (f", level {level}" if level else "")
     )
     if not chosen:
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
@@ -128,7 +149,7 @@ def derive(
     payloads: list[Payload] = []
     sends: list[Form] = []
     for (kind, p, meshes, fmt, region, *_), members in groups.items():
-        name = SHORT[kind]
+        name = SHORT.get(kind, kind)
         if len([1 for k, _ in several if k == kind]) > 1:
             name += f",{_PHASES[p]}"
         if len(regions) > 1 and kind != "send":
@@ -143,7 +164,7 @@ def derive(
             sends.append(product(num(sent.get(p, 1)), made.volume))
         else:
             payloads.append(made)
-    counted = shares(work, strategy, payloads)
+    counted = shares(work, strategy, payloads, over)
     if sends:
         if sent:
             text = "Bytes that this stage sends, and receives if they count."
@@ -155,10 +176,36 @@ def derive(
     notes = (*held.notes, *_cheapest(setting, strategy))
     plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
     shown = [_exhibit(setting, strategy, chosen)]
-    if any(c.kind != "send" for c in chosen):
-        shown.insert(0, reasons(setting, plan, chosen))
-    told = lead(plan, strategy, every, chosen)
+    between = [c for c in chosen if c.meshes != HOST]
+    if any(c.kind != "send" for c in between):
+        shown.insert(0, reasons(setting, plan, between))
+    told = lead(plan, strategy, every, between) if between else ()
     return replace(setting.derivation(title, work.steps, exhibits=shown, notes=notes), where=held.where, lead=told)
+
+
+def _over_level(
+    setting: Setting, strategy: Strategy, level: str | None, device: object, links: object
+) -> Callable[[Call], Form] | None:  # fmt: skip
+    """The bytes that the busiest rank sends over a level, as a share of a payload; None where all bytes count.
+
+    Raises ``ValuesError`` for a level that there is not, ``AccountingError`` where not the bytes of a rank are counted.
+    """
+    if level is None:
+        if device is not None or links is not None:
+            raise ValuesError("where the ranks are changes no bytes", hint="ask for those over a level: level: between")
+        return None
+    if level == TO_HOST:
+        return lambda call: num(int(call.meshes == HOST))
+    made = linked(setting, strategy, {"device": device, "links": links})
+    names = [link.name for link in made.levels]
+    if level not in names:
+        known = f"its levels are {', '.join(names)}, and host" if names else "links: node=8, inside=..., between=..."
+        raise ValuesError(f"the network has no level '{level[:40]}'", hint=known)
+    how = setting.accounting
+    if not how.communication.endswith("per_rank"):
+        raise AccountingError(f"{how.communication} counts no level: a rank sends over it, or it does not",
+                              hint="accounting: sent_per_rank")  # fmt: skip
+    return lambda call: level_share(made, strategy, how, level, call.kind, call.meshes, call.ranks(strategy))
 
 
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:

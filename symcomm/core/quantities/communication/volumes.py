@@ -16,6 +16,7 @@ from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Ratio, Sym, Total, num, product
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
+from symcomm.core.program.instructions import BETWEEN_STAGES, HOST
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
 from symcomm.core.quantities.witnesses import number, passes, ran, size
 from symcomm.core.records import dataclass
@@ -27,7 +28,7 @@ def volume(work: StepWriter, name: str, n: Form, members: Sequence[Call]) -> Pay
     call = members[0]
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
-    if call.kind == "send":
+    if call.meshes == BETWEEN_STAGES:
         crossing = partial(_bytes, members, wide.number)
         sent = work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.", witness=crossing)
         return Payload(name, call, sent, crossing)
@@ -53,10 +54,15 @@ class Payload:
     counted: Callable[[Numbers], Fraction]
 
 
-def shares(work: StepWriter, strategy: Strategy, payloads: Sequence[Payload]) -> list[Form]:
-    """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share."""
+def shares(
+    work: StepWriter, strategy: Strategy, payloads: Sequence[Payload], over: Callable[[Call], Form] | None = None
+) -> list[Form]:
+    """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share.
+
+    ``over`` says which share goes over a level of the network, where only that counts.
+    """
     accounting = work.setting.accounting
-    if accounting.communication == "payload":
+    if accounting.communication == "payload" or all(one.call.meshes == HOST for one in payloads):
         return [one.volume for one in payloads]
     kinds: dict[tuple[str, tuple[str, ...]], list[Payload]] = {}
     for one in payloads:
@@ -67,16 +73,20 @@ def shares(work: StepWriter, strategy: Strategy, payloads: Sequence[Payload]) ->
         groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
         put_in = accounting.communication == "contributed"  # which is the same by each algorithm
         by = runs_by(accounting.algorithm, kind) if put_in else work.setting.runs_by(kind)
-        part = share(kind, accounting.communication, by, k, groups)
+        part = share(kind, accounting.communication, by, k, groups) if over is None else over(members[0].call)
         if part == num(1):
             found += [one.volume for one in members]
             continue
         name = members[0].name if len(members) == 1 else SHORT[kind]
         name += f",{joint(meshes)}" if f"S_{name}" in work.known else ""
         volumes = members[0].volume if len(members) == 1 else Total(tuple(one.volume for one in members))
+        witness = partial(_moved, members, kind, accounting, k, groups)
+        if over is not None:
+            witness = partial(_level_moved, members, part)
         found.append(work.define(
             f"S_{name}", product(part, volumes), BYTE, accounting.communication.replace("_", " "),
-            _counted_text(accounting, kind), witness=partial(_moved, members, kind, accounting, k, groups),
+            _counted_text(accounting, kind) if over is None else "What the busiest rank sends over this level.",
+            witness=witness,
         ))  # fmt: skip
     return found
 
@@ -87,6 +97,11 @@ def _moved(
     """What some calls of one kind move, as it is counted."""
     payload = sum((one.counted(numbers) for one in members), Fraction(0))
     return payload * _exchanged(kind, accounting, k, groups, numbers)
+
+
+def _level_moved(members: Sequence[Payload], part: Form, numbers: Numbers) -> Fraction:
+    """The bytes that some calls send over a level of the network."""
+    return number(part, numbers) * sum((one.counted(numbers) for one in members), Fraction(0))
 
 
 def _bytes(members: Sequence[Call], wide: Fraction, numbers: Numbers) -> Fraction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from symcomm.core.collectives.algorithms import BETWEEN, INSIDE, algorithm
+from symcomm.core.collectives.algorithms import algorithm, level_names
 from symcomm.core.collectives.cost import Case, minus, plus, times
 from symcomm.core.form import Form, Num, Ratio, Sym, Total, negative, num, product
 from symcomm.core.records import dataclass
@@ -62,43 +62,53 @@ def wire(kind: str, name: str, k: Form, rings: str = "one_way", torus: str = "on
     return Wire(made.path, moved, made.rounds, made.path != alone.path, made.told, name)
 
 
-def direct(kind: str, k: Form, inside: Form) -> tuple[Wire, Wire]:
-    """The shares and rounds of messages from each rank to every other one: to those of its node, and to all others.
+def direct(kind: str, k: Form, inner: tuple[Form, ...]) -> list[Wire]:
+    """The shares and rounds of messages from each rank to every other one, by the level that joins the two.
+
+    ``inner`` are the ranks that each level but the last joins.
 
     >>> from fractions import Fraction
     >>> from symcomm.core.form import evaluate
-    >>> [evaluate(level.path, {}) for level in direct("all-to-all", num(32), num(8))]
+    >>> [evaluate(level.path, {}) for level in direct("all-to-all", num(32), (num(8),))]
     [Fraction(7, 1024), Fraction(3, 128)]
     """
     record = algorithm("pairwise")
     made = record.run(kind, Case(num(1), k))
     each = times(made.path, Ratio(num(1), minus(k, 1)))
-
-    def level(peers: Form, where: str) -> Wire:
+    joined = [product(*inner[: n + 1]) for n in range(len(inner))]
+    where = ["in the same node", *["in other units of the level above"] * (len(inner) - 1), "in other nodes"]
+    found: list[Wire] = []
+    for n, (whole, said) in enumerate(zip((*joined, k), where, strict=True)):
+        peers = Total((whole, negative(joined[n - 1]))) if n else minus(whole, 1)
         path = times(peers, each)
-        return Wire(path, times(num(2), path), peers, how=f"{made.told} This many of them are {where}.", by=record.name)
+        told = f"{made.told} This many of them are {said}."
+        found.append(Wire(path, times(num(2), path), peers, how=told, by=record.name))
+    return found
 
-    return level(minus(inside, 1), "in the same node"), level(Total((k, negative(inside))), "in other nodes")
 
+def by_level(
+    kind: str, k: Form, inner: tuple[Form, ...], rings: str = "one_way", lines: tuple[bool, ...] = ()
+) -> list[Wire]:
+    """The shares and rounds of a hierarchical call of ``kind`` over ``k`` ranks, level by level.
 
-def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tuple[Wire, Wire]:
-    """The shares and rounds of a call of ``kind`` over ``k`` ranks, ``inside`` of them a node: in nodes, between them.
+    ``inner`` are the ranks that each level but the last joins, ``lines`` says which levels are no rings.
 
     >>> from fractions import Fraction
     >>> from symcomm.core.form import evaluate
-    >>> [evaluate(level.path, {}) for level in two_levels("all-reduce", num(32), num(8))]
+    >>> [evaluate(level.path, {}) for level in by_level("all-reduce", num(32), (num(8),))]
     [Fraction(7, 4), Fraction(3, 16)]
     """
     record = algorithm("hierarchical")
-    case = Case(num(1), k, nodes=(inside,))
+    case = Case(num(1), k, nodes=inner)
     made = record.run(kind, case)
     both = record.run(kind, replace(case, directions=2)) if rings == "both_ways" else made
 
-    def level(name: str) -> Wire:
-        there, once = ([p for p in run.phases if p.link == name] for run in (both, made))
+    def level(name: str, line: bool) -> Wire:
+        there, once = ([p for p in run.phases if p.link == name] for run in (made if line else both, made))
         moved = times(num(2), plus(*(p.path for p in once)))
         told = " ".join(dict.fromkeys(p.what for p in there))
         path, alone = (plus(*(p.path for p in phases)) for phases in (there, once))
         return Wire(path, moved, plus(*(p.rounds for p in there)), path != alone, told, record.name)
 
-    return level(INSIDE), level(BETWEEN)
+    every = level_names(len(inner) + 1)
+    return [level(name, line) for name, line in zip(every, lines or (False,) * len(every), strict=True)]

@@ -7,8 +7,8 @@ from typing import Unpack
 from symcomm.core.derivation import Derivation
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.quantities.counting.load import ONE_DEVICE
+from symcomm.core.quantities.machine import RATES, machine
 from symcomm.core.quantities.options import Dtype, PeakRates, StrategyOption
-from symcomm.core.quantities.time.machine import RATES, machine
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.setting import Setting, StepWriter

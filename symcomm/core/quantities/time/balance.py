@@ -8,9 +8,9 @@ from symcomm.core.derivation import Derivation
 from symcomm.core.form import Form, Ratio, Sym
 from symcomm.core.quantities.counting.load import ONE_DEVICE
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.machine import machine
 from symcomm.core.quantities.options import Clock, Fma, NoModel, Roofs, Units
 from symcomm.core.quantities.time import peak_rate
-from symcomm.core.quantities.time.machine import machine
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import StepWriter

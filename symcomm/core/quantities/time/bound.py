@@ -11,9 +11,9 @@ from symcomm.core.form import Form, Largest, Ratio, Sym
 from symcomm.core.quantities.counting import tensor_size
 from symcomm.core.quantities.counting.load import ONE_DEVICE
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.machine import RATES, machine
 from symcomm.core.quantities.options import Amount, Dtype, OpName, Phase, Rates
 from symcomm.core.quantities.time import time
-from symcomm.core.quantities.time.machine import RATES, machine
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass, replace

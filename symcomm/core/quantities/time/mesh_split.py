@@ -19,11 +19,11 @@ from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.question import no_better_beside
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
+from symcomm.core.quantities.communication.links import by_axis, new_symbols
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
 from symcomm.core.quantities.time import inequality, mesh_terms, time
 from symcomm.core.quantities.time.compute_bound import variable
-from symcomm.core.quantities.time.links import by_axis, new_symbols
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import largest, number, together

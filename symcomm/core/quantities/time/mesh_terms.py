@@ -13,8 +13,8 @@ from symcomm.core.form import Form, Ratio, Sym, num
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.pipeline import check_divisible
 from symcomm.core.quantities.communication.call import joint
+from symcomm.core.quantities.communication.links import by_axis, levels, linked
 from symcomm.core.quantities.counting.load import load
-from symcomm.core.quantities.time.links import by_axis, levels, linked
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass, replace
@@ -73,10 +73,10 @@ def one_link(rates: Mapping[str, object]) -> None:
     """Raises ``ValuesError`` where the network would be all links of a torus together, of which a ring has but one."""
     if rates.get("device") is None or rates.get("network") is not None:
         return
-    from symcomm.core.hardware.devices import Device, device
+    from symcomm.core.hardware.devices import device
 
     name = rates["device"]
-    found = device(name if isinstance(name, Device) else str(name))
+    found = device(name)
     if found.links and "torus" in found.link().name:
         one = found.link().rate.quantity
         raise ValuesError(

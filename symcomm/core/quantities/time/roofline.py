@@ -11,9 +11,9 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
 from symcomm.core.quantities.counting.load import Load
+from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.options import Dtype, Frozen, OpName, Phase, Rates, StrategyOption
 from symcomm.core.quantities.time import time
-from symcomm.core.quantities.time.machine import RATES
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting

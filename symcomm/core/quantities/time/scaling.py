@@ -9,6 +9,7 @@ from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Applied, Form, Ratio, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.quantities.communication.links import PIPE, by_axis
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import (
     Chunks,
@@ -20,7 +21,6 @@ from symcomm.core.quantities.options import (
     StrategyOption,
 )
 from symcomm.core.quantities.time import step_time
-from symcomm.core.quantities.time.links import PIPE, by_axis
 from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter

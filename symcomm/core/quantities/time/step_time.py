@@ -20,6 +20,7 @@ from symcomm.core.program.instructions import BETWEEN_STAGES
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.uneven import APART, WHOLE
+from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import (
@@ -34,7 +35,6 @@ from symcomm.core.quantities.options import (
     ScheduleName,
     StrategyOption,
 )
-from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
 from symcomm.core.quantities.time.slots import PipelineTime, Run
 from symcomm.core.quantities.time.term_texts import exhibit, need

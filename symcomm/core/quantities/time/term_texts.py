@@ -8,7 +8,7 @@ from symcomm.core.form import Form, Ratio, product
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.counting.flops import shown
 from symcomm.core.quantities.counting.load import Load, Moved
-from symcomm.core.quantities.time.machine import Machine
+from symcomm.core.quantities.machine import Machine
 from symcomm.core.setting import Setting
 
 LINK_TEXTS = {

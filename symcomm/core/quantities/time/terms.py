@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
-from symcomm.core.collectives.algorithms import algorithm, runs_by, told, usual
+from symcomm.core.collectives.algorithms import algorithm, runs_by, told
 from symcomm.core.derivation import Numbers, Step
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Largest, Ratio, Total, num, product
@@ -14,11 +14,11 @@ from symcomm.core.graph.graph import Region
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import HOST
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
-from symcomm.core.quantities.communication.wire import Wire, direct, two_levels, wire
+from symcomm.core.quantities.communication.links import spot, ways
+from symcomm.core.quantities.communication.wire import Wire
 from symcomm.core.quantities.counting.flops import each_entry, looped, shown
 from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, degrees, last_part, launches
-from symcomm.core.quantities.time.links import levels, slowest, spot, two_links
-from symcomm.core.quantities.time.machine import Machine, MachineLink
+from symcomm.core.quantities.machine import Machine, MachineLink
 from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
 from symcomm.core.records import dataclass, replace
@@ -26,7 +26,6 @@ from symcomm.core.setting import Setting, StepWriter, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
-COPIED = "Each rank copies its part."
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 
 
@@ -200,7 +199,7 @@ class TimeWriter:
             for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
                 text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
-                text += f" These bytes go over the links {spot(link.name)}." if len(over) > 1 else ""
+                text += f" These bytes go over the links {spot(link)}." if len(over) > 1 else ""
                 through = self.work.define(f"c_{part}", product(cost.through(how.link), n), ELEMENT,
                                            LINK_TEXTS[how.link][0], text, by=decided)  # fmt: skip
                 for used in (link.name, *meshes):
@@ -233,20 +232,7 @@ class TimeWriter:
 
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
-        found = levels(self.machine, self.strategy, call.meshes)
-        how, rings = self.setting.accounting, self.setting.accounting.rings
-        if call.meshes == HOST:  # it goes one way, once
-            return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
-        name = runs_by(how.algorithm, call.kind)
-        if name == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
-            if len(found) > 1:
-                (inside, g), (between, _) = two_links(found)
-                return list(zip((inside, between), two_levels(call.kind, k, g, rings), strict=True))
-            name = usual(call.kind)  # one level of the hierarchy
-        if name == "pairwise" and len(found) == 2 and found[1][0].over == found[0][0].name:
-            (inside, g), (between, _) = found
-            return list(zip((inside, between), direct(call.kind, k, g), strict=True))
-        return [(slowest(link for link, _ in found), wire(call.kind, name, k, rings, how.torus))]
+        return ways(self.machine, self.strategy, self.setting.accounting, call.kind, call.meshes, k)
 
     def network(
         self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
@@ -258,7 +244,7 @@ class TimeWriter:
         found: list[Sending] = []
         for link, formats in by_link.items():
             label = f"_{link.name}{tag}" if len(by_link) > 1 else tag
-            carried = f"Bytes over a link {spot(link.name)}." if len(by_link) > 1 else "Bytes over a link."
+            carried = f"Bytes over a link {spot(link)}." if len(by_link) > 1 else "Bytes over a link."
             parts = [
                 self.bytes(f"V{label}", [one.elements for one in ones], dtype, len(formats) > 1, carried)
                 for dtype, ones in formats.items()
@@ -266,9 +252,10 @@ class TimeWriter:
             volume = self.total(f"V{label}", parts, BYTE, "add", "All formats together.")
             assert volume is not None
             form: Form = Ratio(volume, link.bandwidth)
-            owner = "network" if link.name == "network" else f"links {spot(link.name)}"
+            owner = "network" if link.name == "network" else f"links {spot(link)}"
             text = f"Bytes over the bandwidth of the {owner}"
-            text += ", which share them." if link.count != num(1) else "."
+            shares = ", of which it has this part." if link.cards else ", which share them."
+            text += "." if link.count == num(1) else shares
             latency = None
             if link.latency is not None:
                 rounds = tuple(one.rounds for ones in formats.values() for one in ones)

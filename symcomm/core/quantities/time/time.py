@@ -12,10 +12,10 @@ from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.quantities.communication.call import TAKES_OUT, Call
+from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
-from symcomm.core.quantities.time.links import linked
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
 from symcomm.core.records import replace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from typing import Literal
@@ -50,14 +50,26 @@ ONE_LINK = num(1)
 class MachineLink:
     """What calls go over: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
 
-    A link that is ``over`` another one takes the calls that need both.
+    A link of a level takes the calls that need the one ``below``, too: its ``cards`` are those of all ``unit`` devices
+    that it joins to others, where these share them. ``line`` says that what it joins is no ring.
     """
 
     name: str
     rate: Form
     latency: Form | None = None
     count: Form = ONE_LINK
-    over: str = ""
+    below: MachineLink | None = None
+    unit: int = 1
+    cards: Fraction | None = None
+    line: bool = False
+    where: str = ""
+
+    @property
+    def down(self) -> Iterator[MachineLink]:
+        """Itself and the levels that its messages go through."""
+        yield self
+        if self.below is not None:
+            yield from self.below.down
 
     @property
     def bandwidth(self) -> Form:
@@ -72,8 +84,8 @@ class Machine:
     ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
     Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
     links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
-    network. ``named`` are those of which something was said; ``notes`` tell where axes lie, which holds ``where``
-    degrees are these numbers; ``checks`` refuse later numbers.
+    network, ``levels`` are those of all of it. ``named`` are those of which something was said; ``notes`` tell where
+    axes lie, which holds ``where`` degrees are these numbers; ``checks`` refuse later numbers.
     """
 
     peak: Sym
@@ -83,6 +95,7 @@ class Machine:
     latency: Sym | None = None
     given: tuple[tuple[str, Fraction], ...] = ()
     routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]] = field(default_factory=dict)
+    levels: tuple[MachineLink, ...] = ()
     of_links: tuple[Sym, ...] = ()
     named: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -205,9 +218,9 @@ def host_bandwidth(name: object, link: str) -> Quantity | str:
     >>> str(host_bandwidth("A100-80GB-SXM", "full_duplex"))
     '32 000 000 000 B/s = 32 GB/s'
     """
-    from symcomm.core.hardware.devices import Device, device
+    from symcomm.core.hardware.devices import device
 
-    found = None if name is None else device(name if isinstance(name, Device) else str(name))
+    found = None if name is None else device(name)
     if found is None or "PCIe" not in found.links:
         return ""
     return found.link("PCIe").bandwidth("both" if link == "bidirectional" else "one")
@@ -221,9 +234,9 @@ def device_rates(name: object, dtype: str, rate: str, link: str) -> dict[str, ob
     >>> str(device_rates("A100-80GB-SXM", "fp16", "of_format", "full_duplex")["network"])
     '300 000 000 000'
     """
-    from symcomm.core.hardware.devices import Device, device
+    from symcomm.core.hardware.devices import device
 
-    found = device(name if isinstance(name, Device) else str(name))
+    found = device(name)
     wanted = dtype
     if rate == "eight_bit":
         wanted = next((d for d in ("fp8", "int8") if d in found.rates), "fp8")

@@ -1,0 +1,347 @@
+"""Networks of several levels: golden values, messages over four levels drawn at random, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api import known_networks, main
+from click.testing import CliRunner
+
+import symcomm as sc
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_long_context.json").read_text())["cases"]
+SENT = {"communication": "sent_per_rank", "input_gradient": "not_needed"}
+
+
+def cases(area: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in GOLDEN if case["area"] == area]
+
+
+def numbers(case: dict[str, Any]) -> dict[str, Fraction]:
+    return {name: Fraction(value) for name, value in case["at"].items() if not isinstance(value, list)}
+
+
+def written(path: Path, levels: str, device: str = "generic") -> sc.Network:
+    text = f"networks:\n  ours:\n    device: {device}\n    source: a test\n    levels:\n"
+    file = path / "ours.yaml"
+    file.write_text(text + "".join(f"      {line.strip()}\n" for line in levels.strip().splitlines()))
+    return sc.networks(file)["ours"]
+
+
+def drawn(path: Path, sizes: list[int], rates: list[Fraction], waits: list[Fraction], cards: list[int]) -> sc.Network:
+    """A network of some levels, innermost first."""
+    rows = [
+        f"l{n}: {{size: {size}, rate: {rate * 1000} kB/s, cards: {count}" + (f", latency: {wait} s}}" if wait else "}")
+        for n, (size, rate, wait, count) in enumerate(zip(sizes, [r / 10**6 for r in rates], waits, cards, strict=True))
+    ]
+    return written(path, "\n".join(rows), "H100-SXM")
+
+
+def one_weight(parameters: int) -> sc.Model:
+    """One weight of so many numbers, of one byte each where its gradient is."""
+    rows = next(n for n in range(int(parameters**0.5), 0, -1) if parameters % n == 0)
+    table = "Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]"
+    return sc.load(table, values={"B": 2**10 * 3**4 * 5, "D": rows, "F": parameters // rows})
+
+
+def reduced(network: sc.Network, parameters: int, strategy: str, **how: str) -> Fraction:
+    """Seconds of the all-reduce of the weight's gradient, a byte a number."""
+    made = one_weight(parameters).time(strategy, phase="end_of_batch", term="network", device=network,
+                                       gradient_dtype="int8", accounting=how)  # fmt: skip
+    return made.at().value
+
+
+def bytes_over(network: sc.Network, parameters: int, strategy: str, level: str, **how: str) -> Fraction:
+    made = one_weight(parameters).communication(strategy, level=level, device=network,
+                                                gradient_dtype="int8", accounting={**SENT, **how})  # fmt: skip
+    return made.at().value
+
+
+# -- golden values ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases("levels.axis"))
+def test_where_an_axis_lies_and_what_its_flow_has_out_of_a_node(case: dict[str, Any], tmp_path: Path) -> None:
+    at = {name: int(value) for name, value in case["at"].items()}
+    inside, nodes, _, flow = case["value"]
+    fast = Fraction(10**12)
+    net = drawn(tmp_path, [at["g"], at["world"] // at["g"]], [fast, Fraction(at["W"])], [0, 0], [1, at["nics"]])
+    strategy = f"cut(F, {at['stride']}, mesh=other) + data({at['size']})" if at["stride"] > 1 else f"data({at['size']})"
+    weights, k = 2880 * 6912, at["size"]
+    for level, expected in (("l0", Fraction(2 * (int(inside) - 1), int(inside))),
+                            ("l1", Fraction(2 * (int(nodes) - 1), int(nodes) * int(inside)))):  # fmt: skip
+        found = bytes_over(net, weights, strategy, level, algorithm="hierarchical")
+        assert found == expected * weights / at["stride"]
+    if flow != "none leaves":
+        assert reduced(net, weights, strategy) == 2 * Fraction(k - 1, k) * weights / at["stride"] / Fraction(flow)
+
+
+@pytest.mark.parametrize("case", cases("levels.allreduce"))
+def test_an_all_reduce_over_two_levels(case: dict[str, Any], tmp_path: Path) -> None:
+    at = numbers(case)
+    g, m, n = int(at["g"]), int(at["m"]), int(at["n"])
+    net = drawn(tmp_path, [g, m], [at["W_in"], at["W_out"]], [at["a_in"], at["a_out"]], [1, g])
+    hierarchical, flat, inside, between, card = map(Fraction, case["value"])
+    strategy = f"data({g * m})"
+    assert reduced(net, n, strategy, algorithm="hierarchical") == hierarchical
+    assert reduced(net, n, strategy) == flat
+    assert bytes_over(net, n, strategy, "l0", algorithm="hierarchical") == inside
+    assert bytes_over(net, n, strategy, "l1", algorithm="hierarchical") == between
+    assert bytes_over(net, n, strategy, "l1") == card
+
+
+@pytest.mark.parametrize("case", cases("levels.crossover"))
+def test_rings_on_all_network_cards_overtake_the_hierarchical_algorithm(case: dict[str, Any], tmp_path: Path) -> None:
+    """g rings with a g-th of the bytes each are one ring over all cards of a node; both times are straight lines."""
+    at = numbers(case)
+    g, m = int(at["g"]), int(at["m"])
+    net = drawn(tmp_path, [g, m], [at["W_in"], at["W_out"]], [at["a_in"], at["a_out"]], [1, g])
+    cards = f"data={g * at['W_out'] / 1000} kB/s @ {at['a_out']} s"
+
+    def longer(n: int) -> Fraction:
+        rings = one_weight(n).time(f"data({g * m})", phase="end_of_batch", term="network", gradient_dtype="int8",
+                                   device="H100-SXM", links=cards)  # fmt: skip
+        return rings.at().value - reduced(net, n, f"data({g * m})", algorithm="hierarchical")
+
+    n = 2**10 * 3**4
+    slope = (longer(n) - longer(2 * n)) / n
+    assert n + longer(n) / slope == Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", cases("levels.three"))
+def test_an_all_reduce_over_three_levels(case: dict[str, Any], tmp_path: Path) -> None:
+    at = case["at"]
+    sizes = [int(size) for size in at["sizes"]]
+    cards = [prod(sizes[:n]) for n in range(3)]
+    net = drawn(tmp_path, sizes, [*map(Fraction, at["W"])], [*map(Fraction, at["a"])], cards)
+    time, *sent = map(Fraction, case["value"])
+    strategy, n = f"data({prod(sizes)})", int(at["n"])
+    assert reduced(net, n, strategy, algorithm="hierarchical") == time
+    assert [bytes_over(net, n, strategy, f"l{i}", algorithm="hierarchical") for i in range(3)] == sent
+
+
+@pytest.mark.parametrize("case", cases("levels.oversubscription"))
+def test_an_oversubscribed_switch_leaves_a_part_of_the_cards(case: dict[str, Any], tmp_path: Path) -> None:
+    at = numbers(case)
+    levels = f"""node: {{size: {at["g"]}}}
+        pod: {{size: {at["m"]}, cards: {at["g"]}, rate: {at["W_out"]} B/s, oversubscription: {at["o"]}}}"""
+    net, strategy = written(tmp_path, levels, "H100-SXM"), f"data({at['g'] * at['m']})"
+    inside = 2 * (at["g"] - 1) / at["g"] * at["n"] / (450 * 10**9)
+    assert reduced(net, int(at["n"]), strategy, algorithm="hierarchical") - inside == Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", [case for case in cases("levels.torus") if "k" in case.values[0].get("at", {})])
+def test_a_line_takes_as_long_both_ways_as_one_way(case: dict[str, Any], tmp_path: Path) -> None:
+    """An all-reduce takes twice an all-gather."""
+    at = numbers(case)
+    line = "a line" in case["question"]
+    net = written(
+        tmp_path, f"row: {{size: {at['k']}, rate: {at['W']} B/s, line: {'yes' if line else 'no'}}}", "H100-SXM"
+    )
+    made = reduced(
+        net, int(at["n"]), f"data({at['k']})", algorithm="hierarchical" if line else "ring", rings="both_ways"
+    )
+    assert made == 2 * Fraction(case["value"])
+
+
+# -- messages one by one ------------------------------------------------------------------------------------
+
+
+class Messages:
+    """Rounds of messages over a network: each takes its latency, and its bytes at its part of the cards on its way."""
+
+    def __init__(self, sizes: list[int], rates: list[Fraction], waits: list[Fraction], cards: list[int]) -> None:
+        self.sizes, self.rates, self.waits, self.cards = sizes, rates, waits, cards
+        self.units = [prod(sizes[:n]) for n in range(len(sizes))]
+        self.time = Fraction(0)
+        self.sent: Counter[tuple[int, int]] = Counter()
+
+    def level(self, a: int, b: int) -> int:
+        """The level that joins two ranks: the first whose units hold both."""
+        return next(
+            n for n, unit in enumerate(self.units) if a // (unit * self.sizes[n]) == b // (unit * self.sizes[n])
+        )
+
+    def round(self, messages: list[tuple[int, int]], size: Fraction) -> None:
+        flows: Counter[tuple[int, int]] = Counter()
+        for a, b in messages:
+            self.sent[a, self.level(a, b)] += size
+            flows.update((n, a // self.units[n]) for n in range(1, self.level(a, b) + 1))
+        longest = Fraction(0)
+        for a, b in messages:
+            top = self.level(a, b)
+            ways = [self.rates[n] * min(Fraction(1), Fraction(self.cards[n], flows[n, a // self.units[n]]))
+                    for n in range(1, top + 1)]  # fmt: skip
+            longest = max(longest, self.waits[top] + size / min([self.rates[0], *ways]))
+        self.time += longest
+
+    def rings(self, groups: list[list[int]], size: Fraction) -> None:
+        """All groups at once: each member sends a part of the tensor to the next one, k - 1 times."""
+        for _ in range(len(groups[0]) - 1):
+            self.round([(g[i], g[(i + 1) % len(g)]) for g in groups for i in range(len(g))], size / len(groups[0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_network_of_four_levels_takes_the_time_of_its_messages(seed: int, tmp_path: Path) -> None:
+    """Hierarchical and flat all-reduce of an axis that begins at some stride, over four levels drawn at random."""
+    draw = random.Random(seed)
+    sizes = [draw.choice([2, 3, 4]) for _ in range(4)]
+    units = [prod(sizes[:n]) for n in range(4)]
+    rates, waits, cards = [Fraction(draw.randint(500, 900))], [Fraction(draw.randint(0, 3))], [1]
+    for unit in units[1:]:
+        cards.append(draw.randint(1, unit))
+        share = rates[-1] * min(1, Fraction(cards[-2], max(1, unit // sizes[units.index(unit) - 1])))
+        rates.append(Fraction(draw.randint(1, max(1, int(share)))))
+        waits.append(waits[-1] + draw.randint(0, 3))
+    net = drawn(tmp_path, sizes, rates, waits, cards)
+    world, stride = prod(sizes), draw.choice([1, *(unit for unit in units[1:3])])
+    k, weights = world // stride, 2880 * 6912
+    groups = [[first + stride * i for i in range(k)] for first in range(stride)]
+    strategy = f"cut(F, {stride}, mesh=other) + data({k})" if stride > 1 else f"data({k})"
+    payload = Fraction(weights, stride)
+
+    flat = Messages(sizes, rates, waits, cards)
+    for _ in range(2):
+        flat.rings(groups, payload)
+    assert reduced(net, weights, strategy) == flat.time
+
+    nested, part = Messages(sizes, rates, waits, cards), payload
+    rounds = []
+    for n, unit in enumerate(units):
+        if unit >= stride:
+            places = sorted({(rank // (unit * sizes[n]), rank % unit) for rank in range(world)})
+            rounds.append(
+                ([[top * unit * sizes[n] + low + unit * i for i in range(sizes[n])] for top, low in places], part)
+            )
+            part /= sizes[n]
+    for rings, size in [*rounds, *reversed(rounds)]:
+        nested.rings(rings, size)
+    assert reduced(net, weights, strategy, algorithm="hierarchical") == nested.time
+    for n in range(4):
+        found = bytes_over(net, weights, strategy, f"l{n}", algorithm="hierarchical")
+        assert found == max(sent for (_, level), sent in [*nested.sent.items(), ((0, n), 0)] if level == n)
+        found = bytes_over(net, weights, strategy, f"l{n}")
+        assert found == max(sent for (_, level), sent in [*flat.sent.items(), ((0, n), 0)] if level == n)
+
+
+# -- registered at run time ----------------------------------------------------------------------------------
+
+FOUR = """
+    node: {size: 4}
+    rack: {size: 2, link: IB, cards: 2, rate: 50 GB/s, latency: 2 us}
+    row: {size: 4, link: leaf, oversubscription: 2, latency: 5 us}
+    hall: {size: 2, link: spine, cards: 4, rate: 25 GB/s, latency: 20 us}
+"""
+
+
+def test_a_network_of_four_levels_is_one_record_for_every_quantity(tmp_path: Path) -> None:
+    """Messages of the same levels by hand: 450 GB/s; 2 cards of 50 for 4; half of 4 such for 8; 4 of 25 for 32."""
+    net = written(tmp_path, FOUR, "H100-SXM")
+    assert net.told == (
+        "ours: nodes of 4 H100-SXM, joined by NVLink 4; racks of 2 nodes, joined by IB with 25 GB/s a device; rows of "
+        "4 racks, joined by leaf with 12.5 GB/s a device; 2 rows, joined by spine with 3.125 GB/s a device."
+    )
+    model = one_weight(2880 * 6912)
+    step = model.step_time("data(16) + cut(F, 4, mesh=other)", device=net)
+    assert "A node has 4 ranks, a rack 8, a row 32: `other` (4 ranks) lies inside, `data` (16 ranks) has 2 inside a " \
+           "rack, 4 inside a row and goes between rows." in step.notes  # fmt: skip
+    step.check(deep=True)
+    found = sc.search(
+        model, devices=64, device=net, capacity_is="nominal_GB", strategies="data + cut(F, t, mesh=other)",
+        microbatches="1", recomputation="none", jobs=1, top=100,
+    )  # fmt: skip
+    assert len(found.top) == 7
+    for one in found.top:
+        assert model.step_time(one.strategy, device=net, microbatches=1).at().value == one.time.value, one.strategy
+
+
+def test_the_levels_of_a_network_are_shown() -> None:
+    told = CliRunner().invoke(main, ["show", "Ethernet-V100"])
+    assert told.exit_code == 0
+    assert told.output == (
+        "Ethernet-V100: 256 V100-32GB-SXM\n"
+        "level    joins            devices  links of a unit           a device has  latency\n"
+        "node     8 V100-32GB-SXM  8        NVLink 2                  150 GB/s\n"
+        "rack     4 nodes          32       1 x 100-gigabit Ethernet  1.5625 GB/s   10 µs\n"
+        "cluster  8 racks          256      a core switch, 3:1        520.8 MB/s    20 µs\n"
+        "source: a cheap cluster as many build it; no product\n"
+    )
+
+
+@pytest.mark.parametrize("name", known_networks())
+def test_every_known_network_reduces_gradients_over_all_of_its_devices(name: str) -> None:
+    net = known_networks()[name]
+    made = one_weight(2880 * 6912).time(f"data({net.size})", phase="end_of_batch", term="network", device=name,
+                                        dtype=[*net.device.rates][-2], accounting="hierarchical")  # fmt: skip
+    assert {f"t_{level.name}" for level in net.levels} <= {*made.worth}
+
+
+def test_a_network_for_a_search_comes_from_a_file(tmp_path: Path) -> None:
+    written(tmp_path, FOUR, "H100-SXM")
+    gpt3 = str(Path(__file__).parents[2] / "examples" / "search" / "gpt3.md")
+    words = ["search", gpt3, "--devices", "128", "--device", str(tmp_path / "ours.yaml"), "--capacity-is", "nominal_GB"]
+    told = CliRunner().invoke(main, words)
+    assert told.output == (
+        "error: ours has 2 x 4 x 2 x 4 devices, but there are 128 ranks\n"
+        "hint: a network of your own with larger levels (node 4, rack 2, row 4, hall 2)\n"
+    )
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "said"), [
+    ("node: {size: 0}", "'size' must be a positive whole number, but is '0'"),
+    ("node: {size: 8}\nrack: {size: 2, rate: 900 GB/s}",
+     "'rack' gives a device 900 GB/s, but its messages go through 'node' with 450 GB/s"),
+    ("node: {size: 8}\nrack: {size: 2, rate: 9 GB/s, latency: 5 us}\nrow: {size: 2, latency: 2 us}",
+     "a message over 'row' is sooner there than over 'rack'"),
+    ("node: {size: 8}\nrack: {size: 2, rate: 9 GB/s, oversubscription: 1/2}",
+     "'oversubscription' is how many times too little there is for all: a number from 1 on"),
+    ("a node: {size: 8}", "'a node' is no name of a level\nhint: such as node, rack or pod"),
+    ("node: {size: 8, speed: 9 GB/s}", "unknown key 'speed'"),
+])  # fmt: skip
+def test_a_network_that_cannot_be_is_refused_at_its_line(level: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(sc.SymcommError) as caught:
+        written(tmp_path, level, "H100-SXM")
+    assert said.split("\n")[0] in str(caught.value)
+    assert said.split("\n")[-1] in str(caught.value)
+    assert "ours.yaml:" in str(caught.value)
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"level": "node"}, "the network has no level 'node'\nhint: links: node=8, inside=..., between=..."),
+    ({"level": "rack", "device": "DGX-H100", "accounting": SENT},
+     "the network has no level 'rack'\nhint: its levels are node, pod, and host"),
+    ({"level": "pod", "device": "DGX-H100"},
+     "payload counts no level: a rank sends over it, or it does not\nhint: accounting: sent_per_rank"),
+    ({"device": "DGX-H100"}, "where the ranks are changes no bytes\nhint: ask for those over a level: level: between"),
+    ({"level": "pod", "device": "DGX-H100", "accounting": {**SENT, "algorithm": "tree"}},
+     "which messages of the algorithm 'tree' go over 'pod' is not known\nhint: algorithm: ring, or hierarchical"),
+    ({"level": "node", "device": "DGX-H100", "accounting": SENT, "strategy": "data(5) + cut(F, 4, mesh=other)"},
+     "the 2 places that a node of 8 ranks has for 'data' do not share out its 5 ranks evenly"),
+])  # fmt: skip
+def test_bytes_over_a_level_that_cannot_be_counted_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(sc.SymcommError) as caught:
+        one_weight(2880 * 6912).communication(**{"strategy": "data(16)", **options})
+    assert said in str(caught.value)
+
+
+def test_the_level_of_the_host_counts_what_is_copied_there_and_back() -> None:
+    """ZeRO-Offload: an eighth of the gradients goes there and of the weights comes back, two bytes a number."""
+    weights = 2880 * 6912
+    model, how = one_weight(weights), {"accounting": {"offloading": "states_on_host", **SENT}}
+    assert model.communication("zero-2(8)", level="host", **how).at().value == 2 * weights / 8 * 2
+    assert model.communication("zero-2(8)", level="host").at().value == 0
+
+
+def test_an_unknown_network_is_told_with_those_that_are_known() -> None:
+    with pytest.raises(sc.SymcommError, match="unknown network 'DGX-H1'\nhint: known: DGX-H100, DGX-A100"):
+        sc.network("DGX-H1")
