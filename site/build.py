@@ -3,6 +3,7 @@
     python site/build.py                  everything, with all documents of the gallery
     python site/build.py --gallery midterm,zero-table
     python site/build.py --gallery none   in a minute
+    python site/build.py --page out/page  with the page that `symcomm serve --build -o out/page` wrote
 
 Pages are those of ``docs/``; the reference is made from the registries and the gallery from ``examples/``. A link
 that leads nowhere, and any other warning, fails.
@@ -30,15 +31,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "out" / "site")
     parser.add_argument("--gallery", default="all", help="all, none, or folders of examples/ with commas")
+    parser.add_argument("--page", type=Path, help="the folder of the page that runs in a browser")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
         sources(source, documents(asked.gallery))
+        if asked.page:
+            with (source / "index.md").open("a", encoding="utf-8") as index:
+                index.write("\n```{button-link} try/index.html\n:color: primary\nTry it in your browser\n```\n")
         command = [sys.executable, "-m", "sphinx", "-q", "-W", "-n", "--keep-going", "-c", str(ROOT / "site"),
                    "-b", "html", "-d", str(source / ".doctrees"), str(source), str(asked.output)]  # fmt: skip
         status = subprocess.run(command, check=False).returncode  # noqa: S603  (our own command)
         if status == 0 and (source / "files").is_dir():
             shutil.copytree(source / "files", asked.output, dirs_exist_ok=True)
+        if status == 0 and asked.page:
+            shutil.copytree(asked.page, asked.output / "try", dirs_exist_ok=True)
     if status == 0:
         print(asked.output / "index.html")
     sys.exit(status)

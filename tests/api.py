@@ -8,6 +8,7 @@ from importlib import import_module
 
 NAMES = {
     "symcomm.cli": "main",
+    "symcomm.cli.serve": "page_build=build server",
     "symcomm.cli.shared": "shared_read_template=read_template",
     "symcomm.core": "accounting core_blocks=blocks core_drawing=drawing form identity model patience printing",
     "symcomm.core.accounting": "Accounting COLLECTIVES Convention accounting_CONVENTIONS=CONVENTIONS",

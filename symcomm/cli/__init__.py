@@ -24,6 +24,7 @@ from symcomm.cli.grade import grade
 from symcomm.cli.new import new
 from symcomm.cli.practice import practice
 from symcomm.cli.search import search
+from symcomm.cli.serve import serve
 from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
@@ -85,6 +86,7 @@ def main(debug: bool) -> None:
 
 
 for _command in (
-    new, solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, completion,
+    new, solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, serve,
+    completion,
 ):  # fmt: skip
     main.add_command(_command)
