@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -158,12 +158,12 @@ def _unpack(packed: Path, target: Path) -> None:
 
     try:
         with tarfile.open(packed) as archive:
-            if json.load(archive.extractfile("package/package.json") or b"").get("version") != PYODIDE:
-                raise KeyError(packed)
-            for name in _RUNTIME:
-                found = archive.extractfile(f"package/{name}")
-                assert found is not None
-                (target / name).write_bytes(found.read())
+            found = {name: archive.extractfile(f"package/{name}") for name in ("package.json", *_RUNTIME)}
+            texts = {name: file.read() for name, file in found.items() if file is not None}
+        if json.loads(texts.pop("package.json"))["version"] != PYODIDE:
+            raise KeyError(packed)
+        for name in _RUNTIME:
+            (target / name).write_bytes(texts[name])
     except (tarfile.TarError, KeyError, ValueError) as error:
         raise RenderError(f"{packed} is not Pyodide {PYODIDE}", hint=f"npm pack pyodide@{PYODIDE}") from error
 
@@ -199,7 +199,7 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
     class Handler(SimpleHTTPRequestHandler):
         """The files of the folder, with the page's policy; no lists of what is in it."""
 
-        extensions_map: ClassVar = {
+        extensions_map = {  # noqa: RUF012  (as the class above has it)
             **SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript", ".wasm": "application/wasm",
         }  # fmt: skip
 
