@@ -300,13 +300,8 @@ def html(grades: Grades) -> str:
         for line in summary(grades)
     ]  # fmt: skip
     students = [
-        [
-            p.student.id,
-            p.student.name,
-            points_text(grades.points(p.student.id)),
-            feedback(grades.by_student[p.student.id]),
-        ]
-        for p in grades.papers
+        [who.id, who.name, points_text(grades.points(who.id)), feedback(grades.by_student[who.id])]
+        for who in (paper.student for paper in grades.papers)
     ]
     return table(["question", "answers", "points", "verdicts", "mistakes"], told) + table(
         ["id", "name", "points", "feedback"], students

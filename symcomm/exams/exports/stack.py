@@ -18,24 +18,8 @@ from symcomm.exams.exports.moodle import question, quiz, tex
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
 
 _LONGEST, _RUNS = 4, 400  # letters of a run that is read as a product, and runs of one answer
-_WORDS = (
-    "do",
-    "if",
-    "in",
-    "or",
-    "and",
-    "for",
-    "not",
-    "from",
-    "next",
-    "step",
-    "then",
-    "thru",
-    "else",
-    "mod",
-    "pi",
-    "pm",
-)
+_WORDS = ("do", "if", "in", "or", "and", "for", "not", "from", "next", "step", "then", "thru", "else", "mod", "pi",
+          "pm")  # fmt: skip
 
 
 def piece(title: str, item: Item) -> list[str]:

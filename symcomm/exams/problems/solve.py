@@ -56,16 +56,9 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         raise DocumentError(f"{problem.file} has no table '{name[:60]}'", hint=f"its tables are 1 to {len(tables)}")
     from symcomm.core import model
 
-    return model.load(
-        tables[int(name or 1) - 1],
-        file=problem.file,
-        notation=problem.notation,
-        values=_numbers(problem.values),
-        name=Path(problem.file).stem,
-        repeat=reading.get("repeat", ""),
-        batch=reading.get("batch", ""),
-        dtype=reading.get("dtype", ""),
-    )
+    said = {key: reading.get(key, "") for key in ("repeat", "batch", "dtype")}
+    return model.load(tables[int(name or 1) - 1], file=problem.file, notation=problem.notation,
+                      values=_numbers(problem.values), name=Path(problem.file).stem, **said)  # fmt: skip
 
 
 def _numbers(known: Iterable[Known]) -> dict[str, Any]:
@@ -105,18 +98,10 @@ def _load_whole(block: ModelBlock) -> Model:
             if known is None:
                 raise section.error("module", "this is no printed module", "as print(model) shows it")
             return replace(known, name=block.name)
-        made = model.load(
-            block.table,
-            repeat=block.repeat,
-            batch=block.batch,
-            dtype=block.dtype,
-            values=_numbers(block.values),
-            inputs=block.inputs,
-            weights=block.weights,
-            axes=dict(block.axes),
-            notation=block.notation,
-            name=block.name,
-        )
+        said = {
+            key: getattr(block, key) for key in ("repeat", "batch", "dtype", "inputs", "weights", "notation", "name")
+        }
+        made = model.load(block.table, values=_numbers(block.values), axes=dict(block.axes), **said)
     except SymcommError as error:
         key = "values" if isinstance(error, ValuesError) and "values" in section else "model"
         key = "parts" if block.parts else key
@@ -201,21 +186,10 @@ def solve(
     made, leaks = with_answers(problem, graded(problem, unasked(made)))
     told = tuple(contradictions(problem, made))
     return Document(
-        problem.title,
-        problem.subtitle,
-        problem.authors,
-        problem.date,
-        problem.language,
-        problem.file,
-        problem.notation,
-        tuple(made),
-        problem.course,
-        problem.detail,
-        problem.extra,
-        leaks,
-        told,
+        problem.title, problem.subtitle, problem.authors, problem.date, problem.language, problem.file,
+        problem.notation, tuple(made), problem.course, problem.detail, problem.extra, leaks, told,
         written=written(problem),
-    )
+    )  # fmt: skip
 
 
 def following(ask: Ask, before: Mapping[str, Quantity | None]) -> Ask:
