@@ -85,62 +85,39 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
         return Verdict("refused", hint="the formula is nested too deep")
     except TimeUpError:
         return Verdict("undecided", hint=_TIME_UP)
-    read = " = ".join(_shown(part, key) for part in parts)
-    found = Verdict("right", read)
+    found = Verdict("right")
     for part in parts:
-        found = _decided(part, key, read)
+        found = _decided(part, key)
         if not found.right:
             break
+    found = found if found.sides else replace(found, sides=tuple(parts), notation=key.derivation.notation)
     supposed = dict.fromkeys(note for part in parts for note in part.supposed)
     return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
 
 
-def _decided(part: Side, key: AnswerKey, read: str) -> Verdict:
+def _decided(part: Side, key: AnswerKey) -> Verdict:
     """The verdict on one part, whose unit may be the letter of a symbol.
 
     12 B is 12 bytes; it is twelve times the batch only where that is right.
     """
     try:
-        found = _Decision(part, key, read).verdict()
+        found = _Decision(part, key).verdict()
     except NoNumberError as why:
-        return Verdict("unreadable", read, hint=str(why))
+        return Verdict("unreadable", hint=str(why))
     except TimeUpError:
-        return Verdict("undecided", read, hint=_TIME_UP)
+        return Verdict("undecided", hint=_TIME_UP)
     other = part.otherwise
     if found.right or other is None:
         return found
     if isinstance(other, UnreadError):
-        return found if part.literal is not None else Verdict("unreadable", read, hint=other.hint)
-    second = _decided(other, key, _shown(other, key))
+        return found if part.literal is not None else Verdict("unreadable", hint=other.hint)
+    second = _decided(other, key)
     if second.right:
-        return second
+        return replace(second, sides=(other,), notation=key.derivation.notation)
     if part.unit is not None and _same_kind(part.unit, key):
         return found
     named = " and ".join(sorted(other.names))
-    return Verdict("unreadable", read, hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
-
-
-def _shown(part: Side, key: AnswerKey) -> str:
-    from symcomm.core.printing.forms import tex
-
-    try:
-        text = tex(part.form, None, key.derivation.notation)
-    except (SymcommError, TypeError, RecursionError):
-        return ""
-    if part.unit is None:
-        return text
-    unit = str(part.unit) if part.unit != ONE else "\\%"
-    scale = "" if part.scale == 1 or part.unit == ONE else f"{_scale(part)}\\,"
-    return rf"{text}\ {scale}\text{{{unit}}}" if unit != "\\%" else rf"{text}\,\%"
-
-
-def _scale(part: Side) -> str:
-    scale = part.scale
-    for base in (1000, 1024):
-        for power in range(1, 6):
-            if scale == Fraction(base) ** power:
-                return rf"\cdot 10^{{{3 * power}}}" if base == 1000 else rf"\cdot 2^{{{10 * power}}}"
-    return rf"\cdot {scale}" if scale.denominator == 1 else rf"\cdot \frac{{{scale.numerator}}}{{{scale.denominator}}}"
+    return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
 
 
 _LEVELS = ("conventions", "mistakes", "pairs", "mixed")
@@ -152,7 +129,6 @@ class _Decision:
 
     part: Side
     key: AnswerKey
-    read: str
 
     def verdict(self) -> Verdict:
         """The verdict; raises ``NoNumberError`` where the part has no number at all."""
@@ -164,7 +140,7 @@ class _Decision:
                 if asked != "1"
                 else (f"this is in {part.unit}, but the answer is a plain number")
             )
-            return Verdict("different", self.read, hint=hint)
+            return Verdict("different", hint=hint)
         return self._formula() if part.names else self._number()
 
     # -- numbers -------------------------------------------------------------------------------------------
@@ -174,24 +150,24 @@ class _Decision:
         right = key.number
         if key.spec.formula:
             names = ", ".join(forms.names(key.candidates.right))
-            return Verdict("different", self.read, hint=f"this is a number: write the formula, in {names}")
+            return Verdict("different", hint=f"this is a number: write the formula, in {names}")
         with deadline(SECONDS):
             number = number_of(part.form, {})
         if number is None:
             _raise(part.form)
-            return Verdict("unreadable", self.read, hint="this is no real number")
+            return Verdict("unreadable", hint="this is no real number")
         if right is None:
             missing = [n for n in forms.names(key.candidates.right) if n not in key.values]
             if not missing:
-                return Verdict("undecided", self.read)
-            return Verdict("undecided", self.read, hint=f"no number is given for {', '.join(missing)}: write a formula")
+                return Verdict("undecided")
+            return Verdict("undecided", hint=f"no number is given for {', '.join(missing)}: write a formula")
         scales = [part.scale] if part.unit is not None else [key.bare[0]]
         if part.unit is None and part.literal is None and key.bare[0] != 1:
             scales.append(Fraction(1))  # a calculation may be in the unit of the formula
         for scale in scales:
             literal = part.literal.times(scale) if part.literal is not None else None
             if self._says(literal, number * scale, right.value):
-                return Verdict("right", self.read)
+                return Verdict("right")
         for scale in scales:
             literal = part.literal.times(scale) if part.literal is not None else None
             for level in _LEVELS:
@@ -252,15 +228,15 @@ class _Decision:
         with deadline(SECONDS):
             mine = [_at(form, view.points) for view in views]
         if any(at is not None and at == view.right for at, view in zip(mine, views, strict=True)):
-            return Verdict("right", self.read)
+            return Verdict("right")
         if part.slack and self._near(form):
-            return Verdict("right", self.read)
+            return Verdict("right")
         undecided = False
         if not (is_rational(form) and self.key.rational):
             with deadline(SECONDS):
                 same = self._really(form)
             if same:
-                return Verdict("right", self.read)
+                return Verdict("right")
             undecided = same is None
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
@@ -269,9 +245,7 @@ class _Decision:
                 if matched:
                     return self._wrong(matched)
         if undecided:
-            return Verdict(
-                "undecided", self.read, hint="a person has to look at this: it is equal at all numbers tried"
-            )
+            return Verdict("undecided", hint="a person has to look at this: it is equal at all numbers tried")
         with deadline(SECONDS):
             return self._unequal(form)
 
@@ -375,11 +349,9 @@ class _Decision:
         mine = Quantity(self._worth(first) or Fraction(0), self.key.unit)
         counter = None if right is None else Counterexample((), mine, right)
         if first.convention:
-            return Verdict("other_convention", self.read, first.names, (), others, first.says, "", counter)
+            return Verdict("other_convention", first.names, (), others, first.says, "", counter)
         conventions = first.names[:-1] if first.mixed else ()
-        return Verdict(
-            "mistake", self.read, conventions, first.names[len(conventions) :], others, first.says, "", counter
-        )
+        return Verdict("mistake", conventions, first.names[len(conventions) :], others, first.says, "", counter)
 
     def _different(self, number: Fraction, right: Quantity) -> Verdict:
         hint = ""
@@ -393,11 +365,8 @@ class _Decision:
             hint = "this is 100 times too large: is it in percent?"
         if not hint and self.part.unit is None and self.part.literal and right.unit != ONE and not self.key.spec.unit:
             hint = f"a number without a unit is in {right.unit} here: write the unit behind it"
-        return Verdict("different", self.read, hint=hint, counterexample=self._counter(
-            (), Quantity(number, right.unit), right))  # fmt: skip
-
-    def _counter(self, values: tuple[tuple[str, Fraction], ...], mine: Quantity, right: Quantity) -> Counterexample:
-        return Counterexample(values, mine, right)
+        counter = Counterexample((), Quantity(number, right.unit), right)
+        return Verdict("different", hint=hint, counterexample=counter)
 
     def _unequal(self, form: Form) -> Verdict:
         """A formula that is not right: where it differs, first at the given numbers."""
@@ -415,9 +384,9 @@ class _Decision:
                     else ("this agrees at the given numbers only: other numbers tell the two apart")
                 )
                 values = tuple((n, point[n]) for n in names if n in point)
-                return Verdict("different", self.read, hint=hint, counterexample=self._counter(
-                    values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
-        return Verdict("different", self.read)
+                counter = Counterexample(values, Quantity(mine, key.unit), Quantity(right, key.unit))
+                return Verdict("different", hint=hint, counterexample=counter)
+        return Verdict("different")
 
 
 def _with_whole_logarithms(form: Form) -> Form:

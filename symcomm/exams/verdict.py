@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
+from symcomm.core.errors import SymcommError
+from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
-from symcomm.core.units import Quantity
+from symcomm.core.units import ONE, Quantity
+from symcomm.exams.reading.formula import Side
 
 VerdictName = Literal["right", "other_convention", "mistake", "different", "unreadable", "refused", "undecided"]
 
@@ -29,7 +34,7 @@ class Counterexample:
 class Verdict:
     """The verdict on one answer.
 
-    ``read`` is what was read, in LaTeX. ``conventions`` are named ``field: choice`` and ``mistakes`` by their records;
+    ``conventions`` are named ``field: choice`` and ``mistakes`` by their records;
     ``alternatives`` are other ways to the same answer, each a tuple of one or two names. ``says`` is one sentence for
     each name. ``hint`` tells how to write what was not read. ``undecided`` earns neither full nor no credit by itself.
 
@@ -38,13 +43,19 @@ class Verdict:
     """
 
     verdict: VerdictName
-    read: str = ""
     conventions: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()
     alternatives: tuple[tuple[str, ...], ...] = ()
     says: tuple[str, ...] = ()
     hint: str = ""
     counterexample: Counterexample | None = None
+    sides: tuple[Side, ...] = field(default=(), compare=False, repr=False)  # what was read
+    notation: Notation | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def read(self) -> str:
+        """What was read, in LaTeX; written where somebody wants to see it."""
+        return " = ".join(_shown(side, self.notation) for side in self.sides)
 
     @property
     def right(self) -> bool:
@@ -72,3 +83,26 @@ class Verdict:
         lines = [self.verdict.replace("_", " ") + (f" ({names})" if names else "")]
         lines += [*self.says, self.hint, str(self.counterexample or "")]
         return "\n".join(line for line in lines if line)
+
+
+def _shown(side: Side, notation: Notation | None) -> str:
+    from symcomm.core.printing.forms import tex
+
+    try:
+        text = tex(side.form, None, notation)
+    except (SymcommError, TypeError, RecursionError):
+        return ""
+    if side.unit is None:
+        return text
+    if side.unit == ONE:
+        return rf"{text}\,\%"
+    return rf"{text}\ {'' if side.scale == 1 else _scale(side.scale)}\text{{{side.unit}}}"
+
+
+def _scale(scale: Fraction) -> str:
+    for base in (1000, 1024):
+        for power in range(1, 6):
+            if scale == Fraction(base) ** power:
+                return rf"\cdot 10^{{{3 * power}}}\," if base == 1000 else rf"\cdot 2^{{{10 * power}}}\,"
+    top, bottom = scale.numerator, scale.denominator
+    return rf"\cdot {scale}\," if bottom == 1 else rf"\cdot \frac{{{top}}}{{{bottom}}}\,"
