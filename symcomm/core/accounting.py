@@ -59,6 +59,9 @@ CONVENTIONS: tuple[Convention, ...] = (
         "balanced",
         "Each rank has early and late positions, so causal attention gives every rank equally many pairs.",
     ),
+    Convention(
+        "context_order", "striped", "Ranks take the positions in turn; under causal attention the last rank has most."
+    ),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, including the first."),
     Convention("input_gradient", "not_needed", "The first layer does not compute the gradient of its input."),
     Convention("traffic", "compulsory", "Memory traffic: each operand is read once, each result is written once."),

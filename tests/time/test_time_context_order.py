@@ -19,10 +19,12 @@ LLAMA_8B = {
 MISTRAL = LLAMA_8B | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 
 
-def pairs_of_ranks(length: int, ranks: int, window: int) -> list[int]:
+def pairs_of_ranks(length: int, ranks: int, window: int, order: str = "contiguous") -> list[int]:
     """The pairs of a query and a key not behind it and not beyond the window, rank by rank."""
     part = length // ranks
     seen = [sum(1 for key in range(length) if key <= query < key + window) for query in range(length)]
+    if order == "striped":
+        return [sum(seen[rank::ranks]) for rank in range(ranks)]
     return [sum(seen[rank * part : (rank + 1) * part]) for rank in range(ranks)]
 
 
@@ -41,19 +43,19 @@ def test_the_two_products_of_llama_3_8b_take_15_eighths_as_long_on_the_last_rank
 
 
 @pytest.mark.few(6)
-@pytest.mark.parametrize("order", ["contiguous", "balanced"])
+@pytest.mark.parametrize("order", ["contiguous", "balanced", "striped"])
 @pytest.mark.parametrize(("length", "ranks", "window"), [(8, 2, 99), (12, 4, 99), (12, 4, 5), (12, 3, 2), (8, 4, 8)])
 def test_the_operations_are_those_of_the_busiest_rank(length: int, ranks: int, window: int, order: str):
     """Every pair takes 2·D operations in each of two products, and in each of four in backward."""
-    every = pairs_of_ranks(length, ranks, window)
-    wanted = Fraction(max(every)) if order == "contiguous" else Fraction(sum(every), ranks)
+    every = pairs_of_ranks(length, ranks, window, order)
+    wanted = Fraction(max(every)) if order != "balanced" else Fraction(sum(every), ranks)
     config = LLAMA_8B if window == 99 else MISTRAL | {"sliding_window": window}
     for phase, products in (("forward", 2), ("backward", 4)):
         found = of_scores(config, order, f"context({ranks})", phase, B=3, L=length)
         assert found == 3 * products * 2 * 4096 * wanted, phase
 
 
-@pytest.mark.parametrize("order", ["contiguous", "balanced"])
+@pytest.mark.parametrize("order", ["contiguous", "balanced", "striped"])
 @pytest.mark.parametrize("operations", ["matmul_only", "all_ops"])
 def test_the_time_of_a_step_is_that_of_the_last_rank_and_names_the_order(order: str, operations: str):
     accounting = {"attention": "causal_half", "context_order": order, "operations": operations}

@@ -76,6 +76,59 @@ def adds(*terms: Fraction) -> Fraction:
     return found
 
 
+def pairs_seen(parts: Fraction, length: Fraction, each: Fraction) -> Fraction:
+    """The pairs of a causal mask that each of some equal parts has, counted query by query, at so much a pair.
+
+    >>> pairs_seen(Fraction(2), Fraction(4), Fraction(1))
+    Fraction(5, 1)
+    """
+    return sum((Fraction(query) for query in range(1, _whole(length, "positions") + 1)), Fraction(0)) * each / parts
+
+
+def causal_pairs(order: Fraction, length: Fraction, ranks: Fraction, rank: Fraction) -> Fraction:
+    """The pairs of one rank under a causal mask, query by query: zigzag (0), contiguous (1) or striped (2).
+
+    >>> [causal_pairs(Fraction(n), Fraction(8), Fraction(2), Fraction(1)) for n in range(3)]
+    [Fraction(18, 1), Fraction(26, 1), Fraction(20, 1)]
+    """
+    many, k, r = _whole(length, "positions"), int(ranks), int(rank)
+    if order == 0 and many % (2 * k):  # a half of a part is no whole number: all ranks have as many
+        return pairs_seen(ranks, length, Fraction(1))
+    half = many // (2 * k)
+    mine = {
+        0: (*range(r * half, (r + 1) * half), *range((2 * k - 1 - r) * half, (2 * k - r) * half)),
+        1: range(r * many // k, (r + 1) * many // k),
+        2: range(r, many, k),
+    }[int(order)]
+    return Fraction(sum(query + 1 for query in mine))
+
+
+def ring(
+    order: Fraction, ranks: Fraction, own: Fraction, block: Fraction, behind: Fraction, send: Fraction
+) -> Fraction:
+    """When the last rank has worked on all blocks: each is passed on as soon as it is there and its place is free.
+
+    A rank has two places. It works on all blocks (0), on those of ranks before it (1), or on those of ranks ``behind``
+    it for another time (2).
+
+    >>> ring(*map(Fraction, (0, 4, 3, 3, 3, 2)))
+    Fraction(12, 1)
+    """
+    k = _whole(ranks, "ranks")
+    there = [[Fraction(0)] * k for _ in range(k)]  # when a rank has the block of each step
+    done = [[own] * k for _ in range(k)]  # when it has worked on it
+    for step in range(1, k):
+        for rank in range(k):
+            before = (rank - 1) % k
+            free = max(done[rank][step - 2], there[(rank + 1) % k][step - 1]) if step > 1 else Fraction(0)
+            there[rank][step] = max(there[before][step - 1], there[rank][step - 1], free) + send
+        for rank in range(k):
+            earlier = step <= rank  # the block is of a rank before it
+            takes = block if earlier or order == 0 else behind if order == 2 else Fraction(0)
+            done[rank][step] = max(done[rank][step - 1], there[rank][step]) + takes
+    return max(one[-1] for one in done)
+
+
 def _whole(many: Fraction, what: str, times: Fraction = Fraction(1)) -> int:
     if many.denominator != 1 or many * times > _EVENTS:
         raise ValuesError(f"{many} {what} cannot be followed one by one")
@@ -186,6 +239,9 @@ RUNS: dict[str, LineRun] = {
     "copies": LineRun(copies, 4, again=True),
     "loops": LineRun(loops, 1, again=True),
     "adds": LineRun(adds, 1, again=True),
+    "pairs_seen": LineRun(pairs_seen, 3),
+    "causal_pairs": LineRun(causal_pairs, 4),
+    "ring": LineRun(ring, 6),
     "same": LineRun(same, 2, counts=False),
     "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
     "least_at": LineRun(least_at, 4, symbols=(1, 2), counts=False, written_out=True),

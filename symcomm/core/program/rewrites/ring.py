@@ -1,8 +1,8 @@
 """Ring attention: what attention would gather along an axis of the mesh goes round its ranks in blocks instead.
 
-Each rank computes on the block that it has while the next one arrives. What reads a block works position by position,
-or is the core of attention, whose parts of a row are put together by a running maximum and sum; sums over the positions
-of queries travel with the block that they belong to.
+Each rank computes on the block that it has while the next one arrives. An op that reads a block works position by
+position, or is the core of attention, whose parts of a row are put together by a running maximum and sum. Sums over the
+positions of queries travel with the block that they belong to.
 """
 
 from __future__ import annotations

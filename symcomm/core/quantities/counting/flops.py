@@ -11,7 +11,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import AccountingError, StrategyError
-from symcomm.core.form import Form, Ratio, Total, negative, num, product
+from symcomm.core.form import Floor, Form, Ratio, Total, negative, num, product
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.graph.ops import MAP, operations
@@ -114,15 +114,26 @@ def _seen_last(length: Expr, window: Expr | None, parts: Form) -> Form:
     return Total((_seen(length, window), negative(_seen(forms.value(before), window))))
 
 
+def _seen_striped(length: Expr, window: Expr | None, parts: Form) -> Form:
+    """The pairs of the last of so many ranks that take the positions in turn: each query sees ``parts`` more."""
+    size, share = forms.from_expr(length), Ratio(forms.from_expr(length), parts)
+    if window is None:
+        return Ratio(product(size, Total((share, num(1)))), num(2))
+    most = forms.Smallest((size, forms.from_expr(window)))
+    rising = Floor(Ratio(most, parts))
+    rest = product(Total((share, negative(rising))), most)
+    return Total((Ratio(product(parts, rising, Total((rising, num(1)))), num(2)), rest))
+
+
 def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int]) -> tuple[str, ...]:
     """The mesh axes along which ranks share the queries, or the keys, of a causal attention, whose pairs are not alike.
 
     The first keys are seen by as many queries as the last queries see keys. Raises ``StrategyError`` where some axes
-    share queries and others keys, and neighbouring positions lie on a rank.
+    share queries and others keys, unless the positions are balanced.
     """
     pair = _halved(setting, graph, op)
     sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair.pair if pair else ())]
-    if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order == "contiguous":
+    if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order != "balanced":
         raise StrategyError(
             f"'{sides[0][0]}' shares the queries of a causal attention and '{sides[1][0]}' its keys: which rank "
             "works on the most pairs is not counted", hint="context_order: balanced counts the mean",
@@ -148,7 +159,7 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
     pair = _halved(setting, graph, op)
     halved: tuple[Form, ...] = ()
     if pair and {*pair.pair} <= {*kept, *summed}:
-        halved = (_pairs_seen(sizes[pair.queries], pair, parts),)
+        halved = (_pairs_seen(setting.accounting, sizes[pair.queries], pair, parts),)
         kept, summed = [i for i in kept if i not in pair.pair], [i for i in summed if i not in pair.pair]
     loops = [sizes[i] for i in (*kept, *summed)]
     how = setting.choice("flops")
@@ -163,10 +174,11 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
     return forms.product(outer, Total((product(num(2), inner), num(-1))))
 
 
-def _pairs_seen(length: Expr, pair: Masked, parts: Form | None) -> Form:
+def _pairs_seen(accounting: Accounting, length: Expr, pair: Masked, parts: Form | None) -> Form:
     """The pairs of some queries and what they see; behind earlier positions all pairs less those of the earlier."""
     if pair.past is None:
-        return _seen(length, pair.window) if parts is None else _seen_last(length, pair.window, parts)
+        last = _seen_striped if accounting.context_order == "striped" else _seen_last
+        return _seen(length, pair.window) if parts is None else last(length, pair.window, parts)
     if pair.window is None:
         size, past = forms.from_expr(length), forms.from_expr(pair.past)
         return Total((product(size, past), _seen(length, None)))
@@ -204,7 +216,7 @@ def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
             whole = setting.sizes([sizes[i] for i in indices])
             return whole if parts is None else Ratio(whole, parts)
         outer = setting.sizes([sizes[i] for i in indices if i not in half.pair])
-        return product(outer, _pairs_seen(sizes[half.queries], half, parts))
+        return product(outer, _pairs_seen(setting.accounting, sizes[half.queries], half, parts))
 
     every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
     if op.kind == "contraction" and _sums(graph, op) and setting.choice("flops") == "exact_adds":
@@ -283,7 +295,11 @@ def looped(
             past = size(pair.past, numbers) if pair.past is not None else Fraction(0)
             many = lengths[pair.queries]
             inner *= _pairs(many, window, accounting.attention, past)
-            if parts is not None:  # the last part has what the positions before it do not have
+            if parts is not None and accounting.context_order == "striped":  # every so many queries, up to the last
+                step = number(parts, numbers)
+                mine = sum(min(step * j, window or many) for j in range(1, int(many / step) + 1))
+                inner *= mine / _pairs(many, window, accounting.attention)
+            elif parts is not None:  # the last part has what the positions before it do not have
                 before = many * (1 - 1 / number(parts, numbers))
                 inner -= inner / _pairs(many, window, accounting.attention) * _pairs(
                     before, window, accounting.attention)  # fmt: skip

@@ -151,7 +151,7 @@ def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
 
 def last_part(accounting: Accounting, pairs: tuple[str, ...]) -> tuple[str, ...]:
     """Of the mesh axes along which ranks share queries those along which the last rank has the most pairs."""
-    return pairs if accounting.context_order == "contiguous" else ()
+    return pairs if accounting.context_order != "balanced" else ()
 
 
 def degrees(strategy: Strategy, meshes: Iterable[str]) -> Form | None:
