@@ -12,15 +12,13 @@ from fractions import Fraction
 from functools import cache, partial, reduce
 from math import ceil, floor, isqrt, prod
 from operator import mul, truediv
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from symcomm.core import notation
 from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, where_given
+from symcomm.core.libraries import Expr, np, sp
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 Worth = TypeVar("Worth")
 Rule = Callable[[Any, Any], Worth]  # of a node, and of what is called with its parts to work them out
@@ -171,8 +169,6 @@ class NumericFunction:
 
     def numbers(self, arguments: Sequence[Any]) -> Any:
         """Its numbers for arrays of floating-point arguments, all of one length."""
-        import numpy as np
-
         return np.array([float(self.number(tuple(map(Fraction, row)))) for row in zip(*arguments, strict=True)])
 
     def written(self, arguments: tuple[Form, ...]) -> Form | None:
@@ -405,8 +401,6 @@ def extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
 
     SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.
     """
-    import sympy as sp
-
     if all(c.is_Number for c in choices):
         return kind(*choices)
     flat = dict.fromkeys(inner for c in choices for inner in (c.args if isinstance(c, kind) else (c,)))
@@ -635,7 +629,6 @@ def from_expr(expr: Expr) -> Form:
     >>> value(from_expr(value(product(Sym("D"), num(24), Sym("N_layer"), Sym("D")))))
     24*D**2*N_layer
     """
-    import sympy as sp
 
     def go(e: Expr) -> Form:
         if e.is_Rational:

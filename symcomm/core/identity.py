@@ -12,16 +12,13 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import DerivationError, IrrationalError, ValuesError
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import amount
 from symcomm.core.notation import whole as whole_number
 from symcomm.core.patience import OverdueError, limited
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
 
 SECONDS = 2.0  # of processor time for one identity
 _CASES = 200  # of one identity; more are not tried
@@ -51,8 +48,6 @@ def identical(left: Expr, right: Expr) -> bool:
     >>> identical(ceiling(n / k), floor((n - 1) / k) + 1), identical(Max(n, 1000), n)
     (True, False)
     """
-    import sympy as sp
-
     if left == right:
         return True
     difference = left - right
@@ -82,8 +77,6 @@ def frozen(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     >>> [str(e) for e in frozen(2 * Max(a, b))[1].values()]
     ['Max(a, b)']
     """
-    import sympy as sp
-
     kinds = (sp.Max, sp.Min, sp.ceiling, sp.floor)
     made: dict[Expr, Expr] = {}
 
@@ -117,8 +110,6 @@ def _points(symbols: Sequence[Symbol]) -> Iterator[dict[str, Fraction]]:
 
 def _refuted(left: Expr, right: Expr) -> bool:
     """Whether some values make a difference: exact fractions, or digits where a number is irrational."""
-    import sympy as sp
-
     a, b = forms.from_expr(left), forms.from_expr(right)
     symbols = sorted(left.free_symbols | right.free_symbols, key=lambda s: str(s.name))
     for point in _points(symbols):
@@ -148,8 +139,6 @@ class _Cases:
 
     def vanish(self, difference: Expr, conditions: tuple[Condition, ...]) -> bool:
         """Whether an expression is zero wherever the conditions hold."""
-        import sympy as sp
-
         piece = next(
             (p for p in sp.preorder_traversal(difference)
              if isinstance(p, (sp.Max, sp.Min, sp.ceiling, sp.floor))
@@ -177,8 +166,6 @@ class _Cases:
 
     def _rounded(self, difference: Expr, piece: Expr, conditions: tuple[Condition, ...]) -> bool:
         """A floor or a ceiling as a whole number between two bounds."""
-        import sympy as sp
-
         inside = sp.cancel(piece.args[0])
         whole = sp.Add(*(term for term in sp.Add.make_args(sp.expand(inside)) if term.is_integer))
         rest = sp.cancel(inside - whole)
@@ -211,8 +198,6 @@ def at_least(expr: Expr, strictly: bool = False) -> bool:
     >>> at_least(symbol("n") - 1), at_least(amount("x") - 1)
     (True, False)
     """
-    import sympy as sp
-
     top, bottom = sp.fraction(sp.cancel(expr))
     if bottom.could_extract_minus_sign():
         top, bottom = -top, -bottom
@@ -242,8 +227,6 @@ def contradict(conditions: Sequence[Condition]) -> bool:
     >>> contradict([(n - 5, False), (3 - n, False)]), contradict([(n - 5, False), (9 - n, False)])
     (True, False)
     """
-    import sympy as sp
-
     rows = dict.fromkeys(_normal(*condition) for condition in conditions)
     for q in sorted({s for c, _ in rows for s in c.free_symbols if not s.is_positive}, key=str):
         if len(rows) > _ROWS:
@@ -264,8 +247,6 @@ def contradict(conditions: Sequence[Condition]) -> bool:
 
 def _normal(expr: Expr, strict: bool) -> Condition:
     """A condition without factors that are positive; whole numbers that are more than zero are at least one."""
-    import sympy as sp
-
     top, bottom = sp.fraction(sp.cancel(expr))
     if not at_least(bottom, strictly=True):
         top, bottom = -top, -bottom

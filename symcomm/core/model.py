@@ -22,6 +22,7 @@ from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
 from symcomm.core.graph.graph import Graph
 from symcomm.core.graph.stepping import again, stepped
+from symcomm.core.libraries import sp
 from symcomm.core.notation import Notation, symbol
 from symcomm.core.parallel.strategy import Strategy, parse_strategy, with_copies
 from symcomm.core.program.pipeline import unlike
@@ -461,8 +462,6 @@ class Model(DerivedQuantities):
 
     def _step(self, phase: str, new: Count | None, past: Count | None) -> Model:
         """A prefill or a step behind it; of what is a step already another one of its model."""
-        import sympy as sp
-
         graph, taken = self.graph.model, Setting(self.graph.model).symbols
         self.graph.check_flow(f"a {phase} step cannot be made")
         if past is None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from symcomm.core.errors import ValuesError
+from symcomm.core.libraries import Symbol, sp
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Symbol
 
 _NAME = re.compile(r"[^\W\d][\w^'*,+\-]{0,79}")
 _GREEK_ORDER = re.findall(  # in the order of their code points
@@ -59,21 +57,17 @@ def symbol(name: str) -> Symbol:
     >>> symbol("D") is symbol("D"), symbol("lambda").name
     (True, 'lambda')
     """
-    from sympy import Symbol
-
     if not _NAME.fullmatch(name):
         raise ValuesError(f"'{name[:60]}' cannot be the name of a symbol", hint="a letter, then letters, digits or _")
-    return Symbol(name, positive=True, integer=True)
+    return sp.Symbol(name, positive=True, integer=True)
 
 
 @cache
 def amount(name: str) -> Symbol:
     """The SymPy symbol of a measured, positive quantity (a bandwidth, a clock rate): not an integer."""
-    from sympy import Symbol
-
     if not _NAME.fullmatch(name):
         raise ValuesError(f"'{name[:60]}' cannot be the name of a symbol", hint="a letter, then letters, digits or _")
-    return Symbol(name, positive=True)
+    return sp.Symbol(name, positive=True)
 
 
 def whole(name: str) -> Symbol:
@@ -82,9 +76,7 @@ def whole(name: str) -> Symbol:
     >>> whole("floor 0").is_integer, whole("floor 0").is_positive
     (True, None)
     """
-    from sympy import Symbol
-
-    return Symbol(name, integer=True)
+    return sp.Symbol(name, integer=True)
 
 
 def split_name(name: str) -> tuple[str, str, str, str]:

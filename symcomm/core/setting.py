@@ -9,7 +9,7 @@ from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
@@ -21,15 +21,13 @@ from symcomm.core.form import Form, Num, Ratio, Sym, num, product
 from symcomm.core.graph.autocast import WIDE, autocast
 from symcomm.core.graph.graph import Graph, Op, Region, bare
 from symcomm.core.graph.stepping import again, chosen
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.placement import check_cuts, cut_axes
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.pipeline import check_divisible, check_stages
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,6 @@ class Setting:
 
     def _neat(self, form: Form, worth: Expr) -> Form:
         """A form with the terms of its worth collected; what holds the largest of several keeps its shape and names."""
-        import sympy as sp
         from sympy.core.function import AppliedUndef
 
         if not worth.has(sp.Max, sp.Min, AppliedUndef):
@@ -290,8 +287,6 @@ def _written(held: ByIdentity[Relations], expr: Expr) -> Form:
 
 @lru_cache(maxsize=4096)
 def _sizes(held: ByIdentity[Relations], sizes: tuple[Expr, ...]) -> Form:
-    import sympy as sp
-
     rest = list(sizes)
     for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
         top, bottom = sp.fraction(size)
@@ -334,8 +329,6 @@ def _collected_form(held: ByIdentity[Relations], expr: Expr) -> Form:
 
 def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
     """A value as people write it: one fraction, common factors outside the sums; cheap, unlike ``factor``."""
-    import sympy as sp
-
     if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
         return expr
     divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
@@ -354,8 +347,6 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
 
 def _together(expr: Expr) -> Expr:
     """One fraction, common factors outside: SymPy's ``together`` takes ten times as long."""
-    import sympy as sp
-
     if expr.is_Mul:
         return sp.Mul(*(_together(factor) for factor in expr.args))
     if expr.is_Pow and expr.exp.is_Integer:
@@ -365,16 +356,12 @@ def _together(expr: Expr) -> Expr:
 
 def _terms(factors: Iterable[Expr]) -> int:
     """How many terms the sums among some factors have."""
-    import sympy as sp
-
     flat = (piece for factor in factors for piece in sp.Mul.make_args(factor))
     return sum(len(piece.args) for piece in flat if piece.is_Add)
 
 
 def _common_factor(total: Expr) -> Expr:
     """An expanded sum with what all its terms share put outside; SymPy's ``factor_terms`` takes ten times as long."""
-    import sympy as sp
-
     terms = [term.as_coeff_Mul() for term in total.args]
     if not (total.is_Add and all(coefficient.is_Rational for coefficient, _ in terms)):
         return total
@@ -455,8 +442,6 @@ class StepWriter:
             name += "'" if "_" in name or "^" in name else "_total"
         reason = Reason(rule, text, op.source if op else None, witness)
         self.steps.append(Step(name, form, unit, reason, by=tuple(dict.fromkeys((*self.setting.taken(), *by)))))
-        import sympy as sp
-
         self.known[name] = forms.value(form, self.known) if self.setting.told else sp.S.Zero
         if self.setting.told and not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)

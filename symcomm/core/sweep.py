@@ -8,11 +8,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.errors import SymcommError, ValuesError
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.units import Quantity
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from sympy import Expr
 
 MOST = 100_000  # combinations: each is checked like the numbers of ``at``
 
@@ -40,8 +40,6 @@ def sweep(
         import pandas
     except ImportError as error:
         raise SymcommError.lacking("search", f"a sweep needs {error.name}, which is not installed") from None
-    import sympy as sp
-
     swept = {name: _listed(name, value) for name, value in values.items() if _is_list(value)}
     fixed = {name: value for name, value in values.items() if name not in swept}
     if not swept:

@@ -18,6 +18,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, Num, Sym
 from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation, axis_role
 from symcomm.core.quantities.declared import DeclaredQuantity
 from symcomm.core.records import dataclass
@@ -25,8 +26,6 @@ from symcomm.core.units import Unit
 from symcomm.exams.problems.deriving import derive
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.core.derivation import Derivation
     from symcomm.core.model import Model
     from symcomm.core.parallel.strategy import Strategy

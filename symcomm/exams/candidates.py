@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
+from symcomm.core.libraries import Expr
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import Asking, worth
@@ -27,8 +28,6 @@ from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.reading.formula import AnswerReader
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.core.derivation import Derivation, Relations
 
 _PAIRS_LIMIT = 4_000

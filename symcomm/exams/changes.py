@@ -12,20 +12,18 @@ from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from symcomm.core import form as forms
 from symcomm.core.collectives.algorithms import share
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.printing.forms import plain
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.records import dataclass
 from symcomm.exams.asking import Asking, worth
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _BYTE = "byte"
 
@@ -350,8 +348,6 @@ def _undivided(form: Form, by: Set[Form]) -> Form:
 @lru_cache(4096)  # several mistakes ask it of the same answer
 def _divisors(form: Form) -> frozenset[str]:
     """The symbols that a form is divided by."""
-    import sympy as sp
-
     inner = form.inside if isinstance(form, (Ceiling, Floor)) else form
     bottom = sp.fraction(sp.cancel(sp.together(worth(inner))))[1]
     bases = (f.as_base_exp()[0] for f in sp.Mul.make_args(sp.factor_terms(bottom)))
@@ -392,8 +388,6 @@ def _put(form: Form, change: Mapping[str, Form]) -> Form:
 @lru_cache(4096)
 def _terms(form: Form) -> tuple[Form, ...]:
     """The terms of an answer that is a sum once it is multiplied out; itself where it is none."""
-    import sympy as sp
-
     if any(isinstance(piece, (Ceiling, Floor, Root)) for piece in forms.walk(form)):
         return (form,)
     expanded = sp.expand(worth(form))
@@ -407,8 +401,6 @@ class LowerDegree(Change):
     of: str
 
     def apply(self, draft: Attempt) -> Iterator[Attempt]:
-        import sympy as sp
-
         for name in (f.name for f in _factors(draft, self.of) if isinstance(f, Sym)):
             terms = [worth(t) for t in _terms(draft.form)]
             degrees = [self._degree(t, name) for t in terms]
@@ -476,8 +468,6 @@ class Unrooted(Change):
     """A square root that is forgotten."""
 
     def apply(self, draft: Attempt) -> Iterator[Attempt]:
-        import sympy as sp
-
         gathered = sp.powsimp(worth(draft.form), force=True)
         if not any(abs(p.exp) == sp.Rational(1, 2) for p in gathered.atoms(sp.Pow)):
             return

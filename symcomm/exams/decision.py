@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.identity import UndecidedError, identical
+from symcomm.core.libraries import Expr
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
@@ -31,9 +31,6 @@ from symcomm.exams.reading.formula import Side, degree
 from symcomm.exams.reading.measures import counts
 from symcomm.exams.reading.numbers import Literal
 from symcomm.exams.verdict import Counterexample, Verdict
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
 _SYMPY_DEGREE = 20

@@ -12,18 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache, partial, reduce
 from operator import add, mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.collected import Monomial, Terms, exactly
 from symcomm.core.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.core.errors import ValuesError
+from symcomm.core.libraries import np
 from symcomm.core.records import ByIdentity, dataclass
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CHUNK = 2**18  # configurations evaluated together: two megabytes an array
 _BITS = 40  # of a number that is compared: 12 digits
@@ -78,8 +76,6 @@ class Part:
 
 def evaluate(task: EvaluationTask) -> Part:
     """Evaluates a unit of work."""
-    import numpy as np
-
     first, columns = task.grid.block(task.start, task.stop)
     sizes = {symbol: columns[name] for name, symbol in task.names}
     count = task.stop - task.start
@@ -151,8 +147,6 @@ def pareto(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     >>> pareto(np.array([1., 1., 2., 3.]), np.array([5., 6., 5., 4.])).tolist()
     [True, False, False, True]
     """
-    import numpy as np
-
     if not len(memory):
         return np.zeros(0, dtype=bool)
     before = np.concatenate(([np.inf], np.minimum.accumulate(memory)[:-1]))
@@ -166,8 +160,6 @@ def undominated(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     >>> undominated(np.arange(1.0, 5000.0), np.arange(1.0, 5000.0)).tolist()
     [0]
     """
-    import numpy as np
-
     left: np.ndarray | None = None
     for weight in (1.0, 4.0, 0.25, 16.0, 0.0625):
         if len(time) <= _FEW:
@@ -184,8 +176,6 @@ def undominated(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
 
 def _smallest(values: np.ndarray, most: int) -> np.ndarray:
     """Where the smallest values are, and those that are as small when they are rounded."""
-    import numpy as np
-
     if not 0 < most < len(values):
         return np.arange(min(most, len(values)))
     if len(values) <= _RUN * most:
@@ -199,37 +189,27 @@ def _smallest(values: np.ndarray, most: int) -> np.ndarray:
 
 def nearest(points: Points, most: int) -> Points:
     """The points with the least memory, in order."""
-    import numpy as np
-
     order = np.lexsort((points.index, points.structure, points.time, points.memory))
     return points.take(order[:most])
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
     """Numbers to 40 bits: equal where they differ by rounding only."""
-    import numpy as np
-
     mantissa, exponent = np.frexp(x)
     return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, _BITS)), exponent - _BITS))
 
 
 def _order(points: Points) -> np.ndarray:
-    import numpy as np
-
     return np.lexsort((points.index, points.structure, points.memory, points.time))
 
 
 def _joined(points: Sequence[Points]) -> Points:
-    import numpy as np
-
     return Points(*(np.concatenate([getattr(p, name) for p in points]) for name in Points.__dataclass_fields__))
 
 
 def _fits(
     task: EvaluationTask, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
 ) -> np.ndarray:
-    import numpy as np
-
     limit = float(task.capacity)
     fits, nearly = (np.asarray(memory <= limit * (1 + less)) for less in (-1e-9, 1e-9))
     if np.count_nonzero(fits) == np.count_nonzero(nearly):
@@ -248,8 +228,6 @@ def _fits(
 
 def _whole(terms: Terms, columns: Mapping[str, Any]) -> Any:
     """A sum with whole coefficients, in whole numbers."""
-    import numpy as np
-
     parts = [reduce(mul, (columns[name] ** p for name, p in m), np.int64(int(c))) for m, c in terms.items()]
     return reduce(add, parts, np.int64(0))
 
@@ -324,8 +302,6 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
 
 @cache
 def _arrays() -> forms.Algebra[Any]:
-    import numpy as np
-
     def called(rule: forms.NumericFunction, arguments: list[Any]) -> Any:
         each = np.broadcast_arrays(*arguments)
         return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Num
+from symcomm.core.libraries import np
 from symcomm.core.records import dataclass
 from symcomm.searching.ranges import divisors
 from symcomm.searching.structure import BUCKETS, Draft
 from symcomm.searching.template import PIPELINE, composed, shared_axes
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MOST_CONFIGURATIONS = 10**8
 MOST_SHAPES = 100_000
@@ -64,8 +62,6 @@ class Grid:
 
     def block(self, start: int, stop: int) -> tuple[list[tuple[int, int]], dict[str, np.ndarray]]:
         """Of a block: where it begins on each axis and how long it is there; and the sizes along their own axes."""
-        import numpy as np
-
         lows, highs = (np.unravel_index(n, self.lengths) for n in (start, stop - 1))
         spans = [(int(low), int(high) - int(low) + 1) for low, high in zip(lows, highs, strict=True)]
 

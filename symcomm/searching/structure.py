@@ -23,6 +23,7 @@ from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
@@ -39,8 +40,6 @@ from symcomm.core.setting import Setting, rests_on
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.core.graph.graph import Graph
     from symcomm.core.model import Model
 

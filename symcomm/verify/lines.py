@@ -12,6 +12,7 @@ from typing import Any
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.graph.graph import Graph, Op, Tensor, bare
+from symcomm.core.libraries import sp
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import KernelError, attentions, with_kernels
 from symcomm.verify.emitters import EMITTERS, HELPERS, Letter, Operand, Spelled, called
@@ -106,15 +107,11 @@ class Lines:
 
     def number(self, expression: Any) -> str:
         """A number or size in a method of the class."""
-        import sympy as sp
-
         expression = sp.Integer(expression) if isinstance(expression, int) else expression
         return str(self.printer.doprint(expression))
 
     def length(self, axes: Iterable[str]) -> str:
         """The size of some axes together, as a whole number in a method of the class."""
-        import sympy as sp
-
         over, under = sp.Mul(*(self.graph.axes[a].size for a in axes)).as_numer_denom()
         text = self.number(over)
         return text if under == 1 else f"{called(text)} // {called(self.number(under))}"
@@ -126,8 +123,6 @@ class Lines:
 
     def said(self, tensor: Tensor) -> str:
         """The shape for a comment."""
-        import sympy as sp
-
         made = [sp.Mul(*(self.graph.axes[a].size for a in group)) for group in tensor.own_axes]
         relations = {str(_value(form)): name for name, form in self.graph.relations.equations}
         return " × ".join(relations.get(str(size), str(size)) for size in made) or "a number"
@@ -257,8 +252,6 @@ class Lines:
                 else text
             )
             operands.append(Operand(text, tuple(letters), "ids" if kind == "onehot" else tensor.role))
-        import sympy as sp
-
         share = sp.Mul(*(self.graph.axes[axes[i]].size for i in op.summed), op.attribute("scale", 0))
         return Spelled(
             op.kind, operands, tuple(out), dict(op.attributes),

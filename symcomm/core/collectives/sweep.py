@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.libraries import Expr, np, sp
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
-    import numpy as np
-    from sympy import Expr
-
     from symcomm.core.derivation import Derivation
 
 
@@ -33,8 +31,6 @@ class Sweep:
 
         Raises ``ValuesError`` for a number that is missing or not known.
         """
-        import numpy as np
-
         missing = [name for name in self.needs if name not in values]
         if missing:
             raise ValuesError(f"the sweep needs a value for {', '.join(missing)}")
@@ -66,8 +62,6 @@ def compile_sweep(costs: Mapping[str, Derivation] | Sequence[Derivation]) -> Swe
     >>> compile_sweep([d])(n=[7, 8, 9], k=8).tolist()
     [[1.0, 1.0, 2.0]]
     """
-    import sympy as sp
-
     named = dict(costs) if isinstance(costs, Mapping) else {d.title: d for d in costs}
     if not named:
         raise ValuesError("a sweep needs at least one derivation")
@@ -82,8 +76,6 @@ def compile_sweep(costs: Mapping[str, Derivation] | Sequence[Derivation]) -> Swe
 
 def _exact_logarithms(expr: Expr) -> Expr:
     """``ceiling(log(k)/log(2))`` as a function of its own: the quotient of two rounded logarithms may be 29.000...4."""
-    import sympy as sp
-
     swaps: dict[Expr, Expr] = {}
     for name, rounded in (("ceil_log2", sp.ceiling), ("floor_log2", sp.floor)):
         for found in expr.atoms(rounded):
@@ -94,23 +86,17 @@ def _exact_logarithms(expr: Expr) -> Expr:
 
 
 def floor_log2(x: Any) -> Any:
-    import numpy as np
-
     _, exponent = np.frexp(x)
     return exponent - 1.0
 
 
 def ceil_log2(x: Any) -> Any:
-    import numpy as np
-
     fraction, exponent = np.frexp(x)
     return exponent - (fraction == 0.5)
 
 
 def binary_ones(x: Any) -> Any:
     """The ones in the binary digits of all whole numbers below x together."""
-    import numpy as np
-
     found, bit = np.zeros_like(np.asarray(x, dtype=np.float64)), 1.0
     while (bit < x).any() if isinstance(x, np.ndarray) else bit < x:
         found = found + x // (2 * bit) * bit + np.maximum(0, x % (2 * bit) - bit)

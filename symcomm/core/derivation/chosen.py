@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
+from symcomm.core.libraries import sp
 from symcomm.core.printing.forms import width
 from symcomm.core.records import dataclass
 
@@ -395,8 +396,6 @@ def _physical(line: ChosenLine, derivation: Derivation) -> ChosenLine:
     first, last = line.forms[0][1], line.last
     if len(line.forms) < 2 or not (isinstance(first, Total) and _gathered(last)):
         return line
-    import sympy as sp
-
     worth = {name: expr for name, expr in derivation.worth.items() if name != line.name}
     value = forms.value(first, worth)
     split = sp.Add(*(sp.expand(forms.value(term, worth)) for term in first.terms))

@@ -25,6 +25,7 @@ from symcomm.core.derivation.writing import written
 from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest, where_given
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.irrational import Irrational
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation
 from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass, replace
@@ -32,7 +33,6 @@ from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from sympy import Expr, Symbol
 
 
 _LOOKED_AT = 50_000  # pairs of a name that means nothing and one without a value that are compared for a slip
@@ -40,8 +40,6 @@ _LOOKED_AT = 50_000  # pairs of a name that means nothing and one without a valu
 
 def _irrational(number: Expr, unit: Unit) -> Quantity:
     """A number that exact fractions cannot say: SymPy's exact one, with a fraction within 10^-30 to read it by."""
-    import sympy as sp
-
     if number.is_Rational:  # a floor or a ceiling of a root
         return Quantity(Fraction(int(number.p), int(number.q)), unit)
     if not (number.is_real and number.is_finite):

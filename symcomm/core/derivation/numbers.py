@@ -9,6 +9,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation.relations import Relations, rational
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import Form
+from symcomm.core.libraries import sp
 
 _SMALL = 10**6
 _TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
@@ -57,8 +58,6 @@ class Numbers(dict[str, Fraction]):
 
 def worked_out(form: Form, numbers: Numbers) -> Fraction:
     """What a form is worth, to 40 digits where it is irrational."""
-    import sympy as sp
-
     known = numbers.of(forms.names(form))
     try:
         return forms.evaluate(form, known)

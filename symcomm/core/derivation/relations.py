@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from numbers import Rational
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
 from symcomm.core.irrational import Irrational
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,6 @@ class Relations:
 
     def gather(self, expr: Expr) -> Expr:
         """The expression with a whole right-hand side written as its symbol: ``n_H H`` becomes ``D``."""
-        import sympy as sp
-
         from symcomm.core.notation import symbol
 
         def one(term: Expr, left: Expr, right: dict[Expr, Expr], scale: Expr) -> Expr:
@@ -90,8 +85,6 @@ class Relations:
                 elif unknown == [name]:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
-                    import sympy as sp
-
                     from symcomm.core.notation import symbol
 
                     x = symbol(unknown[0])
@@ -109,8 +102,6 @@ class Relations:
 
 def rational(number: Fraction) -> Expr:
     """An exact number as SymPy has it."""
-    import sympy as sp
-
     return sp.Rational(number.numerator, number.denominator)
 
 
@@ -166,8 +157,6 @@ def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
 
 def _put(expr: Expr, name: Expr, worth: Expr) -> Expr:
     """The expression with a symbol's worth; unlike SymPy's, it does not compare all choices of each maximum anew."""
-    import sympy as sp
-
     if expr == name or not expr.has(name):
         return worth if expr == name else expr
     parts = [_put(part, name, worth) for part in expr.args]

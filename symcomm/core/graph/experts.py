@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core.form import Applied, Form, NumericFunction, Power, Ratio, Smallest, Total, negative, num, product
 from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.libraries import Expr, np
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 DECIMALS = 12  # of an expected number of experts: exact ones have a digit for each token
 
@@ -78,8 +76,6 @@ class ExpectedExperts(NumericFunction):
 
     def numbers(self, arguments: Sequence[Any]) -> Any:
         """The same of arrays."""
-        import numpy as np
-
         experts, chosen, tokens = arguments
         return experts * (1 - np.maximum(0, 1 - chosen / experts) ** tokens)
 

@@ -11,17 +11,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from symcomm.core.derivation import Relations
 from symcomm.core.errors import ShapeError, Span, ValuesError
 from symcomm.core.form import Form, evaluate, from_expr, names
+from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.notation import AxisRole
 from symcomm.core.records import dataclass, replace
-
-if TYPE_CHECKING:
-    import networkx as nx
-    from sympy import Expr
 
 Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic", "cache", "state", "request"]
 # What a step reads of earlier ones: what grows with it, what does not, and what a request brings.
@@ -586,8 +583,6 @@ class Graph:
     @cached_property
     def _narrow(self) -> dict[str, tuple[int, Expr]]:
         """The tensors that have a part of an axis only: which place of theirs, and how many there."""
-        import sympy as sp
-
         found: dict[str, tuple[int, Expr]] = {}
         for op in self.ops:
             if op.kind == "rope" and op.attribute("features") is not None:
@@ -618,8 +613,6 @@ class Graph:
 
     def volume(self, name: str) -> Expr:
         """The product of a tensor's sizes."""
-        import sympy as sp
-
         return sp.Mul(*self.sizes(name))
 
     def elements(self, name: str) -> Expr:
@@ -630,8 +623,6 @@ class Graph:
     @cached_property
     def routed(self) -> dict[tuple[str, ...], Expr]:
         """The shapes of routing tensors (tokens, experts, slots), and their entries that are not zero: k a token."""
-        import sympy as sp
-
         found = [(op, self.tensors[op.output].axes) for op in self.ops if op.kind == "route"]
         return {axes: sp.Mul(op.attribute("k"), *(self.axes[a].size for a in axes[:-2])) for op, axes in found}
 
@@ -666,8 +657,6 @@ class Graph:
         >>> [*made.edges], made.edges["W", "y·1"]["shape"]
         ([('x', 'y·1'), ('W', 'y·1'), ('y·1', 'y')], (D, F))
         """
-        import networkx as nx
-
         made = nx.DiGraph(name=self.name, regions=self.regions)
         for op in self.ops:
             for name in op.inputs:

@@ -15,6 +15,7 @@ from symcomm.core.derivation import Relations
 from symcomm.core.errors import ShapeError, ValuesError, nearest
 from symcomm.core.form import Form
 from symcomm.core.graph.graph import Axis, Graph, Op, Region, Tensor
+from symcomm.core.libraries import nx
 from symcomm.core.records import dataclass
 
 
@@ -37,8 +38,6 @@ def split(graph: Graph, at: str, names: tuple[str, str] = ("embedding", "head"))
     """
     if at not in graph.producers:
         raise ValuesError(f"no row of {graph.name} computes '{at[:60]}'", hint=nearest(at, [*graph.producers]))
-    import networkx as nx
-
     needed = nx.ancestors(graph.nx, at) | {at}
     last = graph.producers[at]
     bare = last.attribute("view") and graph.tensors[last.inputs[0]].axes == graph.tensors[at].axes

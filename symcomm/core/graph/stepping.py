@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.errors import StrategyError, ValuesError
@@ -21,10 +21,8 @@ from symcomm.core.form import from_expr, names
 from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
+from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.records import ByIdentity, dataclass, replace
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 NEW, LAST, ALL = "new", "last", "all"
 Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it is no axis of positions
@@ -63,8 +61,6 @@ def _stepped(
     held: ByIdentity[Graph], new: Expr | None, past: Expr, phase: str, choices: tuple[tuple[str, str], ...],
     values: tuple[tuple[str, Fraction], ...],
 ) -> Graph:  # fmt: skip
-    import sympy as sp
-
     made = _Stepper(held.it, held.it, sp.Integer(1) if new is None else new, past, phase, dict(choices), dict(values))
     return replace(made, new=held.it.axes[made.stream[0]].size).run() if new is None else made.run()
 
@@ -185,8 +181,6 @@ class _Stepper:
     @cached_property
     def behind(self) -> dict[str, Expr]:
         """The colours of all positions, each with how many of them stand before the new ones."""
-        import sympy as sp
-
         found = {ALL: self.past}
         for window in self.windows.values():
             if window is not None:
@@ -354,8 +348,6 @@ class _Stepper:
 
     def cut(self) -> Iterator[Node]:
         """The nodes of the minimum cut between what was there before and its readers; of equal ones the nearest."""
-        import networkx as nx
-
         net, far = nx.DiGraph(), 1000
         todo = [(node, 0) for node in self.frontier]
         depth: dict[Node, int] = {}
@@ -414,8 +406,6 @@ class _Stepper:
 
     def number(self, size: Expr) -> int:
         """A size as a number: what is not known is taken as equal, but positions as many."""
-        import sympy as sp
-
         size = self.graph.relations.expand(size)
         known = {s: self.values.get(s.name) for s in size.free_symbols}
         put = {s: sp.Rational(v.numerator, v.denominator) if v is not None else sp.Integer(1024)
@@ -433,8 +423,6 @@ class _Stepper:
 
     def axis(self, axis: str, colour: str) -> str:
         """The axis of positions of a colour."""
-        import sympy as sp
-
         old = self.graph.axes[axis]
         if colour == LAST:
             name, size = f"{axis}^last", sp.Integer(1)
@@ -449,8 +437,6 @@ class _Stepper:
 
     def slot_size(self, slots: str) -> Expr:
         """The slots of an expert: an equal share of the tokens that fill them."""
-        import sympy as sp
-
         route = next(op for op in self.graph.ops
                      if op.kind == "route" and self.graph.tensors[op.output].axes[-1] == slots)  # fmt: skip
         *tokens, experts, _ = self.graph.tensors[route.output].axes

@@ -14,6 +14,7 @@ from typing import Any
 
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.hardware.matrix import PCIE, Matrix, Missing, Place, read_matrix
+from symcomm.core.libraries import nx
 from symcomm.core.records import dataclass
 
 _MOST_LINKS = 18  # NVLinks of one GPU, in any generation so far
@@ -106,8 +107,6 @@ class Topology:
     @cached_property
     def graph(self) -> Any:
         """The devices as a NetworkX graph: nodes with ``role``, ``cpus``, ``numa``; edges with ``kind``, ``links``."""
-        import networkx as nx
-
         made = nx.Graph()
         for place in self.matrix.places:
             made.add_node(place.name, role="gpu" if place.is_gpu else "nic", cpus=place.cpus, numa=place.numa)
@@ -193,8 +192,6 @@ class Topology:
 
         Only some of the halves where there are many: a flow is no less than the cheapest cut of any.
         """
-        import networkx as nx
-
         gpus, joined = self.gpus, self.graph
         halves = islice(combinations(gpus, len(gpus) // 2), 200)
         flows = []
@@ -305,8 +302,6 @@ def _tour(near: Sequence[Iterable[int]]) -> tuple[tuple[int, ...] | None, bool]:
     Where every vertex sees half of the others there is one (Dirac, 1952), and reversing stretches of any tour finds it
     (Palmer, 1997); else the necessary conditions are tried, then a bounded search.
     """
-    import networkx as nx
-
     n = len(near)
     sets = [frozenset(s) for s in near]
     if n == 2:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -14,14 +13,12 @@ from symcomm.core.derivation import Condition, Derivation, Reason, Relations, St
 from symcomm.core.errors import DerivationError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.drafts import size_form
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount
 from symcomm.core.optimum.dimension import counted, times, with_units, worth
 from symcomm.core.records import dataclass
 from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import ONE, Quantity, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
 
 
 @dataclass(frozen=True)
@@ -180,9 +177,7 @@ def closed(cost: Derivation) -> Form:
     return in_symbols(cost.answer)
 
 
-def read(
-    cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = ""
-) -> Cost:
+def read(cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
     """A cost as a function of one name, with numbers for others.
 
     Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive, and the errors of
@@ -241,8 +236,6 @@ def _bounded(form: Form) -> None:
 
 
 def _defined(expr: Expr, when: str) -> Expr:
-    import sympy as sp
-
     if expr.has(sp.nan, sp.zoo):
         raise ValuesError(f"the cost is not defined {when}: a division by zero")
     return expr
@@ -265,8 +258,6 @@ def written(expr: Expr) -> Form:
     >>> plain(written(2 * sp.sqrt(amount("s") * amount("o") / amount("w"))))
     '2·√(o·s/w)'
     """
-    import sympy as sp
-
     if expr.is_Add:
         # Terms with a minus sign come last, so that no sum starts with one where it need not.
         parts = sorted(expr.args, key=lambda t: (t.could_extract_minus_sign(), t.is_number, str(t)))
@@ -302,8 +293,6 @@ def written(expr: Expr) -> Form:
 
 def _fraction(expr: Expr) -> Form:
     """A product with its sums written as ``written`` writes them."""
-    import sympy as sp
-
     top, bottom = sp.fraction(expr)
     if bottom != 1:
         if top.could_extract_minus_sign() and not top.is_Add:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import field_of
@@ -17,6 +16,7 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.derivation.tables import Short
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Num
+from symcomm.core.libraries import Expr
 from symcomm.core.optimum.cost import Formula, derived, used
 from symcomm.core.optimum.dimension import worth
 from symcomm.core.optimum.equality import holding
@@ -25,9 +25,6 @@ from symcomm.core.optimum.roots import RANGE, Crossing, bisect, changes, points,
 from symcomm.core.patience import patience
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.units import ONE, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sympy import Expr
 
 _MARK = "*unit"  # no name of a person's has it
 
@@ -28,9 +27,7 @@ def counted(form: Form) -> Form:
     """
     if not isinstance(form, Num) or form.unit == ONE:
         return form.mapped(counted)
-    return forms.product(
-        forms.num(form.number), *(_power(Sym(base + _MARK, False), p) for base, p in form.unit.powers)
-    )
+    return forms.product(forms.num(form.number), *(_power(Sym(base + _MARK, False), p) for base, p in form.unit.powers))
 
 
 def _power(base: Form, exponent: int) -> Form:
@@ -39,8 +36,6 @@ def _power(base: Form, exponent: int) -> Form:
 
 def worth(expr: Expr) -> Expr:
     """The expression in numbers alone: one second is one."""
-    import sympy as sp
-
     return expr.xreplace({s: sp.Integer(1) for s in expr.free_symbols if s.name.endswith(_MARK)})
 
 
@@ -107,4 +102,3 @@ def times(form: Form, unit: Unit) -> Form:
             factors[at] = times(factors[at], unit)
             return Product(tuple(factors))
     return Product((Num(forms.num(1).number, unit), *(form.factors if isinstance(form, Product) else (form,))))
-

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, put, rational
 from symcomm.core.errors import ValuesError
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.roots import RANGE, Crossing, changes
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
 
 
 def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
@@ -25,8 +22,6 @@ def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
     >>> coefficients(a - 3 / x, x)
     [a, -3]
     """
-    import sympy as sp
-
     if not gap.is_rational_function(x):
         return None
     top = sp.expand(sp.fraction(sp.together(gap))[0])
@@ -42,8 +37,6 @@ def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
 @lru_cache(maxsize=1024)  # other numbers do not change where it is
 def sure_root(gap: Expr, x: Expr) -> Expr | None:
     """The root of a line, or the positive one of a parabola whose roots have different signs; None for all others."""
-    import sympy as sp
-
     found = coefficients(gap, x)
     if found is not None and len(found) == 2:
         return sp.cancel(-found[1] / found[0])
@@ -56,8 +49,6 @@ def sure_root(gap: Expr, x: Expr) -> Expr | None:
 
 @lru_cache(maxsize=1024)
 def _every_root(gap: Expr, x: Expr) -> tuple[Expr, ...]:
-    import sympy as sp
-
     sure = sure_root(gap, x)
     return tuple(sp.solve(sp.expand(sp.numer(sp.together(gap))), x)) if sure is None else (sure,)
 
@@ -98,7 +89,6 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
     By numbers every change of sign between 2^-60 and 2^60 is found. Raises ``ValuesError`` where there is none, there
     are several, or numbers are missing that are needed.
     """
-    import sympy as sp
     from sympy.core.function import AppliedUndef
 
     steps = gap.atoms(AppliedUndef, sp.Min, sp.Max, sp.ceiling, sp.floor)
@@ -152,8 +142,6 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
     >>> print(holding(3 + x - b * x, x, 3 / (b - 1), {}))
     b > 1
     """
-    import sympy as sp
-
     if len(coefficients(gap, x) or ()) == 3 and sure_root(gap, x) is not None:
         return None
     top, bottom = sp.fraction(sp.together(root))
@@ -168,8 +156,6 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
 
 def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
     """Whether a difference goes from below zero to above where it vanishes; None where that depends on numbers."""
-    import sympy as sp
-
     at = put(known, x.name)
     whole = sp.together(gap.subs(at))
     sign = sp.factor(sp.diff(sp.numer(whole), x)) / sp.denom(whole)
@@ -179,16 +165,12 @@ def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
 @lru_cache(maxsize=1024)
 def cancelled(expr: Expr) -> Expr:
     """One fraction of polynomials without common factors."""
-    import sympy as sp
-
     return sp.cancel(expr)
 
 
 @lru_cache(maxsize=1024)
 def limit(gap: Expr, x: Expr) -> Expr | None:
     """Where a difference closes that is positive below; None where it is no straight line that falls."""
-    import sympy as sp
-
     top = sp.expand(sp.numer(sp.together(gap)))
     if not top.is_polynomial(x) or sp.degree(top, x) != 1:
         return None

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import amount
 from symcomm.core.optimum import search
 from symcomm.core.optimum.cost import Cost, read, written
@@ -35,9 +35,6 @@ from symcomm.core.optimum.powers import (
 from symcomm.core.optimum.question import CostQuestion, OptimumSteps, Wanted, ask
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _NARROW = "give a narrower range (lower, upper), or numbers for all names"
 _HIGHEST_POWER = 12  # of the difference of neighbours, which is expanded
@@ -140,8 +137,6 @@ def _closed(question: CostQuestion) -> Derivation:
 
 def _show_slope(working: OptimumSteps, slope: Terms) -> None:
     """The step of the slope."""
-    import sympy as sp
-
     cost = working.cost
     unit = cost.unit / cost.x_unit
     first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)))
@@ -187,8 +182,6 @@ def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
 
     Where only the first one may be zero, the place is zero and the lower bound is the nearest value to it.
     """
-    import sympy as sp
-
     found: list[Condition] = []
     first = next(c for _, c in slope if c != 0)
     amounts = {name for condition in working.cost.where for name in condition.names}  # that were taken for counts
@@ -208,8 +201,6 @@ def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
 
 
 def _second_order(working: OptimumSteps, slope: Terms) -> None:
-    import sympy as sp
-
     cost, question = working.cost, working.question
     second = slope_of(slope)
     bend = course(_times(question.sense, second))
@@ -235,8 +226,6 @@ def _power(working: OptimumSteps, inside: Expr, degree: Expr) -> Form:
 
 
 def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) -> None:
-    import sympy as sp
-
     cost, words = working.cost, working.question.words
     text = f"The {words[0]} cost over the real numbers, at `{working.place}`."
     working.value = working.define("f^*", working.put(working.place), cost.unit, words[1], text)
@@ -248,8 +237,6 @@ def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) 
 
 def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
     """The value at the optimum, its roots collected: the terms of equal powers cancel into one."""
-    import sympy as sp
-
     rest = sp.Add(*(c for e, c in found if e == 0))
     roots = sp.Add(*(c * worth**e for e, c in found if e != 0))
     whole = sp.Add(rest, roots)
@@ -305,8 +292,6 @@ def _whole_number(working: OptimumSteps, found: Terms, runs: Monotonicity) -> De
 
     Raises ``ValuesError`` where it has no closed form and numbers are missing.
     """
-    import sympy as sp
-
     cost, x, question = working.cost, working.cost.x, working.question
     one = forms.Num(Fraction(1), cost.x_unit)
     unit = forms.value(counted(one))  # one more of what is counted, such as a byte
@@ -392,8 +377,6 @@ def _shift(e: Expr, c: Expr, x: Expr, unit: Expr) -> Expr:
 
 def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
     """The numerator of f(x + unit) - f(x) as a polynomial, lowest power first; None for powers that are not whole."""
-    import sympy as sp
-
     if not all(e.is_Integer for e, _ in found):
         return None
     k = max(0, *(-int(e) for e, _ in found))
@@ -408,8 +391,6 @@ def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
 
 def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
     """The positive root of a difference with one change of sign, and (lower, ratio, upper) of the exact condition."""
-    import sympy as sp
-
     if [e for e, _ in difference] == [0, 1] and difference[1][1].is_positive:  # a line: whatever its start, it rises
         return sp.cancel(-difference[0][1] / difference[1][1]), None
     runs = course(difference)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, clashes
 from symcomm.core.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
 from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.core.form import Form, Sym, Total, negative
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import counted, with_units, worth
@@ -20,9 +20,6 @@ from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 
 _HAIR = Fraction(1, 10**6)  # of a crossing
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
 
 
 def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
@@ -168,8 +165,6 @@ class Pair:
     def solved(self, root: Expr) -> list[Step]:
         """The steps that name the solution."""
         left = self.difference.subs(self.variable, root)
-        import sympy as sp
-
         if sp.cancel(sp.together(sp.expand(left))) != 0:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
         text = "Set the difference to zero and solve for it."
@@ -206,8 +201,6 @@ class Pair:
 
 def _readable(root: Expr) -> Expr:
     """A fraction whose parts are positive where all its symbols are large: minus over minus is taken away."""
-    import sympy as sp
-
     top, bottom = sp.fraction(root)
     point = {s: 997 + 2 * i for i, s in enumerate(_ordered(root))}
     if not bottom.subs(point).is_negative:

@@ -12,14 +12,13 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Num, Sym
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.cost import written
 from symcomm.core.optimum.dimension import with_units
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE
 
 if TYPE_CHECKING:
-    from sympy import Expr, Symbol
-
     from symcomm.core.optimum.cost import Cost
 
 Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
@@ -33,8 +32,6 @@ def terms(expr: Expr, x: Symbol) -> Terms | None:
     >>> terms(o * x + 3 / x, x)
     ((-1, 3), (1, o))
     """
-    import sympy as sp
-
     if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
         return None
     found: dict[Expr, list[Expr]] = {}
@@ -62,8 +59,6 @@ def terms(expr: Expr, x: Symbol) -> Terms | None:
 
 def slope_of(found: Terms) -> Terms:
     """The terms of the derivative."""
-    import sympy as sp
-
     return tuple((sp.expand(e - 1), e * c) for e, c in found if e != 0)
 
 
@@ -77,8 +72,6 @@ def sign(expr: Expr) -> int | None:
     >>> sign(symbol("p") - 1), sign(symbol("p") - 2)
     (1, None)
     """
-    import sympy as sp
-
     if expr.is_zero:
         return 0
     for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
@@ -162,8 +155,6 @@ def root(slope: Terms) -> tuple[Expr, Expr, Expr] | None:
 
     None where there is no closed form.
     """
-    import sympy as sp
-
     slope = tuple((e, c) for e, c in slope if c != 0)
     if len(slope) == 2:
         (low, a), (high, b) = slope
@@ -188,8 +179,6 @@ def neat(expr: Expr) -> Expr:
     >>> neat(t - t * p), neat(t * p - t)
     (-t*(p - 1), t*(p - 1))
     """
-    import sympy as sp
-
     made = sp.factor_terms(expr)
     flipped: list[Expr] = []
     for factor in sp.Mul.make_args(made):

@@ -11,6 +11,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step, Witness, exact, worked_out
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import Form, Sym
+from symcomm.core.libraries import sp
 from symcomm.core.optimum.cost import Cost
 from symcomm.core.optimum.roots import Domain
 from symcomm.core.records import dataclass
@@ -130,8 +131,6 @@ class OptimumSteps:
         try:
             return Quantity(forms.evaluate(written, {cost.over: Fraction(n)}), cost.unit)
         except IrrationalError:
-            import sympy as sp
-
             return f"≈ {sp.N(forms.value(written).subs(cost.x, n), 8)} {cost.unit if cost.unit != ONE else ''}".strip()
 
     def finish(self, place: str) -> Derivation:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core.derivation import rational
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Largest, Num, Smallest
+from symcomm.core.libraries import Expr, Poly, Symbol, sp
 from symcomm.core.notation import amount
 from symcomm.core.records import dataclass
 from symcomm.core.units import Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr, Poly, Symbol
 
 Growing = tuple[tuple["Expr", "Expr", "Expr", "Expr"], ...]
 RANGE = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
@@ -112,8 +110,6 @@ def sign_of(expr: Expr, x: Symbol, at: Fraction) -> int:
 
 
 def _interval(e: Expr, x: Symbol, at: Any, iv: Any) -> Any:
-    import sympy as sp
-
     def go(e: Expr) -> Any:
         if e == x:
             return at
@@ -189,8 +185,6 @@ def roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossin
     >>> [str(root.low) for root in roots(x - 6 / x - 1, x, Fraction(1), Fraction(9))]
     ['3']
     """
-    import sympy as sp
-
     poly = polynomial(expr, x)
     if poly is not None:
         return _exact(poly, low, high)
@@ -210,8 +204,6 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
     A number rounded up is at least itself and less than one more, and a maximum is one of its choices. Where all the
     expressions that are so made have one sign, that is the sign. The whole range, where they cannot be solved.
     """
-    import sympy as sp
-
     made: list[Expr] = [expr]
     thetas: list[Symbol] = []
     for _ in range(_MOST_STEPS):
@@ -255,8 +247,6 @@ def pieces(expr: Expr) -> tuple[Expr, ...]:
     >>> [str(e) for e in pieces(sp.Max(x, 1 / x) + 1)]
     ['x + 1', '1 + 1/x']
     """
-    import sympy as sp
-
     done: list[Expr] = []
     todo = [expr]
     while todo:
@@ -273,8 +263,6 @@ def pieces(expr: Expr) -> tuple[Expr, ...]:
 
 def polynomial(expr: Expr, x: Symbol) -> Poly | None:
     """The numerator of a quotient of polynomials with rational numbers; None where it is none."""
-    import sympy as sp
-
     high = any(p.exp.is_Integer and abs(p.exp) > _HIGHEST_DEGREE for p in expr.atoms(sp.Pow))
     if high or not expr.is_rational_function(x):
         return None
@@ -286,8 +274,6 @@ def polynomial(expr: Expr, x: Symbol) -> Poly | None:
 
 def _exact(poly: Poly, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
     """The roots of a polynomial in a range: rational ones exactly, others in brackets."""
-    import sympy as sp
-
     if poly.is_zero or poly.degree() < 1:
         return ()
     lines = [factor.all_coeffs() for factor, _ in poly.factor_list()[1] if factor.degree() == 1]
@@ -310,8 +296,6 @@ def growing_terms(expr: Expr, x: Symbol) -> Growing | None:
     >>> growing_terms(3 * x - 2 ** (x + 1), x)
     ((0, 1, 0, 3), (log(2), 0, 0, -2))
     """
-    import sympy as sp
-
     if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
         return None
     split = {e: sp.expand_log(e, force=True) for e in expr.atoms(sp.log) if e.has(x)}
@@ -350,8 +334,6 @@ def _growing(found: Growing, x: Symbol, low: Fraction, high: Fraction) -> tuple[
     >>> bool(root.low <= 64 <= root.high)
     True
     """
-    import sympy as sp
-
     if not found or (len(found) == 1 and not found[0][2]):
         return ()
     rate, lowest, *_ = found[0]

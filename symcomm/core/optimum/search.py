@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import rational
 from symcomm.core.errors import IrrationalError, ValuesError
+from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.roots import FAR, Crossing, bounds, pieces, polynomial, roots, sign_at, sign_of
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
 
 MOST = 100_000  # whole numbers that are tried one by one where nothing better is known
 _SHORT = 500  # whole numbers that are compared sooner than a slope is solved
@@ -43,8 +40,6 @@ def special(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, closed:
 
     Raises ``UnsolvedError`` where they cannot be found, ``ValuesError`` where the cost is not defined at one.
     """
-    import sympy as sp
-
     zeros: list[tuple[str, Expr]] = []
     for piece in pieces(expr):
         bottom = sp.fraction(sp.together(piece))[1]
@@ -89,8 +84,6 @@ def whole(
 
     ``allows`` says of a number whether the cost can have it. Raises ``ValuesError`` where there is none.
     """
-    import sympy as sp
-
     expr = sense * expr
     if high is not None and low > high:
         raise ValuesError(f"there is no whole number from {low} to {high}")
@@ -153,15 +146,11 @@ def _least(expr: Expr, x: Symbol, tried: Iterable[int], sense: int, how: str) ->
 
 
 def _value(expr: Expr, x: Symbol, at: Expr) -> Expr:
-    import sympy as sp
-
     return sp.N(expr.subs(x, at), 60)
 
 
 def _beyond(expr: Expr, x: Symbol, near: Fraction, up: bool) -> tuple[Expr, str] | None:
     """What a cost comes near to beyond all special points, or (not ``up``) before them; None where it rises there."""
-    import sympy as sp
-
     probes = [rational(near + n if up else near / (n + 2)) for n in range(3)]
     piece = next(p for p in pieces(expr) if all(sp.N(p.subs(x, n) - expr.subs(x, n), 30) == 0 for n in probes))
     if sign_of(sp.diff(piece, x), x, near if up else near / 2) == (1 if up else -1):
@@ -172,8 +161,6 @@ def _beyond(expr: Expr, x: Symbol, near: Fraction, up: bool) -> tuple[Expr, str]
 
 def _attained(ends: Iterable[tuple[Expr, str] | None], best: Expr | None) -> None:
     """Raises where a cost goes below everything that was found towards an end."""
-    import sympy as sp
-
     for end, where in sorted((one for one in ends if one is not None), key=lambda one: sp.N(one[0])):
         hint = "give an upper bound" if "grows" in where else "give a lower bound above zero"
         if end == -sp.oo:
@@ -224,16 +211,12 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     above = [_beyond(expr, x, last, True)] if high is None else []
     _attained([*above, _beyond(expr, x, first, False) if open_below else None], best)
     assert best is not None  # where nothing was found, an end is lower, and that was refused
-    import sympy as sp
-
     near = sp.Float(10, 60) ** -40 * (1 + abs(best))
     winners = [point for point, value in zip(found, worth, strict=True) if value <= best + near]
     return tuple({str(point.number): point for point in winners}.values())
 
 
 def _implicit() -> tuple[type, ...]:
-    import sympy as sp
-
     return (sp.CRootOf,)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, put
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import amount, symbol
 from symcomm.core.optimum.cost import Cost, Formula, derived, read, used, written
 from symcomm.core.optimum.pair import Pair, comparable
@@ -17,15 +17,10 @@ from symcomm.core.optimum.powers import course, neat, root, terms, told_more
 from symcomm.core.patience import patience
 from symcomm.core.units import ONE
 
-if TYPE_CHECKING:
-    from sympy import Expr
-
 _LARGE = 300  # operations from which an elasticity is not cancelled
 
 
 def _elasticity(cost: Cost, name: str) -> Expr:
-    import sympy as sp
-
     x = amount(name)
     expr = _piece(cost.expr, put(cost.given)).xreplace({symbol(name): x})
     if expr.has(sp.ceiling, sp.floor, sp.Max, sp.Min):
@@ -36,8 +31,6 @@ def _elasticity(cost: Cost, name: str) -> Expr:
 
 def _piece(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
     """The same near some numbers: of the largest and the smallest of several, the one that is so there."""
-    import sympy as sp
-
     for kind, best in ((sp.Max, max), (sp.Min, min)):
         for node in sorted(expr.atoms(kind), key=lambda n: n.count_ops()):
             worth = [argument.xreplace(known) for argument in node.args]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import gcd
-from typing import TYPE_CHECKING
 
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,6 @@ def condition(price: Expr, other: Expr) -> CheapestWhere | None:
     >>> str(condition(2*B*L*D, 2*D*V))
     'B L < V'
     """
-    import sympy as sp
-
     terms = [t for t in sp.Add.make_args(sp.expand(price - other)) if t != 0]
     powers = [t.as_coeff_Mul()[1].as_powers_dict() for t in terms]
     shared = {s: min(p.get(s, 0) for p in powers) for s in {s for p in powers for s in p}}
@@ -48,15 +43,11 @@ def condition(price: Expr, other: Expr) -> CheapestWhere | None:
 
 def sent(calls: Iterable[tuple[str, Expr, Expr]]) -> Expr:
     """What a rank sends in calls of a kind, with their elements and ranks; but for a factor of (k - 1)/k of each."""
-    import sympy as sp
-
     factor: Mapping[str, int] = {"all-reduce": 2}
     return sp.Add(*(n / k if kind == "all-to-all" else factor.get(kind, 1) * n for kind, n, k in calls))
 
 
 def _said(expr: Expr) -> str:
-    import sympy as sp
-
     def monomial(term: Expr) -> str:
         number, rest = term.as_coeff_Mul()
         top, bottom = sp.fraction(rest)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from symcomm.core.accounting import Accounting
 from symcomm.core.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.cheapest import (
     WHOLE,
     Choice,
@@ -38,8 +39,6 @@ from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from fractions import Fraction
-
-    from sympy import Expr
 
 __all__ = [
     "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",

@@ -6,13 +6,10 @@ Real systems assume fewer features than tokens on a rank, and fewer tokens than 
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from sympy import Expr, Symbol
+from symcomm.core.libraries import Expr, Symbol, sp
 
 # Powers of two: features of one axis, tokens of all their axes together, entries of a vocabulary; and what is counted,
 # such as experts and what heads are shared by.
@@ -45,8 +42,6 @@ VARIATIONS = (
 
 def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:
     """A power of two for each symbol, by what the axes of its size do."""
-    import sympy as sp
-
     size = {name: graph.relations.expand(axis.size) for name, axis in graph.axes.items()}
     weights = {axis for t in graph.weights for axis in t.axes}
     forward = [op for op in graph.ops if op.phase == "forward"]

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.form import Form, num
+from symcomm.core.libraries import Expr
 from symcomm.core.program.loops import ONCE, Loop
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import sympy as sp
 
@@ -20,13 +19,10 @@ from symcomm.core.dtypes import row_dtype
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import SOFTMAXES, Graph, Op, Tensor
 from symcomm.core.graph.ops import BY_HAND, MAP
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.core.program.instructions import HOST, Program, Send
 from symcomm.core.records import dataclass, replace
-
-if TYPE_CHECKING:
-    from sympy import Expr
-
 
 Key = tuple[str, str, tuple[str, ...]]  # a storage: whose it is, what stands beside that, what of the mesh cuts it
 TENSORS = ("input", "activation")

@@ -6,18 +6,15 @@ A turn names its region and phase; ``loops`` puts the turns of a rank into the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.graph.graph import Graph, Op, Region, Tensor
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.placement import Collective, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.records import dataclass, replace
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 BETWEEN_STAGES = ("pipe",)  # the mesh axis that a pipeline adds
 HOST = ("host",)  # what stands for a mesh axis where a rank copies to its host and back

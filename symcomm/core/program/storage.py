@@ -12,20 +12,17 @@ from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from symcomm.core.form import Form, value
 from symcomm.core.graph.autocast import copies_of_weights
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Op
 from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective, Compute, Layout
 from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
 from symcomm.core.program.instructions import Instruction, Program, Send, made_by
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
 Measure = Callable[["Expr", str], Form]  # the bytes of some numbers in a format, or of a weight, gradient or state

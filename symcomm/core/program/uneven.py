@@ -20,6 +20,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import SymcommError, ValuesError
 from symcomm.core.form import Form, Largest, NumericFunction, Smallest, Sym, num
+from symcomm.core.libraries import np, sp
 from symcomm.core.program.closed_forms import SECOND, ClosedForm, M, P, Solver, written_sum
 from symcomm.core.program.events import Needs, Times, simulate
 from symcomm.core.program.orders import Item, Schedule
@@ -64,8 +65,6 @@ class Makespan(NumericFunction):
         >>> rule.numbers(columns).tolist() == [float(rule.number(tuple(map(Fraction, r)))) for r in zip(*columns)]
         True
         """
-        import numpy as np
-
         sizes, where = np.unique(np.stack(arguments[:3]), axis=1, return_inverse=True)
         found, hidden = np.full(len(arguments[0]), np.nan), self.hidden(arguments)
         for n, column in enumerate(sizes.T):
@@ -86,8 +85,6 @@ class Makespan(NumericFunction):
         """Where messages take no longer than the work beside them, and no stage between others is longest; None where
         no sums are known for that.
         """
-        import numpy as np
-
         known = _known(find(self.said), self.letters, 3) if self.kinds == 3 and self.sends and not self.tails else None
         if known is None:
             return None
@@ -108,8 +105,6 @@ class Makespan(NumericFunction):
 
     def several(self, orders: Sequence[Sequence[Item]], times: Sequence[Any]) -> Any:
         """The makespan of orders for arrays of times."""
-        import numpy as np
-
         stages, sending = _boundaries(orders)
 
         def columns(kind: str, stage: int) -> list[int]:
@@ -202,8 +197,6 @@ def _columns(letters: str, kinds: int) -> tuple[Sym, ...]:
 @cache
 def _largest(said: str, letters: str) -> Callable[[Sequence[float], Sequence[Any]], Any]:
     """The largest of the sums of stages that differ at the ends, for arrays of times: those without messages."""
-    import sympy as sp
-
     known = _known(find(said), letters, 3)
     assert known is not None
     names = [M, P, *_columns(letters, 3)]

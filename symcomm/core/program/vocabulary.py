@@ -11,6 +11,7 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, evaluate, from_expr, names, product, value
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph
+from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import Strategy, resolve
 from symcomm.core.records import ByIdentity, dataclass, replace
 
@@ -42,8 +43,6 @@ class CutVocabulary:
 
         It holds for each number of ranks that is a symbol: one rank has all words, and fills nothing up.
         """
-        import sympy as sp
-
         ranks = value(self.ranks)
         several = 1 if ranks.is_number else sp.Min(1, ranks - 1)
         unit = ranks * (1 + (MULTIPLE - 1) * several if accounting.vocabulary == "padded_vocabulary" else 1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from symcomm.core.derivation import Derivation, Numbers, Witness
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, evaluate, from_expr, names, num, product, value
 from symcomm.core.graph.stepping import stepped
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import in_unit, with_units
@@ -18,16 +18,11 @@ from symcomm.core.parallel.strategy import degree
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
-if TYPE_CHECKING:
-    from sympy import Expr
-
 WHAT = {"prefill": "the prefill of a prompt", "decode": "a step that makes tokens"}
 
 
 def count(said: int | str) -> Expr:
     """A number of positions as SymPy has it: a number or a symbol."""
-    import sympy as sp
-
     return sp.Integer(int(said)) if str(said).isdecimal() else symbol(str(said))
 
 
@@ -71,8 +66,6 @@ def pieces(
     its form and a witness; where numbers decide where one ends (a window, the larger of two times), a check of later
     numbers comes with them. Raises ``ValuesError`` where such numbers are missing.
     """
-    import sympy as sp
-
     decode = step_of(setting, "decode").graph.step
     assert decode is not None
     past = next(iter(decode.past.free_symbols))
@@ -137,7 +130,6 @@ def pieces(
 
 def _decided(worth: Expr, known: Mapping[str, Fraction]) -> Expr:
     """An expression in which the larger, or the smaller, of several amounts is the one that it is at some numbers."""
-    import sympy as sp
 
     def chosen(one: Expr) -> Expr:
         pick = max if isinstance(one, sp.Max) else min

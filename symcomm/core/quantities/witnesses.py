@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
 from math import comb, prod
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -20,9 +19,7 @@ from symcomm.core.derivation import Numbers, Witness
 from symcomm.core.form import Form
 from symcomm.core.graph.experts import DECIMALS, rounded_experts
 from symcomm.core.graph.graph import Graph, Op, Region, Tensor
-
-if TYPE_CHECKING:
-    from sympy import Expr
+from symcomm.core.libraries import Expr
 
 _FEW_TOKENS = 1_000
 _LITERAL = 5_000  # passes that are run one by one; more are multiplied

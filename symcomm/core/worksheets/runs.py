@@ -16,6 +16,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Numbers, Witness, worked_out
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
+from symcomm.core.libraries import mpmath, sp
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
@@ -160,9 +161,6 @@ def _lowest(numbers: Numbers, cost: Form, over: Form, other: Form, held: Form) -
 @lru_cache(maxsize=64)
 def _valley(form: Form, name: str, numbers: tuple[tuple[str, Fraction], ...]) -> tuple[mpf, mpf]:
     """The place of the least of a formula over a symbol, and its worth, by dividing in three."""
-    import mpmath
-    import sympy as sp
-
     symbols = {s.name: s for s in forms.value(form).free_symbols}
     others = [n for n in symbols if n != name]
     run: Callable[..., mpf] = sp.lambdify([symbols[name], *(symbols[n] for n in others)], forms.value(form), "mpmath")
@@ -185,8 +183,6 @@ def _valley(form: Form, name: str, numbers: tuple[tuple[str, Fraction], ...]) ->
 
 
 def _near(found: Fraction, measured: mpf) -> bool:
-    import mpmath
-
     with mpmath.workdps(60):
         near = Fraction(str(measured)) if measured else Fraction(0)
     return abs(near - found) <= _NEAR * abs(found)
@@ -204,8 +200,6 @@ def least(found: Fraction, numbers: Numbers, *search: Form) -> bool:
 
 def exponent(found: Fraction, numbers: Numbers, *search: Form) -> bool:
     """Whether the place of the least grows as this power of a symbol: it is looked for once more, at twice as much."""
-    import mpmath
-
     *asked, of = search
     twice = numbers.moved(_name(of), 2 * numbers[_name(of)])
     with mpmath.workdps(_DIGITS):

@@ -18,6 +18,7 @@ from symcomm.core.errors import DerivationError, DocumentError, IrrationalError,
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
 from symcomm.core.hardware.paths import positive
+from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Cell
@@ -35,8 +36,6 @@ from symcomm.core.worksheets.reader import (
 from symcomm.core.worksheets.runs import RUNS, witness
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.core.setting import Setting
 
 _TOLD = r"\{(~?)([^{}]+)\}"  # a number in a sentence

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.derivation import Derivation, Exhibit
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, num
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.printing import short
 from symcomm.core.units import Quantity
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 # The fields in which people count the same thing differently; the others say how something runs.
 FIELDS = (
@@ -69,8 +66,6 @@ def _at(derivation: Derivation, values: Mapping[str, Fraction]) -> Quantity | No
 
 def _factor(other: Expr, mine: Expr) -> Form | None:
     """The one over the other, where that is simpler than either of them."""
-    import sympy as sp
-
     if mine == 0 or other == 0:
         return None
     ratio = sp.cancel(other / mine) if other.is_rational_function() and mine.is_rational_function() else other / mine

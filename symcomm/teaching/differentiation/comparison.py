@@ -11,6 +11,7 @@ from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import SymcommError, TableError
 from symcomm.core.form import Form, Related, Sym
 from symcomm.core.irrational import Irrational
+from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.expressions import read_whole
@@ -137,8 +138,6 @@ def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 
 def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> list[str]:
     """Whether the right side of a printed equation is the derived one: for other numbers of all names as well."""
-    import mpmath
-
     right = _named(_PARTIAL.sub(_slope, cell.text).partition("=")[2])
     unknown = [name for name in _NAME.findall(right) if name not in values]
     if unknown:
@@ -179,8 +178,6 @@ _FUNCTIONS = ("sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "m
 
 def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
     """The number of a tree, to 30 digits."""
-    import mpmath
-
     values = {key: known[name] for name, key in _keys(known).items()} | {"pi": mpmath.pi, "e": mpmath.e}
     calls = {"log": mpmath.log, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "abs": abs, "max": max, "min": min}
 
@@ -217,8 +214,6 @@ def _number(cell: Cell) -> Any:
 
 
 def _worth(cell: Quantity | Form) -> Any:
-    import mpmath
-
     if isinstance(cell, Quantity):
         with mpmath.workdps(30):
             return mpmath.mpf(cell.value.numerator) / cell.value.denominator
@@ -237,8 +232,6 @@ def _said(cell: Quantity | Form) -> str:
 
 
 def _decimal(number: Any) -> str:
-    import mpmath
-
     return str(mpmath.nstr(number, 6, strip_zeros=True)).removesuffix(".0")
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from symcomm.core import form as forms
 from symcomm.core.form import Called, Elementwise, Form, Power, Ratio, Root, Sym, Total, Transposed, negative, num
 from symcomm.core.graph.graph import Graph, Op, bare
 from symcomm.core.graph.ops import MAP, AlongMax, AlongMean, AlongSum, Rotate, dy, u, y
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _MARKS = ("\u0303", "\u0302")  # of what a row computes on its way to the tensor it is named after
 SPREAD = "sigma"
@@ -303,8 +301,6 @@ def _map(op: Op, operands: Sequence[Form]) -> Form:
     known = dict(zip(("dy", *record.gradient_reads), operands, strict=True))
     expression = record.derivative
     if record.name == "scale":
-        import sympy as sp
-
         return _scaled(op.attribute("scale", sp.Integer(1)), known["dy"])
     if op.attribute("number") is not None:
         known["c"] = forms.from_expr(op.attribute("number"))
@@ -335,7 +331,6 @@ def tensor_form(expression: Expr, known: dict[str, Form]) -> Form:
     >>> plain(tensor_form(MAP["softmax"].derivative, {"dy": Sym("dS"), "y": Sym("S")}))
     'S ⊙ (dS - sum(dS ⊙ S))'
     """
-    import sympy as sp
 
     def go(e: Any) -> Form:
         if e.is_Symbol:

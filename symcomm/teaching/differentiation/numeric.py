@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from symcomm.core.libraries import Expr, mpmath
 from symcomm.teaching.differentiation.trace import EvaluationTrace
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _DIGITS = 160
 _STEP = 40  # differences are taken over 10^-40: first and second ones are right to about 10^-80
@@ -17,8 +15,6 @@ _STEP = 40  # differences are taken over 10^-40: first and second ones are right
 
 def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict[int, Any]:
     """The values of all variables; some are shifted by small numbers, and all that follows with them."""
-    import mpmath
-
     calls = {
         "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
         "neg": lambda u: -u, "pow": lambda a, b: a**b, "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan,
@@ -38,8 +34,6 @@ def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict
 
 def slope(trace: EvaluationTrace, of: int, by: int) -> Any:
     """The central difference of one variable for another."""
-    import mpmath
-
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
         return (run(trace, {by: step})[of] - run(trace, {by: -step})[of]) / (2 * step)
@@ -47,8 +41,6 @@ def slope(trace: EvaluationTrace, of: int, by: int) -> Any:
 
 def along(trace: EvaluationTrace, of: int, vector: Mapping[str, Expr]) -> Any:
     """The central difference of a variable along a direction."""
-    import mpmath
-
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
         shifts = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
@@ -58,8 +50,6 @@ def along(trace: EvaluationTrace, of: int, vector: Mapping[str, Expr]) -> Any:
 
 def turned(trace: EvaluationTrace, of: int, by: int, vector: Mapping[str, Expr]) -> Any:
     """The second difference of a variable, for one input and along a direction."""
-    import mpmath
-
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
         ways = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
@@ -79,15 +69,11 @@ def fraction(near: Any) -> Fraction:
     >>> fraction(mpf(1) / 4), fraction(mpf(10) ** -60)
     (Fraction(1, 4), Fraction(0, 1))
     """
-    import mpmath
-
     with mpmath.workdps(_DIGITS):
         return Fraction(0) if abs(near) < mpmath.mpf(10) ** -38 else Fraction(mpmath.nstr(near, 45))
 
 
 def number(exact: Expr) -> Any:
     """An exact number as a floating-point one of many digits."""
-    import mpmath
-
     with mpmath.workdps(_DIGITS):
         return mpmath.mpf(int(exact.p)) / int(exact.q) if exact.is_Rational else mpmath.mpf(str(exact.evalf(_DIGITS)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import (
@@ -26,10 +25,8 @@ from symcomm.core.form import (
     num,
     product,
 )
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 DIGITS = 50  # to which numbers that no fraction says are compared
 DECADES = 1_000  # values lie between 10^-1000 and 10^1000
@@ -146,15 +143,11 @@ SPELLED = {spelling: record for record in OPERATIONS for spelling in record.spel
 
 
 def _cosine(u: Expr) -> Expr:
-    import sympy as sp
-
     return sp.cos(u)
 
 
 def tidy(number: Expr) -> Expr:
     """An exact number multiplied out; raises ``ValuesError`` where it is too long or too large to be worked with."""
-    import sympy as sp
-
     if not number.is_Rational:
         if sp.count_ops(number) > _PARTS:
             raise ValuesError("the exact value is too long to be written", hint="choose a point with simpler values")
@@ -171,8 +164,6 @@ def tidy(number: Expr) -> Expr:
 
 def _nested(number: Expr) -> dict[Expr, Expr]:
     """tanh of the logarithm of a fraction is a fraction, which SymPy does not see."""
-    import sympy as sp
-
     found = {}
     for piece in number.atoms(sp.tanh):
         power = sp.exp(2 * piece.args[0])

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Exhibit, Numbers, Reason, Step
 from symcomm.core.form import Form, Product, Related, Sym, Total, num
+from symcomm.core.libraries import Expr
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching.differentiation import numeric
 from symcomm.teaching.differentiation.sweeps import forward, reverse, second, turned_adjoints
 from symcomm.teaching.differentiation.tables import adjoint_steps, cell, given_steps, tangent
 from symcomm.teaching.differentiation.trace import BAR, DOT, EvaluationTrace, marked, variable
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 COLUMNS = ("Forward tangent", "Value", "Adjoint", "Value ", "Tangent of the adjoint", "Value  ")
 TURNED = "w"  # of an adjoint: its tangent

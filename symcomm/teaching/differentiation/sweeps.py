@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass
 from symcomm.teaching.differentiation.operations import tidy
 from symcomm.teaching.differentiation.trace import EvaluationTrace, variable
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,6 @@ def forward(trace: EvaluationTrace, direction: str | Mapping[str, Expr]) -> dict
     >>> forward(trace("y = x_1^2 x_2", "x_1 = 3, x_2 = 5"), "x_1")[2]
     30
     """
-    import sympy as sp
-
     known = [v.input for v in trace.inputs]
     along = {direction: sp.Integer(1)} if isinstance(direction, str) else direction
     for name in along:
@@ -68,8 +63,6 @@ def reverse(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Rev
     >>> reverse(made, "y").adjoints[0], reverse(made, "y", overwrite=True).adjoints[0]
     (27, 18)
     """
-    import sympy as sp
-
     ends = dict(trace.outputs)
     if output not in ends:
         raise ValuesError(f"the trace has no output {output}", hint=nearest(output, [*ends]))
@@ -113,8 +106,6 @@ def hessian_product(trace: EvaluationTrace, output: str, direction: Mapping[str,
 
 def turned_adjoints(trace: EvaluationTrace, output: str, direction: Mapping[str, Expr]) -> dict[int, Expr]:
     """The tangents of the adjoints of all variables along a direction."""
-    import sympy as sp
-
     tangents = forward(trace, direction)
     adjoints = reverse(trace, output).adjoints
     moving = {v.number: sp.Integer(0) for v in trace.variables}  # the tangents of the adjoints
@@ -129,8 +120,6 @@ def turned_adjoints(trace: EvaluationTrace, output: str, direction: Mapping[str,
 
 def second(trace: EvaluationTrace, number: int) -> tuple[Sequence[tuple[int, Expr]], ...]:
     """The derivatives of each partial derivative of a variable for the variables it is written in, as expressions."""
-    import sympy as sp
-
     v = trace[number]
     here = {variable(one): one for one in (*v.reads, number)}
     made: list[list[tuple[int, Expr]]] = []

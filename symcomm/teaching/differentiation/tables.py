@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.core.form import Form, Num, Product, Related, Sym, Total, num, product
 from symcomm.core.irrational import Irrational
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.printing import plain
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching.differentiation import numeric
@@ -18,9 +18,6 @@ from symcomm.teaching.differentiation.comparison import beside_trace
 from symcomm.teaching.differentiation.operations import OPERATION
 from symcomm.teaching.differentiation.sweeps import Reverse, forward, reverse
 from symcomm.teaching.differentiation.trace import BAR, DOT, EvaluationTrace, Partial, Variable, marked, variable
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 FORWARD = ("Forward primal", "Value", "Forward tangent", "Value ")
 REVERSE = ("Forward primal", "Value", "Reverse adjoint", "Value ")
@@ -34,8 +31,6 @@ def cell(number: Expr) -> Quantity | Form:
     >>> plain(cell(Rational(-1, 2))), str(cell(2 - cos(5)))
     ('-1/2', '2 - cos(5) ≈ 1.71634')
     """
-    import sympy as sp
-
     if number.is_Rational:
         exact = Fraction(int(number.p), int(number.q))
         return Quantity(exact, ONE) if exact.denominator == 1 else forms.rational(exact)
@@ -98,8 +93,6 @@ def tangents(trace: EvaluationTrace, name: str) -> Exhibit:
 
 def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Exhibit:
     """The table of reverse mode for one output, to be read from the bottom up."""
-    import sympy as sp
-
     swept = reverse(trace, output, overwrite)
     lines: dict[int, list[tuple[Form, Quantity | Form]]] = {}
     for row in swept.rows:
@@ -152,8 +145,6 @@ def given_steps(trace: EvaluationTrace) -> list[Step]:
 
 def tangent_steps(trace: EvaluationTrace, name: str) -> list[Step]:
     """The rows of forward mode for one input as steps."""
-    import sympy as sp
-
     steps = [
         Step(marked(v.input, DOT), num(int(v.input == name)), ONE,
              Reason("seed", f"The derivative of `{v.input}` for `{name}`.", None,
@@ -173,8 +164,6 @@ def tangent_steps(trace: EvaluationTrace, name: str) -> list[Step]:
 
 def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
     """The sums of reverse mode for one output as steps: each adjoint from those of all that read the variable."""
-    import sympy as sp
-
     end = dict(trace.outputs)[swept.output]
     steps = [
         Step(marked(name, BAR), num(int(name == swept.output)), ONE,

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.errors import FormulaError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Sym
+from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.records import dataclass
 from symcomm.core.text.tree import (
     Exponentiation,
@@ -39,10 +40,6 @@ from symcomm.teaching.differentiation.reading import (
     read_point,
     read_system,
 )
-
-if TYPE_CHECKING:
-    import networkx as nx
-    from sympy import Expr
 
 OPERATION_LIMIT = 400
 DOT, BAR = "\u0307", "\u0304"
@@ -123,8 +120,6 @@ class EvaluationTrace:
     @cached_property
     def nx(self) -> nx.DiGraph[int]:
         """The trace as a NetworkX graph: a node a variable (with ``variable``), an edge an operand that is read."""
-        import networkx as nx
-
         graph: nx.DiGraph[int] = nx.DiGraph()
         for v in self.variables:
             graph.add_node(v.number, variable=v)
@@ -166,8 +161,6 @@ class EvaluationTrace:
         return tuple(Partial(one, form, tidy(self._valued(v, form, known))) for one, form in pairs)
 
     def _valued(self, v: Variable, form: Form, known: Mapping[str, Expr]) -> Expr:
-        import sympy as sp
-
         if isinstance(form, forms.Called) and form.function in ("greater", "sign"):
             values = [forms.value(argument, known) for argument in form.arguments]
             return sp.Integer(sign(values[0]) if form.function == "sign" else int(sign(values[0] - values[1]) > 0))
@@ -250,8 +243,6 @@ class _TraceBuilder:
         self.outputs = self.chosen(outputs)
 
     def constant(self, name: str, value: Any) -> Expr:
-        import sympy as sp
-
         if isinstance(value, Fraction):
             return tidy(sp.Rational(value.numerator, value.denominator))
         found = self.build(read_constant(value))
@@ -276,8 +267,6 @@ class _TraceBuilder:
 
     def named(self, name: str, span: Span) -> Any:
         """What a name stands for: an input's name, the node of its formula, or a constant."""
-        import sympy as sp
-
         if name in self.formulas:
             if name in self.open:
                 circle = " -> ".join([*self.open[self.open.index(name) :], name])
@@ -294,8 +283,6 @@ class _TraceBuilder:
 
     def build(self, node: Node) -> Any:
         """The node, the input or the constant that a tree stands for."""
-        import sympy as sp
-
         match node:
             case Number(_, value):
                 return sp.Rational(value.numerator, value.denominator)
@@ -339,8 +326,6 @@ class _TraceBuilder:
         return found
 
     def call(self, node: FunctionCall) -> Any:
-        import sympy as sp
-
         record = SPELLED[node.function]
         arguments = [self.build(argument) for argument in node.arguments]
         if record.arity == 2 and len(arguments) >= 2:
@@ -358,8 +343,6 @@ class _TraceBuilder:
 
     def operation(self, name: str, operands: tuple[Any, ...], span: Span) -> Any:
         """The node of an operation; a constant where all its operands are."""
-        import sympy as sp
-
         record = OPERATION[name]
         key = (name, *(id(one) if isinstance(one, _Node) else one for one in operands))
         if key in self.made:
@@ -386,8 +369,6 @@ class _TraceBuilder:
 
     def trace(self) -> EvaluationTrace:
         """The variables with their numbers."""
-        import sympy as sp
-
         ends = [self.named(name, self.formulas[name].span) for name in self.outputs]
         for formula in self.formulas.values():  # what no output reads is read all the same, for its errors
             self.named(formula.name, formula.span)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.graph.graph import Graph
+from symcomm.core.libraries import nx
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.autograd import autograd, has_scores
 from symcomm.core.program.instructions import Instruction, Program, Rewrite, gathers_weight, made_by, weights_gathered
@@ -132,8 +133,6 @@ class Again:
 
     def connected(self) -> list[frozenset[str]]:
         """The results that hang together, in the order of the table; those that no gradient needs are in the last."""
-        import networkx as nx
-
         runs, needed = self.runs, {*self.needed, *self.moved.values()}
         if self.program.recomputation == "full" or not needed:
             return [runs]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import StrategyError
 from symcomm.core.graph.gradient import gradient_name
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 def _rewritten(program: Program) -> Program:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from symcomm.core.dtypes import row_dtype
 from symcomm.core.form import Form, num, product
 from symcomm.core.graph.graph import Region
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Instruction, Program, Send
@@ -17,9 +17,6 @@ from symcomm.core.program.pipeline import RankShare, kinds
 from symcomm.core.program.program import program
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 @dataclass(frozen=True)

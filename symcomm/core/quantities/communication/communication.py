@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, put
@@ -13,6 +13,7 @@ from symcomm.core.derivation.chosen import LINES
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Num, Total, num, product, total
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import HOST
@@ -35,9 +36,6 @@ from symcomm.core.quantities.options import (
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, ELEMENT
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -15,6 +15,7 @@ from symcomm.core.form import Floor, Form, Ratio, Total, negative, num, product
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.graph.ops import MAP, operations
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.program import program, trained
 from symcomm.core.program.rewrites.fusion import scores_again
@@ -24,9 +25,6 @@ from symcomm.core.quantities.witnesses import loops, number, often, passes, size
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import FLOP
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 EXTENT = "model all step {scope}"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -18,6 +17,7 @@ from symcomm.core.form import Form, Ratio, num, product
 from symcomm.core.graph.experts import EXPERTS_READ, Routing, chosen_experts
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import KEPT, Graph, Op, Region
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Program
@@ -26,9 +26,6 @@ from symcomm.core.quantities.communication.call import Call, calls
 from symcomm.core.quantities.counting.flops import counted, counts, shared_pairs
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
 

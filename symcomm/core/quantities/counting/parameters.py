@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Total, total
 from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Region, Tensor
+from symcomm.core.libraries import Expr
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.witnesses import often, passes, size
 from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import PARAMETER
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 EXTENT = "model all"
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
@@ -14,15 +13,13 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product, total
 from symcomm.core.graph.experts import Routing
 from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.libraries import Expr
 from symcomm.core.quantities.counting.load import elements_moved, experts_of, moves, sizes_moved, uses
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import experts_hit, often, passes, size
 from symcomm.core.records import ByIdentity
 from symcomm.core.setting import Setting, StepWriter, slug, times
 from symcomm.core.units import BYTE
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 EXTENT = "{layer} all step forward"
 

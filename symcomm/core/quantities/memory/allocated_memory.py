@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.core.graph.drafts import size_form
+from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import storage
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import bytes_of, saved_tensors
@@ -21,9 +22,6 @@ from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.setting import Setting, StepWriter, named, slug
 from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import BYTE
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 MIB = 2**20
 # PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of

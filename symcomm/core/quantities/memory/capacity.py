@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import combinations, count
 from math import ceil, gcd, prod
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import sympy as sp
 
@@ -16,6 +16,7 @@ from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.libraries import Expr
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.powers import terms
 from symcomm.core.optimum.roots import bisect
@@ -40,10 +41,6 @@ from symcomm.core.quantities.options import (
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ONE, Quantity
-
-if TYPE_CHECKING:
-    from sympy import Expr
-
 
 MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
 _SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}

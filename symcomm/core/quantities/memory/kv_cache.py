@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
 from symcomm.core.graph.graph import Graph, Kept
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import held
@@ -24,9 +25,6 @@ from symcomm.core.quantities.witnesses import number, passes, size
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter, slug
 from symcomm.core.units import BYTE
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 Of = Annotated[
     Literal["token", "sequence", "batch"],

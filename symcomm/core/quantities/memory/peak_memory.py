@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import sympy as sp
 
@@ -13,6 +13,7 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Num, Sym, Total, evaluate, num
 from symcomm.core.graph.autocast import copies_of_weights
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Size, degree
 from symcomm.core.program.closed_forms import chunks_of
 from symcomm.core.program.program import ONE_RANK
@@ -44,9 +45,6 @@ from symcomm.core.quantities.options import (
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, named
 from symcomm.core.units import BYTE, Quantity
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 EXTENT = "rank"
 

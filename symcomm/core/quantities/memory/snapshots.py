@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
 
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Num, names, num, product
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.alive import Amounts, Instant, Place
@@ -26,9 +26,6 @@ from symcomm.core.quantities.memory.allocated_memory import held_outside
 from symcomm.core.quantities.recipes import Recipe
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _PIECES = 40_000  # of work that are followed one by one
 

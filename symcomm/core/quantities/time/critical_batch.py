@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Ratio, Total, evaluate, from_expr, names, negative, num, product, value
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, Rates
 from symcomm.core.quantities.time import time
@@ -20,9 +21,6 @@ from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, FLOP, ONE
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 
 def derive(
@@ -84,8 +82,6 @@ def derive(
 
 def _of_batch(setting: Setting, worth: Expr, batch: Expr) -> tuple[Expr, Expr]:
     """What is there for any batch, and what each sequence adds; raises ``ValuesError`` where they add unequal parts."""
-    import sympy as sp
-
     worth = sp.expand(setting.graph.relations.expand(worth))
     each = worth.coeff(batch, 1)
     rest = sp.expand(worth - each * batch)
@@ -97,8 +93,6 @@ def _of_batch(setting: Setting, worth: Expr, batch: Expr) -> tuple[Expr, Expr]:
 
 def _in_bytes(worth: Expr) -> Form:
     """A number of bytes: the bytes of a number times how many of them."""
-    import sympy as sp
-
     each, rest = sp.expand(worth).primitive()
     return product(Num(Fraction(int(each.p), int(each.q)), BYTE), from_expr(rest))
 
@@ -118,8 +112,6 @@ def _counted(writer: TimeWriter, what: str, batch: str, steps: tuple[int, ...], 
 
 def _never(setting: Setting, left: Form, right: Form, known: Mapping[str, Fraction]) -> str:
     """From which context on no batch is enough, where numbers tell it."""
-    import sympy as sp
-
     assert setting.graph.step is not None
     gap = sp.expand(value(Total((left, negative(right)))))
     past = next(iter(setting.graph.step.past.free_symbols), None)

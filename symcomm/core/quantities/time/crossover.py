@@ -6,12 +6,13 @@ import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Unpack
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, Total, product
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.optimum.equality import Meeting, meeting, rises
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
@@ -21,9 +22,6 @@ from symcomm.core.quantities.time.terms import Terms, TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _HAIR = Fraction(1, 10**6)  # of a crossing that is found by numbers
 
@@ -157,8 +155,6 @@ def _meet(sides: Sequence[Form], x: Expr, solved: Expr, known: Mapping[str, Frac
 
 def _by_rates(solved: Expr, writer: TimeWriter) -> Expr:
     """A solution with its denominator in order of the rates of the machine."""
-    import sympy as sp
-
     top, bottom = sp.fraction(sp.together(solved))
     rates = [forms.value(symbol) for symbol in writer.machine.symbols if symbol != writer.machine.utilisation]
     if not bottom.has(*rates):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Numbers, Reason, Step, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, Total, negative, num, product
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.equality import cancelled, limit
 from symcomm.core.optimum.powers import sign, terms
@@ -24,9 +24,6 @@ from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 _NEVER = "no {} is ever enough for computing to be the longer part: {}"
 
@@ -67,8 +64,6 @@ class Sides:
     @cached_property
     def gap(self) -> Expr:
         """Computing less what is sent."""
-        import sympy as sp
-
         first, second = (sp.Integer(0) if f is None else forms.value(f, self.known) for f in (self.compute, self.sent))
         return sp.expand(first - second)
 
@@ -320,8 +315,6 @@ class _Comparison:
 
     def _open(self, kind: str, form: Form | None, sides: Sides, growth: Form | None) -> Bound:
         """A bound with what has to be true for it, which the signs of the symbols do not tell."""
-        import sympy as sp
-
         equal = kind == "either"
         needs, why = "a positive answer", "the communication alone takes longer"
         if isinstance(growth, Sym):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 import sympy as sp
 
@@ -13,6 +13,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step, worked_out
 from symcomm.core.errors import StrategyError, SymcommError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num
+from symcomm.core.libraries import Expr
 from symcomm.core.optimum.cost import closed, written
 from symcomm.core.optimum.equality import cancelled, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
@@ -31,9 +32,6 @@ from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 MOST_DEVICES, MOST_DIVISORS, MOST_ROWS = 10**12, 256, 12
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
 
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, num
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.pipeline import check_divisible
 from symcomm.core.quantities.communication.call import joint
@@ -19,9 +19,6 @@ from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 PHASES = {
     "forward": (("forward",), "the forward pass"),

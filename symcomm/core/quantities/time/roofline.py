@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
+from symcomm.core.libraries import Expr
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.options import Dtype, Frozen, OpName, Phase, Rates, StrategyOption
@@ -18,9 +19,6 @@ from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting
 from symcomm.core.units import Unit
-
-if TYPE_CHECKING:
-    from sympy import Expr
 
 INTENSITY = Unit.parse("FLOP/byte")
 

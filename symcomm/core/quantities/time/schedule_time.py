@@ -10,6 +10,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Step
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, Total, num
+from symcomm.core.libraries import sp
 from symcomm.core.optimum.writing import SECOND, Name, made, step
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.program import closed_forms
@@ -266,8 +267,6 @@ def _held(ask: _AskedSchedule, numbers: Numbers) -> int:
 
 def _put_in(steps: Sequence[Step]) -> list[Step]:
     """The share with the times put in, where times cancel or it is one over the other."""
-    import sympy as sp
-
     known: dict[str, sp.Expr] = {}
     for one in steps:
         known[one.name] = forms.value(one.form, known)

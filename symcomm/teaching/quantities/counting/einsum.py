@@ -13,6 +13,7 @@ from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import FormulaError, ValuesError
 from symcomm.core.form import Form, Sym, Total, num, product
 from symcomm.core.graph.drafts import size_form
+from symcomm.core.libraries import sp
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.quantities.witnesses import passes
@@ -85,8 +86,6 @@ def _with_sizes(setting: Setting, einsum: Einsum) -> Setting:
 
 
 def _expr(size: Any) -> Any:
-    import sympy as sp
-
     return sp.Integer(size) if isinstance(size, int) else size
 
 
