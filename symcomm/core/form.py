@@ -186,13 +186,13 @@ class Applied(Form):
 
 # What a function of real numbers is worth, by its name; ``pi`` and ``e`` are functions of nothing.
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    **{name: lambda u, name=name: getattr(_sympy(), name)(u) for name in ("sin", "cos", "tan", "exp", "tanh")},
-    "abs": lambda u: _sympy().Abs(u),
-    "sigmoid": lambda u: 1 / (1 + _sympy().exp(-u)),
-    "sign": lambda u: _sympy().sign(u),
-    "greater": lambda a, b: _sympy().Heaviside(a - b, 0),
-    "pi": lambda: _sympy().pi,
-    "e": lambda: _sympy().E,
+    **{name: lambda u, name=name: getattr(sp, name)(u) for name in ("sin", "cos", "tan", "exp", "tanh")},
+    "abs": lambda u: sp.Abs(u),
+    "sigmoid": lambda u: 1 / (1 + sp.exp(-u)),
+    "sign": lambda u: sp.sign(u),
+    "greater": lambda a, b: sp.Heaviside(a - b, 0),
+    "pi": lambda: sp.pi,
+    "e": lambda: sp.E,
 }
 
 
@@ -237,12 +237,6 @@ class Related(Form):
     left: Form
     right: Form
     relation: str = "="
-
-
-def _sympy() -> Any:
-    import sympy
-
-    return sympy
 
 
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
@@ -366,7 +360,6 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
 
 @cache
 def _expressions() -> Algebra[Any]:
-    sp = _sympy()
     return Algebra(of_parts({
         **OPERATORS,
         Num: lambda number, _: _exact(number),
@@ -463,7 +456,7 @@ def _floor(form: Floor, go: Callable[[Form], Fraction]) -> Fraction:
 
 
 def _exact(number: Fraction) -> Expr:
-    return _sympy().Rational(number.numerator, number.denominator)
+    return sp.Rational(number.numerator, number.denominator)
 
 
 def _rational(function: str, number: Expr) -> Fraction:
@@ -483,8 +476,8 @@ def settled(expr: Expr) -> Expr:
     (ones(12), 20)
     """
     counted = {
-        e: _sympy().Integer(_binary_ones(Fraction(int(e.args[0]))))
-        for e in expr.atoms(_sympy().core.function.AppliedUndef) if str(e.func) == _ONES and e.args[0].is_Integer
+        e: sp.Integer(_binary_ones(Fraction(int(e.args[0]))))
+        for e in expr.atoms(sp.core.function.AppliedUndef) if str(e.func) == _ONES and e.args[0].is_Integer
     }  # fmt: skip
     return expr.xreplace(counted)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from difflib import SequenceMatcher
 from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
-from symcomm.core.derivation import Derivation, exact
+from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.core.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
@@ -22,9 +24,11 @@ from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
 from symcomm.core.graph.graph import Graph
 from symcomm.core.graph.stepping import again, stepped
+from symcomm.core.identity import SECONDS, frozen
 from symcomm.core.libraries import sp
 from symcomm.core.notation import Notation, symbol
 from symcomm.core.parallel.strategy import Strategy, parse_strategy, with_copies
+from symcomm.core.patience import OverdueError, limited
 from symcomm.core.program.pipeline import unlike
 from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
@@ -179,8 +183,6 @@ def _slip(name: str, size: str) -> bool:
     >>> _slip("N_Layer", "N_layer"), _slip("n_layers", "N_layer"), _slip("n_b", "n_H"), _slip("h", "H")
     (True, True, False, False)
     """
-    from difflib import SequenceMatcher
-
     a, b = _spelled(name)[0], _spelled(size)[0]
     return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
@@ -622,13 +624,9 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     >>> print(ratio(sent, payload, compared=["communication"]).notes[0])
     Compared: communication sent_per_rank with payload.
     """
-    from symcomm.core import form as forms
-    from symcomm.core.derivation import Reason, Relations, Step
-    from symcomm.core.identity import SECONDS, frozen
     from symcomm.core.optimum.cost import closed, units_of
     from symcomm.core.optimum.dimension import counted, with_units
     from symcomm.core.optimum.pair import comparable, differences
-    from symcomm.core.patience import OverdueError, limited
     from symcomm.core.quantities.witnesses import over
 
     accounting = comparable(a, b, tuple(compared))

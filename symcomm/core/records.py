@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from functools import partial
+from inspect import signature
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -59,8 +60,6 @@ class _SignatureOfInit:
     """What ``inspect.signature`` asks a class for: that of the method, which may not be made yet."""
 
     def __get__(self, instance: object, owner: type) -> Signature:
-        from inspect import signature
-
         if instance is not None:
             raise AttributeError("__signature__")
         init = owner.__init__  # type: ignore[misc]  # no instance is at hand

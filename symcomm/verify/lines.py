@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from symcomm.core.errors import RenderError, nearest
+from symcomm.core.form import value
 from symcomm.core.graph.graph import Graph, Op, Tensor, bare
+from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import sp
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import KernelError, attentions, with_kernels
@@ -204,8 +206,6 @@ class Lines:
         self, ops: list[Op], readers: Mapping[str, list[Op]], results: list[str]
     ) -> dict[str, tuple[Op, list[str]]]:
         """Gains and biases of weights behind a norm whose library function has them, by what the last of them makes."""
-        from symcomm.core.graph.ops import MAP
-
         found: dict[str, tuple[Op, list[str]]] = {}
         for op in ops:
             record = MAP.get(op.kind)
@@ -292,8 +292,6 @@ class Lines:
 
 
 def _value(form: Any) -> Any:
-    from symcomm.core.form import value
-
     return value(form)
 
 

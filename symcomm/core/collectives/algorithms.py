@@ -33,7 +33,7 @@ from symcomm.core.collectives.cost import (
     times,
 )  # fmt: skip
 from symcomm.core.errors import AccountingError, nearest
-from symcomm.core.form import Floor, Form, Largest, Num, Power, Ratio, Smallest, Total, num, product
+from symcomm.core.form import Floor, Form, Largest, Num, Power, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.records import dataclass
 
 Run = Callable[[Case], Exchange]
@@ -653,8 +653,6 @@ def share(kind: str, counted: str, algorithm: str, k: Form, groups: Form) -> For
     >>> evaluate(share("all-reduce", "sent_per_rank", "ring", Sym("k"), num(1)), {"k": Fraction(8)})
     Fraction(7, 4)
     """
-    from symcomm.core.form import Sym
-
     record = _named(algorithm)
     case = Case(num(1), k, nodes=tuple(Sym(name) for name in record.inner))
     return COUNTINGS[counted].count(kind, record.run(kind, case), k, groups)

@@ -26,7 +26,7 @@ from symcomm.core.errors import AccountingError, DerivationError, IrrationalErro
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, Symbol, sp
-from symcomm.core.notation import Notation
+from symcomm.core.notation import Notation, symbol
 from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
@@ -529,8 +529,6 @@ def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:
     >>> (24 * N * D**2).free_symbols == {N, D}, D.is_integer
     (True, True)
     """
-    from symcomm.core.notation import symbol
-
     wanted = names.replace(",", " ").split()
     if of is None:
         return tuple(symbol(name) for name in wanted)

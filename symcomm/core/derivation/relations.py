@@ -12,6 +12,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, sp
+from symcomm.core.notation import amount, symbol
 from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
@@ -34,8 +35,6 @@ class Relations:
 
     def expand(self, expr: Expr) -> Expr:
         """The expression without the eliminated symbols."""
-        from symcomm.core.notation import symbol
-
         for name, right in reversed(self.equations):
             if expr.has(symbol(name)):
                 expr = _put(expr, symbol(name), forms.value(right))
@@ -43,7 +42,6 @@ class Relations:
 
     def gather(self, expr: Expr) -> Expr:
         """The expression with a whole right-hand side written as its symbol: ``n_H H`` becomes ``D``."""
-        from symcomm.core.notation import symbol
 
         def one(term: Expr, left: Expr, right: dict[Expr, Expr], scale: Expr) -> Expr:
             coefficient, rest = term.as_coeff_Mul()
@@ -85,8 +83,6 @@ class Relations:
                 elif unknown == [name]:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
-                    from symcomm.core.notation import symbol
-
                     x = symbol(unknown[0])
                     equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
                     solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
@@ -150,8 +146,6 @@ def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
     >>> [str(number) for number in put({"n": Fraction(1, 2)}).values()]
     ['1/2', '1/2']
     """
-    from symcomm.core.notation import amount, symbol
-
     return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
 
 

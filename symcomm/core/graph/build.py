@@ -21,7 +21,7 @@ from symcomm.core.graph.formulas import Reader
 from symcomm.core.graph.functions import FUNCTION
 from symcomm.core.graph.graph import Axis, Graph, Op, Region, Tensor, bare
 from symcomm.core.graph.roles import with_roles
-from symcomm.core.notation import AxisRole, Notation, axis_role
+from symcomm.core.notation import AxisRole, Notation, axis_role, symbol
 from symcomm.core.records import dataclass, replace
 from symcomm.core.text import tree
 
@@ -112,8 +112,6 @@ class _Builder(Reader):
         full = name.key + (f"_{name.index}" if name.index else "")
         dims = [self.dim(s) for s in sizes]
         if full in self.batched and self.batch:
-            from symcomm.core.notation import symbol
-
             dims.insert(0, self.dim(symbol(self.batch)))
         if name.index:
             if name.index not in self.ranges:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal, cast
 
 from symcomm.core.derivation import Relations
-from symcomm.core.errors import ShapeError, Span, ValuesError
+from symcomm.core.errors import ShapeError, Span, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, from_expr, names
 from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.notation import AxisRole
@@ -268,8 +268,6 @@ class Graph:
         ``made`` looks among what ops compute only. Of several regions that have one, the name needs the region's first
         word (``head:o``). Raises ``ValuesError`` where there is none, or more than one.
         """
-        from symcomm.core.errors import ValuesError, nearest
-
         known = [n for n in self.tensors if n in self.producers] if made else [*self.tensors]
         where, _, base = name.rpartition(":")
         homes = {r.name.split()[0] for r in self.regions}
@@ -337,8 +335,6 @@ class Graph:
         """
         mine = tuple(region for region in self.regions if region.name == name)
         if not mine:
-            from symcomm.core.errors import ValuesError, nearest
-
             known = [region.name for region in self.regions]
             raise ValuesError(f"the model has no part '{name[:60]}'", hint=nearest(name, known))
         if len(self.regions) == 1:

@@ -16,6 +16,7 @@ from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount
 from symcomm.core.optimum.dimension import counted, times, with_units, worth
+from symcomm.core.printing import plain
 from symcomm.core.records import dataclass
 from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import ONE, Quantity, Unit
@@ -152,8 +153,6 @@ def _said_unit(value: object) -> Unit:
 
 
 def _title(form: Form) -> str:
-    from symcomm.core.printing import plain
-
     text = plain(form)
     return text if len(text) <= 60 else "Cost"
 

@@ -15,6 +15,7 @@ from symcomm.core.form import Num, Sym
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.cost import written
 from symcomm.core.optimum.dimension import with_units
+from symcomm.core.printing import plain
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE
 
@@ -129,8 +130,6 @@ class Monotonicity:
 
 def course(slope: Terms) -> Monotonicity:
     """How a function runs whose slope has these terms."""
-    from symcomm.core.printing import plain
-
     signs: list[int] = []
     sure = True
     for _, coefficient in slope:

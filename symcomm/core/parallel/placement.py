@@ -17,6 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.core.accounting import Accounting
+from symcomm.core.form import evaluate, from_expr, names, value
 from symcomm.core.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.core.libraries import Expr
@@ -135,8 +136,6 @@ class Plan:
     @property
     def sent(self) -> Expr:
         """The numbers that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""
-        from symcomm.core.form import value
-
         return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
 
     @property
@@ -431,8 +430,6 @@ class _Planner:
         return ""
 
     def degree(self, mesh: str) -> Expr:
-        from symcomm.core.form import value
-
         return value(self.strategy.sizes[mesh])
 
     def layout(self, positions: Positions) -> Layout:
@@ -457,7 +454,6 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
 def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
     """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
-    from symcomm.core.form import evaluate, from_expr, names
     from symcomm.core.parallel.divisible import uneven
 
     sizes = strategy.sizes

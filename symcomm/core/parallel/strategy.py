@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from inspect import signature
 from typing import Any, Literal
 
 from symcomm.core.errors import StrategyError, nearest
@@ -483,8 +484,6 @@ def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
 
 
 def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
-    from inspect import signature
-
     key = (
         name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
     )

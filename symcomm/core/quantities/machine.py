@@ -11,7 +11,7 @@ from typing import Literal
 from symcomm.core.derivation import Condition, exact
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Ratio, Sym, num, product
+from symcomm.core.form import Form, Ratio, Sym, names, num, product
 from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter
@@ -178,8 +178,6 @@ def machine(
 
     Raises ``ValuesError`` for a rate that makes no sense and for a device without the number format.
     """
-    from symcomm.core.form import names
-
     taken = {*setting.symbols, *(n for form in others for n in names(form))}
     chosen = dict(options)
     if device is not None:

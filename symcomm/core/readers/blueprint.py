@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.graph.regions import Edge, chain, joined, split
 from symcomm.core.records import dataclass
@@ -127,10 +129,6 @@ class Blueprint:
 
     def count(self) -> int | None:
         """The number of parameters, or None where a size is unknown."""
-        from fractions import Fraction
-
-        from symcomm.core import form as forms
-
         graph = self.graph
         known = graph.relations.complete({name: Fraction(value) for name, value in self.values.items()})
         repeats = {region.name: region.times for region in graph.regions}

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from symcomm.core.errors import Span
@@ -45,8 +46,6 @@ class Config:
 
     def misspelt(self) -> list[str]:
         """A note for each entry that nothing read, and that is nearly a key that was looked for and is not there."""
-        from difflib import get_close_matches
-
         lacking = sorted(self.used - self.entries.keys())
         other = [key for key in self.entries.keys() - self.used if not key.startswith("_")]
         near = {key: get_close_matches(key, lacking, 1, 0.9) for key in other}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 from typing import NoReturn
@@ -253,8 +254,6 @@ def count(module: Module) -> int:
 
 def declare(module: Module, leaves: dict[str, list[tuple[int, ...]]]) -> Module:
     """The tree with the weights of its own layer classes declared: shapes by class name."""
-    from dataclasses import replace
-
     shapes = module.shapes
     if shapes is None and module.kind in leaves:
         shapes = tuple((f"W{n}", tuple(shape)) for n, shape in enumerate(leaves[module.kind], start=1))

@@ -16,7 +16,7 @@ from symcomm.core.form import Called, Elementwise, Form, Power, Ratio, Root, Sym
 from symcomm.core.graph.graph import Graph, Op, bare
 from symcomm.core.graph.ops import MAP, AlongMax, AlongMean, AlongSum, Rotate, dy, u, y
 from symcomm.core.libraries import Expr, sp
-from symcomm.core.notation import Notation
+from symcomm.core.notation import Notation, amount
 from symcomm.core.records import dataclass
 
 _MARKS = ("\u0303", "\u0302")  # of what a row computes on its way to the tensor it is named after
@@ -318,8 +318,6 @@ def _map(op: Op, operands: Sequence[Form]) -> Form:
 
 
 def _spread() -> Expr:
-    from symcomm.core.notation import amount
-
     return amount(SPREAD)
 
 

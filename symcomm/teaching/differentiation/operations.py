@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import log10
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import (
@@ -177,8 +178,6 @@ def guard(record: Operation, operands: tuple[Expr, ...]) -> None:
     if record.name == "exp" and abs(operands[0].evalf(20)) > 2 * DECADES:
         raise ValuesError("the value is too large or too small", hint=f"values lie within 10^{DECADES}")
     if record.name == "pow" and sign(operands[0]):
-        from math import log10
-
         base, exponent = abs(operands[0].evalf(20)), abs(operands[1].evalf(20))
         if exponent * abs(log10(base)) > DECADES or (operands[0].is_Rational and exponent > _BITS):
             raise ValuesError("the value is too large or too small", hint=f"values lie within 10^{DECADES}")

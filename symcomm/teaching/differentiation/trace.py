@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from symcomm.core import form as forms
@@ -29,6 +29,7 @@ from symcomm.core.text.tree import (
     Quotient,
     Radical,
     Sum,
+    children,
 )
 from symcomm.teaching.differentiation.operations import OPERATION, SPELLED, Operation, guard, sign, tidy
 from symcomm.teaching.differentiation.reading import (
@@ -139,8 +140,6 @@ class EvaluationTrace:
 
     @cached_property
     def _partials(self) -> dict[int, Callable[[], tuple[Partial, ...]]]:
-        from functools import cache, partial
-
         return {v.number: cache(partial(self._derived, v)) for v in self.operations}
 
     def _derived(self, v: Variable) -> tuple[Partial, ...]:
@@ -412,8 +411,6 @@ def _computed(record: Operation, values: tuple[Expr, ...]) -> Expr:
 
 
 def _walk(node: Node) -> Sequence[Node]:
-    from symcomm.core.text.tree import children
-
     return [node, *(inner for child in children(node) for inner in _walk(child))]
 
 

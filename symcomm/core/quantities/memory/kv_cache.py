@@ -16,13 +16,13 @@ from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import held
-from symcomm.core.program.program import program
+from symcomm.core.program.program import batch_of, program
 from symcomm.core.quantities.counting.load import divided
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import number, passes, size
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.setting import Setting, StepWriter, slug
 from symcomm.core.units import BYTE
 
@@ -92,9 +92,6 @@ def shares(setting: Setting, strategy: Strategy | None, tokens: Form, stage: obj
 
 
 def _batch(graph: Graph) -> str:
-    from symcomm.core.program.program import batch_of
-    from symcomm.core.records import ByIdentity
-
     return batch_of(ByIdentity(graph.model))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, num
+from symcomm.core.hardware.devices import device
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program.pipeline import check_divisible
@@ -70,8 +71,6 @@ def one_link(rates: Mapping[str, object]) -> None:
     """Raises ``ValuesError`` where the network would be all links of a torus together, of which a ring has but one."""
     if rates.get("device") is None or rates.get("network") is not None:
         return
-    from symcomm.core.hardware.devices import device
-
     name = rates["device"]
     found = device(name)
     if found.links and "torus" in found.link().name:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from symcomm.core.derivation import Condition, Derivation, Numbers
-from symcomm.core.form import Floor, Form, Ratio, Sym, Total, num, product
+from symcomm.core.form import Floor, Form, Ratio, Sym, Total, evaluate, names, num, product
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.setting import StepWriter
@@ -45,8 +45,6 @@ def derive(
 
 
 def _whole(form: Form, numbers: Numbers) -> int:
-    from symcomm.core.form import evaluate, names
-
     return int(evaluate(form, {name: numbers[name] for name in names(form)}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Annotated, Literal
 
 from symcomm.core import form as forms
@@ -19,6 +20,7 @@ from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import saved_tensors
 from symcomm.core.quantities.options import Frozen, OpName
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
 from symcomm.teaching.differentiation.comparison import beside_gradients
@@ -87,10 +89,6 @@ def _elements(setting: Setting, gradient: Gradient) -> Derivation:
 
 
 def _counted(graph: Graph, axes: Sequence[str], numbers: Numbers) -> int:
-    from itertools import product
-
-    from symcomm.core.quantities.witnesses import number
-
     lengths = [int(number(forms.from_expr(graph.axes[axis].size), numbers)) for axis in axes]
     return sum(1 for _ in product(*map(range, lengths)))
 
