@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
@@ -21,9 +21,6 @@ from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity
-
-if TYPE_CHECKING:
-    pass
 
 
 def derive(
