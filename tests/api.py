@@ -107,7 +107,6 @@ NAMES = {
     "symcomm.core.quantities.counting.flops": "is_matrix_product matrix_flops shared_pairs",
     "symcomm.core.quantities.counting.load": "ONE_DEVICE load_load=load",
     "symcomm.core.quantities.declared": "DeclaredQuantity Option",
-    "symcomm.core.quantities.derived_amounts": "DerivedAmount DerivedAmounts",
     "symcomm.core.quantities.memory.allocated_memory": "allocated_memory_block=block",
     "symcomm.core.quantities.memory.snapshots": "StepRun snapshots step_of",
     "symcomm.core.quantities.recipes": "RECIPES recipe_of",

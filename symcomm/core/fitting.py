@@ -67,7 +67,6 @@ TERMS: Mapping[str, Term] = {
         ),
     )
 }
-FIXED = ("alpha", "setup", "per_rank")  # what a call costs before a byte moves
 
 
 @dataclass(frozen=True)

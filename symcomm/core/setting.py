@@ -406,10 +406,6 @@ def named_by(said: str, name: str) -> bool:
 class StepWriter:
     """The steps of a derivation while they are written down."""
 
-    def reused(self, name: str) -> Form | None:
-        """The name of a step that is there already; None where there is none."""
-        return Sym(name) if name in self.known else None
-
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""
         return form if isinstance(form, Sym) else self.combine(name, form, unit, rule, text)

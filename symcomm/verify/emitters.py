@@ -12,7 +12,6 @@ from dataclasses import field
 from typing import Any
 
 from symcomm.core.errors import RenderError
-from symcomm.core.graph.ops import MAP
 from symcomm.core.records import dataclass
 
 Letter = tuple[int, ...]
@@ -419,4 +418,3 @@ HELPERS: Mapping[str, str] = {
     return F.pad(u, sides)
 ''',
 }
-KNOWN = frozenset(EMITTERS) & frozenset(MAP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import ONE, DerivedAmount, DerivedAmounts, Graph, Ratio, Setting, StepWriter, Sym, num, product
+from api import ONE, Graph, Setting, StepWriter, num
 
 import symcomm as sc
 
@@ -49,15 +49,3 @@ def test_gathers_that_a_convention_takes_out_of_a_pass_are_not_called_idle():
     assert "gathered_weights" in _named(kept)
     idle = LAYER.communication("data(k)", accounting={"gathered_weights": "keep"})
     assert "Nothing here depends on `gathered_weights: keep`." in idle.notes
-
-
-def test_an_amount_is_written_behind_those_it_is_made_of_once():
-    work = StepWriter(Setting(Graph("no model", {}, {}, ())))
-    rows = (DerivedAmount("q", Ratio(Sym("n"), Sym("two")), ONE, "divide", "Half."),
-            DerivedAmount("s", product(Sym("q"), Sym("q"), Sym("n")), ONE, "multiply", "All."),
-            DerivedAmount("unused", Sym("n"), ONE, "copy", "Nobody asks."))  # fmt: skip
-    made = DerivedAmounts(work, rows, {"n": lambda: work.combine("n", num(6), ONE, "count", "Six."), "two": num(2)})
-    made("s")
-    made("q")
-    assert [step.name for step in work.steps if step.relation == ":="] == ["n", "q", "s"]
-    assert work.setting.derivation("s", work.steps).at().value == 54

@@ -5,23 +5,9 @@ Source: Dao et al., arXiv 2205.14135, sections 3.1 and B.4.
 
 from __future__ import annotations
 
-from symcomm.core.accounting import Accounting
-from symcomm.core.graph.gradient import training
-from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.instructions import Instruction, Program, Rewrite
 from symcomm.core.records import replace
-
-
-def scores_again(graph: Graph, accounting: Accounting, frozen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The forward ops that the backward pass of a kernel runs once more for itself, by the tensors that they make."""
-    if accounting.softmax != "fused":
-        return frozenset()
-    both = training(graph, frozen=frozen)
-    launches = both.kernels
-    backward = {launch.removesuffix(" backward") for launch in launches.values() if launch.endswith(" backward")}
-    made = {name for name, launch in launches.items() if launch.removesuffix(" forward") in backward}
-    return frozenset(made & both.scores)
 
 
 def _rewritten(program: Program) -> Program:

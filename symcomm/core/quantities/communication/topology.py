@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Literal, TypedDict, Unpack
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import ValuesError
 from symcomm.core.hardware.devices import known_devices
 from symcomm.core.hardware.paths import Wiring, wiring
 from symcomm.core.hardware.topology import read_topology
@@ -68,8 +68,6 @@ def derive(
         gpus=_count(gpus, "gpus"), links=_count(links, "links"), accounting=setting.accounting,
         notation=setting.notation, relations=setting.graph.relations,
     )  # fmt: skip
-    if about not in _ASKED:
-        raise ValuesError(f"'{about[:40]}' is nothing a topology tells", hint=nearest(about, [*_ASKED]))
     return _ASKED[about](joined, names, kind)
 
 

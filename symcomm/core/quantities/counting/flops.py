@@ -18,7 +18,6 @@ from symcomm.core.graph.ops import MAP, operations
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.program import program, trained
-from symcomm.core.program.rewrites.fusion import scores_again
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
@@ -239,13 +238,6 @@ def counted(setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | Non
         form = (matrix_flops if is_matrix_product(op) else _other_flops)(setting, graph, op, parts)
         found += [(op, form)] if form is not None else []
     return found
-
-
-def made_again(setting: Setting) -> frozenset[str]:
-    """The scores that the backward pass of one kernel of attention makes once more for itself."""
-    if setting.graph.scores:
-        setting.choice("softmax")
-    return scores_again(setting.graph, setting.accounting, setting.frozen)
 
 
 def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]], suffix: str) -> list[Form]:

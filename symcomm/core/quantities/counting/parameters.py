@@ -8,7 +8,6 @@ from functools import partial
 from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers
-from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Total, total
 from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Region, Tensor
@@ -19,8 +18,6 @@ from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import PARAMETER
 
 EXTENT = "model all"
-
-COUNTED = ("all", "active")
 
 
 def derive(
@@ -34,8 +31,6 @@ def derive(
     Those of all layers and of what stands before and behind them; a tied weight counts once. Of the experts that a
     router chooses from, the ``active`` ones are those that a token goes to.
     """
-    if of not in COUNTED:
-        raise ValuesError(f"unknown choice '{of[:40]}' of 'of'", hint=nearest(of, [*COUNTED]))
     graph, work = setting.graph, StepWriter(setting)
     experts = chosen_experts(graph) if of == "active" else {}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
-from symcomm.core.errors import StrategyError, ValuesError, nearest
+from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Total, num, product
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import Collective
@@ -24,8 +24,6 @@ from symcomm.core.quantities.witnesses import often
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import BYTE, FLOP, ONE
-
-COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
 
 
 def derive(
@@ -44,8 +42,6 @@ def derive(
 
     Source: Korthikanti et al., arXiv 2205.05198, section 5.
     """
-    if count not in COUNTS:
-        raise ValuesError(f"'{count[:40]}' is not counted", hint=nearest(count, [*COUNTS]))
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting, of_flops = setting.freeze(frozen), count in ("flops", "hardware_flops")

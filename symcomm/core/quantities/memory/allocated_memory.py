@@ -27,7 +27,6 @@ MIB = 2**20
 # PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of
 # 10 MiB or more gets a segment in steps of 2 MiB, which is not split where 1 MiB or less would be left.
 REQUEST, LARGE, SEGMENT, REMAINDER = 512, 10 * MIB, 2 * MIB, MIB
-ROUNDINGS = ("requests", "blocks", "none")
 
 
 def block(size: Fraction, rounding: str = "blocks") -> Fraction:
@@ -56,8 +55,6 @@ def derive(
     ``held`` are tensors that the program still refers to (results, the loss), ``workspace`` the bytes that a library
     keeps for itself, ``rounding`` how the allocator rounds: ``requests``, ``blocks`` (needs all sizes) or ``none``.
     """
-    if rounding not in ROUNDINGS:
-        raise ValuesError(f"unknown rounding '{rounding[:40]}'", hint=nearest(rounding, [*ROUNDINGS]))
     setting = setting.in_format(dtype)
     graph, work = setting.graph, StepWriter(setting)
     kept = saved_tensors(setting)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from symcomm.core.derivation import Exhibit
-from symcomm.core.errors import StrategyError, ValuesError, nearest
+from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Ratio, Sym, num
 from symcomm.core.hardware.devices import device
 from symcomm.core.libraries import Expr
@@ -111,8 +111,6 @@ def write(
 
     Raises ``ValuesError`` where nothing is computed or nothing is sent.
     """
-    if phase not in PHASES:
-        raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     rates = {**rates, "links": by_axis(links, strategy)}
     strategy = settled(strategy, setting.values, setting.accounting.rings)

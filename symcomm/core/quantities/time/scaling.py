@@ -26,8 +26,6 @@ from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
-KINDS = ("strong", "weak", "speedup")
-
 
 def derive(
     setting: Setting,
@@ -50,8 +48,6 @@ def derive(
 
     Strong: the batch stays. Weak: it grows with the ranks. Source: Amdahl, 1967; Gustafson, 1988.
     """
-    if kind not in KINDS:
-        raise ValuesError(f"unknown scalability '{kind[:40]}'", hint=nearest(kind, [*KINDS]))
     placed = step_time.placed(strategy)
     cut = placed.pipeline
     known = {size.name: mesh for mesh, size in placed.sizes.items() if isinstance(size, Sym)}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Unpack
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Condition, Derivation
-from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Ratio, Total, negative, num
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
@@ -46,8 +46,6 @@ from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
 EXTENT = "model step training"
-
-ANSWERS = ("step", "exposed", "hidden", "network")
 
 
 @dataclass(frozen=True)
@@ -246,8 +244,6 @@ def derive(
     timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
     ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
     """
-    if of not in ANSWERS:
-        raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
     setting = setting.freeze(frozen)
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
                  call_overhead)  # fmt: skip

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
@@ -43,8 +42,6 @@ def write(
     rates: Mapping[str, object],
 ) -> tuple[Setting, StepWriter, TimeWriter, Terms, list[Exhibit]]:
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
-    if phase not in PHASES:
-        raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     setting = setting.divided(placed)
@@ -102,8 +99,6 @@ def derive(
     }[phase]
     title = f"Time of {what[0].lower()}{what[1:]}" + (f" of {op}" if op else "")
     if term is not None:
-        if term not in TERMS:
-            raise ValuesError(f"unknown term '{term[:40]}'", hint=nearest(term, [*TERMS]))
         found = getattr(terms, term)
         if found is None and term == "network" and strategy is not None:
             second = Unit.parse("second")
