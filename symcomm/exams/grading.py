@@ -9,17 +9,16 @@ from fractions import Fraction
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
-from symcomm.core.graph.drafts import size_form
-from symcomm.core.text.formula import parse_answer
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key
+from symcomm.exams.numbers import number_of
 from symcomm.exams.papers import Exam, Paper, PaperPart
-from symcomm.exams.problems.printed import last_digit
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here, shared_here
 from symcomm.exams.reading import UnreadError
+from symcomm.exams.reading.formula import Side
 from symcomm.exams.rubric import Mark, mark_of
 from symcomm.exams.sheets import Sheet, check_columns
 from symcomm.exams.summary import Decision, Graded, Grades
@@ -27,7 +26,6 @@ from symcomm.exams.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
 _Marks = dict[tuple[str, str], tuple[str, Mark, str]]
-_LONGEST = 2_000  # characters of an answer that is worked out
 _LETTERED = re.compile(r"\s*(?:option\s+)?\(?([A-Ja-j])(?:\s*[).:]+\s*(.*)|()\s*)", re.IGNORECASE | re.DOTALL)
 LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
 
@@ -100,7 +98,7 @@ class Grader:
             else:
                 mark = self.mark(paper, part, text, key, right, own, told)
             if mark.verdict != "right" or mark.follows:
-                number = number_of(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
+                number = _number(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
                 if number is not None:  # bytes and things are counted, whatever digits were typed
                     counted = number.unit == BYTE or (number.unit.is_count and number.unit != ONE)
                     whole = round(number.value) or (1 if number.value > 0 else 0)
@@ -164,37 +162,37 @@ class Grader:
         return tuple(found)
 
 
-def number_of(text: str, key: Key, unit: Unit) -> Quantity | None:
-    """The number that an answer comes to at the key's values, in a unit; None where it cannot be read.
+def _last_side(text: str, key: Key) -> Side | None:
+    """The last side of a chain of equalities; None where it cannot be read."""
+    try:
+        return key.reader.read(re.split(r"[=≈]", text)[-1])[-1]
+    except UnreadError:
+        return None
 
-    The last side of a chain of equalities counts.
-    """
-    last = re.split(r"[=≈]", text)[-1].strip().strip("$").strip()
-    if not last or len(last) > _LONGEST:
+
+def _scale(side: Side, key: Key, unit: Unit) -> Fraction:
+    """What a number is multiplied by, which has no unit or its own."""
+    bare = key.bare[0] if side.literal is not None and unit == key.unit else Fraction(1)
+    return bare if side.unit is None else side.scale
+
+
+def _number(text: str, key: Key, unit: Unit) -> Quantity | None:
+    """The number that an answer comes to at the key's values, in a unit; None where it cannot be read."""
+    side = _last_side(text, key)
+    worth = None if side is None else number_of(side.form, key.values)
+    if side is None or worth is None:
         return None
-    try:
-        read = Quantity.parse(last)
-        return Quantity(read.value, unit) if read.unit.is_count else read
-    except SymcommError:
-        pass
-    values = key.derivation.relations.complete(dict(key.given))
-    try:
-        return Quantity(evaluate(size_form(parse_answer(last, values.keys())), values), unit)
-    except (SymcommError, ZeroDivisionError):
-        return None
+    own = unit if side.unit is None or side.unit.is_count else side.unit
+    return Quantity(worth * _scale(side, key, unit), own)
 
 
 def _is(text: str, worth: Quantity, key: Key) -> bool:
     """Whether a line says a number, to the digits that it has (at least three)."""
-    found = number_of(text, key, worth.unit)
-    if found is None or found.unit != worth.unit:
+    found, side = _number(text, key, worth.unit), _last_side(text, key)
+    if side is None or found is None or found.unit != worth.unit:
         return False
-    off = abs(found.value - worth.value)
-    try:
-        last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
-    except SymcommError:  # a formula has no digits
-        last = Fraction(0)
-    return off == 0 or (off * 2 <= last and last * 200 <= abs(worth.value))
+    literal = side.literal and side.literal.times(_scale(side, key, worth.unit))
+    return found == worth or (literal is not None and literal.digits > 2 and literal.says(worth.value))
 
 
 def _same(text: str) -> str:

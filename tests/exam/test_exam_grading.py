@@ -210,12 +210,13 @@ def test_what_is_refused_is_looked_at_by_a_person(quiz):
     assert "a person looks at it" in made.graded[0].mark.says
 
 
-def test_what_follows_from_a_wrong_answer_earns_its_points(quiz):
+@pytest.mark.parametrize("written", ["{} bytes", r"${}\,\text{{B}}$", "'{} Bytes'", "b L^2 = {} B"])
+def test_what_follows_from_a_wrong_answer_earns_its_points(quiz, written):
     paper = quiz[1][0]
     n = numbers(paper)
     wrong = n["b"] * n["L"] ** 2  # elements for bytes
     seconds = float(time_of(wrong, n["k"]))
-    found = marks(quiz, {"bytes": f"{wrong} bytes", "time": f"{seconds:.6g} s"})
+    found = marks(quiz, {"bytes": written.format(wrong), "time": f"{seconds:.6g} s"})
     assert found["bytes"].verdict == "mistake"
     assert "elements_for_bytes" in found["bytes"].names
     assert (found["time"].points, found["time"].follows) == (6, True)

@@ -181,6 +181,7 @@ def with_mathml(html: str, picture: Callable[[str], str]) -> str:
     return ElementTree.tostring(root, encoding="unicode").removesuffix(" />")[len("<div>") :].removesuffix("</div>")
 
 
+@lru_cache(4096)  # variants have the same feedback
 def plain_text(html: str) -> str:
     """A text without its markup, formulas as TeX."""
 
