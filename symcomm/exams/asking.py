@@ -21,7 +21,7 @@ from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation, axis_role
 from symcomm.core.quantities.declared import DeclaredQuantity
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import Unit
 from symcomm.exams.problems.deriving import derive
 
@@ -40,6 +40,11 @@ _ROLES = {
     "microbatches": re.compile(r"number of microbatches", re.IGNORECASE),
     "layers": re.compile(r"number of (?:\w+ )*(?:layers|blocks)", re.IGNORECASE),
     "heads": re.compile(r"number of (?:\w+ )*heads", re.IGNORECASE),
+    "query_heads": re.compile(r"number of (?:attention|query) heads", re.IGNORECASE),
+    "kv_heads": re.compile(r"number of key/value heads", re.IGNORECASE),
+    "kv_width": re.compile(r"key/value heads times head dimension", re.IGNORECASE),
+    "experts": re.compile(r"^number of (?:routed )?experts$", re.IGNORECASE),
+    "active_experts": re.compile(r"experts (?:that )?each token", re.IGNORECASE),
     "head": re.compile(r"\bhead(?:'s)? (?:dimension|size|width)|(?:dimension|size|width) of (?:a|each|one) head",
                        re.IGNORECASE),
     "node": re.compile(r"(?:ranks|workers|devices|GPUs) (?:per|(?:in|of) (?:a|each|one)) (?:node|host|server|machine)",
@@ -47,6 +52,8 @@ _ROLES = {
     "latency": re.compile(r"\blatency\b|overhead", re.IGNORECASE),
 }  # fmt: skip
 
+
+_WIDTHS = ("query_heads", "kv_heads", "kv_width", "experts", "active_experts")  # roles of the sizes of axes
 
 # What is asked of a derivation alone has no name and no options.
 _NOTHING = DeclaredQuantity("", "", "", "", (), False, derive)
@@ -56,8 +63,8 @@ _NOTHING = DeclaredQuantity("", "", "", "", (), False, derive)
 class Asking:
     """What is asked, of which model, with which options, conventions and numbers.
 
-    ``forgotten`` are weights that are left out of what is counted. ``step`` names the step that is the answer, where it
-    is not the last.
+    ``forgotten`` are weights, or steps, that are left out of what is counted. ``step`` names the step that is the
+    answer, where it is not the last.
     """
 
     asked: str | DeclaredQuantity
@@ -125,7 +132,8 @@ class Asking:
             if step.relation != ":=":
                 continue
             form = forms.substitute(step.form, lambda s: known.get(s.name, s))
-            if step.reason.source is not None and step.reason.source in left_out:
+            forgotten = step.reason.rule == "keep" and step.name in self.forgotten
+            if forgotten or (step.reason.source is not None and step.reason.source in left_out):
                 form = Num(Fraction(0), step.unit)
             if isinstance(step.form, Num) and step.form.number > 1 and not self._used(step.name):
                 form = Sym(step.name, step.form.number.denominator == 1, step.unit)
@@ -197,7 +205,7 @@ class Asking:
             found = self._said(role)
             products = [right for _, right in self.derivation.relations.equations if self._heads(right)]
             return tuple(n for n in found if any(n in forms.names(right) for right in products)) or found
-        axes = {s.name for a in graph.axes.values() for s in a.size.free_symbols}
+        axes = set() if role in _WIDTHS else {s.name for a in graph.axes.values() for s in a.size.free_symbols}
         return tuple(n for n in self._said(role) if n not in axes)
 
     @property
@@ -305,7 +313,7 @@ class Asking:
 
     def derived(self, changed: Asking) -> Asking | None:
         """A changed question with its answer; what was asked before, as another convention, is not derived again."""
-        about = changed.accounting, changed.forgotten, changed.options
+        about = ByIdentity(changed.model), changed.accounting, changed.forgotten, changed.options
         try:
             if about not in self._asked:
                 self._asked[about] = changed if changed._has_answer() else None

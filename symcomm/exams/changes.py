@@ -167,6 +167,28 @@ class Without(Asked):
                 yield replace(question, forgotten=question.forgotten | group)
 
 
+@dataclass(frozen=True)
+class KeptForgotten(Asked):
+    """One of several tensors that a cache keeps, left out in all layers: keys without values."""
+
+    def questions(self, question: Asking) -> Iterator[Asking]:
+        kept = [s.name for s in question.derivation.steps if s.reason.rule == "keep"]
+        alike = {name.rstrip("'"): frozenset(n for n in kept if n.rstrip("'") == name.rstrip("'")) for name in kept}
+        for names in alike.values():
+            if len(alike) > 1 and not names & question.forgotten:
+                yield replace(question, forgotten=question.forgotten | names)
+
+
+@dataclass(frozen=True)
+class OtherStep(Asked):
+    """A prefill of the earlier positions for a decode step behind them."""
+
+    def questions(self, question: Asking) -> Iterator[Asking]:
+        step = question.model.graph.step
+        if step is not None and step.phase == "decode" and step.past != 0:
+            yield replace(question, model=question.model.prefill(new=str(step.past)))
+
+
 # -- rewriting the answer ---------------------------------------------------------------------------------
 
 

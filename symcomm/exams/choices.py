@@ -58,7 +58,7 @@ def choices_of(
     right = answer.quantity
     if right is None:
         raise DocumentError("a question without a number has no options", ask.span, "leave choices out")
-    values = dict(key.given)
+    values = {**dict(key.given), **key.values}
     unit = ask.answer.unit or _unit_of(right)
     picked: list[OfferedAnswer] = [OfferedAnswer(option_text(right, unit), right)]
     slips = tuple(Wrong((name,), (says,), Num(right.value * times), right.unit) for name, times, says in _SLIPS)

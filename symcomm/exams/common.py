@@ -32,7 +32,7 @@ def with_mistakes(document: Document, problem: Problem) -> Document:
 
 
 def _told(key: Key, answer: Answer) -> Iterator[str]:
-    values = {**dict(key.given), **{g.name: Fraction(g.quantity.value) for g in answer.given}}
+    values = {**dict(key.given), **key.values, **{g.name: Fraction(g.quantity.value) for g in answer.given}}
     seen: set[str] = set()
     for wrong in mistakes_of(key):
         if len(seen) == _MOST:

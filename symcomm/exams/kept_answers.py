@@ -268,7 +268,7 @@ class KeptAnswers:
         block = problem.models.get(ask.model)
         sheet = ask.section.text("worksheet")
         units = tuple((item.name, item.quantity.unit) for item in known)
-        model = None if block is None else self._of_model(block)
+        model = None if block is None else self._structure(block) if block.module else self._of_model(block)
         return ask.quantity, sheet, ask.label, model, problem.conventions, ask.conventions, units
 
     def _of_model(self, block: ModelBlock) -> Hashable:
@@ -276,6 +276,11 @@ class KeptAnswers:
         named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
         step = (block.phase, block.new, block.past)
         return *named, *step, block.layers_before, block.module or self._identity(block.table), parts
+
+    def _structure(self, block: ModelBlock) -> Hashable:
+        """The layers that a printed module or a configuration makes, without their numbers: each paper has its own."""
+        graph = self._load(block).graph
+        return block.name, self._identity((graph.ops, graph.axes, graph.tensors, graph.regions, graph.relations))
 
     def _identity(self, thing: object) -> Hashable:
         if not thing:

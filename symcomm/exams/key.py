@@ -43,7 +43,12 @@ class Key(AnswerKey):
 
     def at(self, values: Mapping[str, Fraction]) -> Key:
         """The same question with other given numbers; nothing is derived again."""
-        return replace(self, given=tuple({**dict(self.given), **values}.items()), seen={})
+        given = {**dict(self.given), **values}
+        for left, right in self.relations.equations:  # other numbers now imply another value
+            needed = {*forms.names(right)}
+            if left not in values and needed & values.keys() and needed <= given.keys():
+                given.pop(left, None)
+        return replace(self, given=tuple(given.items()), seen={})
 
     def check(self, answer: str) -> Verdict:
         """The verdict on an answer; one that was seen before is not decided again."""

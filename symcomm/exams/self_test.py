@@ -132,7 +132,7 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
 
 def _mistakes(key: Key, right: Quantity | None, spread: Spread, problems: Counter[str], name: str) -> None:
     """Whether a mistake comes to the right number at these values, though it is another formula."""
-    values = dict(key.given)
+    values = {**dict(key.given), **key.values}
     for wrong in key.mistakes:
         worth = wrong.at(values) if right is not None else None
         if right is not None and worth is None:

@@ -516,7 +516,11 @@ class Graph:
         read = [t for t in self.tensors.values() if t.latex and t.name not in self.producers]
         weights = [t.name for t in read if t.role == "weight"]
         said = {"data": [t.name for t in read if t.role != "weight"], "weights": weights}
-        return "; ".join(f"{w}: {', '.join(f'{mark}{n}{mark}' for n in names)}" for w, names in said.items() if names)
+        return "; ".join(
+            f"{w}: {', '.join(f'{mark}{n}{mark}' for n in dict.fromkeys(map(bare, names)))}"
+            for w, names in said.items()
+            if names
+        )
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

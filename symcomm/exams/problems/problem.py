@@ -599,7 +599,7 @@ class _Reader:
     def may_be_kept(self, section: Section) -> bool:
         """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
         keys = {*section.keys}
-        return self.inside is None and bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts"} & keys
+        return self.inside is None and bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts", "of"} & keys
 
     def again(self, made: Iterable[Item]) -> None:
         """Adds what was read before."""
@@ -905,7 +905,7 @@ def _plain_data(value: Value) -> Any:
         return [_plain_data(one) for one in value.items]
     if not value.style:
         with suppress(ValueError):
-            return json.loads(value.text)
+            return json.loads(re.sub(r"(?<=\d) (?=\d{3}\b)", "", value.text))  # digits in groups, as drawn
     return value.text
 
 

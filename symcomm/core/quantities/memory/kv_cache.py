@@ -11,7 +11,7 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
-from symcomm.core.graph.graph import Graph, Kept
+from symcomm.core.graph.graph import Graph, Kept, bare
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
@@ -122,17 +122,17 @@ def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of
         if strategy is not None:
             form = divided(form, strategy, tuple(mesh for mesh, _ in one.layout))
         told = {
-            "cache": f"`{kept.tensor}` of {meant} is kept: later positions read it for {kept.why}",
-            "state": f"`{kept.tensor}` of {meant} is kept and updated: later positions read it for {kept.why}",
-            "request": f"`{kept.tensor}` is kept once a request: each step reads it for {kept.why}",
+            "cache": f"`{bare(kept.tensor)}` of {meant} is kept: later positions read it for {kept.why}.",
+            "state": f"`{bare(kept.tensor)}` of {meant} is kept and updated: later positions read it for {kept.why}.",
+            "request": f"`{bare(kept.tensor)}` is kept once a request: each step reads it for {kept.why}.",
         }[kept.role]
-        told += f"; {said_bytes(one.bytes)} a number"
-        whole = strategy is not None and not one.layout
-        told += ", and each rank has all of it." if whole else "."
+        told += f" {said_bytes(one.bytes)} a number."
+        if strategy is not None and not one.layout:
+            told += " Each rank has all of it."
         names.append(work.define(f"C_{slug(kept.tensor)}", form, BYTE, "keep", told,
                                  witness=partial(counted, strategy, [one])))  # fmt: skip
     return work.define("C", Total(tuple(names)) if len(names) > 1 else names[0] if names else Num(Fraction(0), BYTE),
-                       BYTE, "add", "All that is kept." if names else "Nothing is kept of earlier tokens.",
+                       BYTE, "add", "The whole cache." if names else "Nothing is kept of earlier tokens.",
                        witness=partial(counted, strategy, mine))  # fmt: skip
 
 

@@ -74,15 +74,16 @@ def derive(
     room.append(negative(weights))
     kept = exact(workspace, "workspace", BYTE) if workspace is not None else Fraction(0)
     if kept:
-        room.append(negative(work.define("M_work", Num(kept, BYTE), BYTE, "given", "Left for other things.",
+        room.append(negative(work.define("M_work", Num(kept, BYTE), BYTE, "given",
+                                         "This is kept free for other things.",
                                          witness=lambda numbers: kept)))  # fmt: skip
     if shared is not None:
         before = write(work, placed, shares(setting, placed, first, stage, "sequence"), "sequence")
         room.append(negative(before))
         cache = work.combine("C_own", Total((cache, negative(before))), BYTE, "share",
                              "The prefix that sequences share is there once.")  # fmt: skip
-    free = work.combine("M_free", Total(tuple(room)), BYTE, "subtract", "What is left for caches.")
-    work.define("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "As many as fit as a whole.",
+    free = work.combine("M_free", Total(tuple(room)), BYTE, "subtract", "This is left for caches.")
+    work.define("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "Only whole sequences count: round down.",
                 witness=partial(_fitting, free, cache))  # fmt: skip
     left = from_expr(value(weights, work.known))
     fits = Condition(left, "<=", num(there_are), "the weights alone do not fit")
@@ -141,5 +142,3 @@ def _laid_out(
             wide = element_bytes(formats.get(weight.name, weight.dtype) or setting.dtype).number
             found += number(times, numbers) * wide * passes(lengths)
     return found
-
-

@@ -49,24 +49,26 @@ def derive(
         raise ValuesError("operations that are not of a sequence are counted", hint="operations: matmul_only")
     work.steps = time.ending(work, terms.flops, terms.moved)
     several = from_expr(batch)
-    each = work.define("F_each", Ratio(terms.flops, several), FLOP, "of a sequence", "The operations of one sequence.",
+    each = work.define("F_each", Ratio(terms.flops, several), FLOP, "of a sequence",
+                       "Each sequence adds these operations.",
                        witness=partial(_counted, writer, "operations", str(batch), (-1, 1)))  # fmt: skip
-    every = work.define("M_all", _in_bytes(moved[0]), BYTE, "of all", "Bytes that are read once for all sequences.",
+    every = work.define("M_all", _in_bytes(moved[0]), BYTE, "of all",
+                        "The step reads these bytes once for the whole batch.",
                         witness=partial(_counted, writer, "bytes", str(batch), (2, -1)))  # fmt: skip
     mine = work.define("M_each", Ratio(Total((terms.moved, negative(every))), several), BYTE, "of a sequence",
-                       "Bytes that each sequence adds.",
+                       "Each sequence adds these bytes.",
                        witness=partial(_counted, writer, "bytes", str(batch), (-1, 1)))  # fmt: skip
     for name, worth, form, unit in (("F_each", flops[1], from_expr(flops[1]), FLOP),
                                     ("M_each", moved[1], _in_bytes(moved[1]), BYTE)):  # fmt: skip
-        work.steps.append(Step(name, form, unit, Reason("algebra", "It is the same for any batch."), "="))
+        work.steps.append(Step(name, form, unit, Reason("algebra", "This does not depend on the batch."), "="))
         work.known[name] = worth
     writer.forget_rate()
     rate = writer.rate()
     while_computing = product(each, Ratio(machine.sustained(machine.memory), machine.sustained(rate)))
     there = work.combine("M_computing", while_computing, BYTE, "meanwhile",
-                         "Bytes that the memory moves in the time of these operations.")  # fmt: skip
+                         "The memory moves these bytes while one sequence is computed.")  # fmt: skip
     work.combine("B^*", Ratio(every, Total((there, negative(mine)))), ONE, "solve",
-                 "Computing and memory take equally long.")  # fmt: skip
+                 "At this batch computing and memory take equally long.")  # fmt: skip
     left, right = (from_expr(value(form, work.known)) for form in (there, mine))
     never = _never(setting, left, right, {**setting.values, **dict(machine.given)})
     told = f"no batch is compute bound: the cache of a sequence takes longer than its operations{never}"
