@@ -240,3 +240,25 @@ def test_two_rings_do_not_make_one() -> None:
     with pytest.raises(StrategyError, match="would go round the mesh axes 'ring' and 'context' at once") as caught:
         model.communication("ring(2) + context(2)")
     assert "hint: cut positions by one ring, or by ring(k) + ulysses(u)" in str(caught.value)
+
+
+RUN = [c for c in of("measured") if c.values[0]["options"]["method"] == "alltoall"]
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("case", RUN)
+def test_the_ring_of_pytorch_sends_as_many_bytes_as_were_measured(case: dict) -> None:
+    """Each of its all-to-alls is a permutation: all that a rank puts in goes to the next one."""
+    at, k = case["at"], case["options"]["ranks"]
+    wide = {"float32": 4, "bfloat16": 2}[case["options"]["dtype"]]
+    model, strategy = one_layer(int(at["nh"]), int(at["nkv"]), int(at["H"]), at, wide), f"ring({k})"
+    calls = [(phase, what, int(size)) for phase, _, what, *_, size in case["value"]]
+    for phase in ("forward", "backward"):
+        sizes = [size for where, what, size in calls if (where, what) == (phase, "K and V")]
+        assert len(sizes) == k - 1
+        assert sent(model, strategy, "ring-pass", phase) == sum(sizes)
+    gradients = [size for _, what, size in calls if what == "grad of K and V"]
+    assert len(gradients) == k
+    said = {"communication": "sent_per_rank", "ring_gradients": "from_home"}
+    made = model.communication(strategy, collective="ring-sum-home", phase="backward", accounting=said)
+    assert made.at().value == sum(gradients)
