@@ -117,7 +117,7 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
     return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
 
 
-_LEVELS = ("conventions", "mistakes", "pairs", "mixed")
+_LEVELS = ("conventions", "singles", "pairs", "mixed")  # of candidates, in the order in which they are named
 
 
 @dataclass
@@ -151,8 +151,9 @@ class _Decision:
         with deadline(SECONDS):
             number = number_of(part.form, {})
         if number is None:
-            _raise(part.form)
-            return Verdict("unreadable", hint="this is no real number")
+            below = [piece.bottom for piece in forms.walk(part.form) if isinstance(piece, forms.Ratio)]
+            divided = any(not number_of(bottom, {}) for bottom in below)
+            return Verdict("unreadable", hint="division by zero" if divided else "this is no real number")
         if right is None:
             missing = [n for n in forms.names(key.candidates.right) if n not in key.values]
             if not missing:
@@ -180,7 +181,7 @@ class _Decision:
         """The answers of a level, with their numbers, that a rounded one may be."""
         cached = self.key.cache.numbers
         if level not in cached:
-            made = ((wrong, self._worth(wrong)) for wrong in _of(self.key, level))
+            made = ((wrong, self._worth(wrong)) for wrong in getattr(self.key.candidates, level))
             cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
         near = _float(about)
         spread = abs(near) * 0.2
@@ -255,7 +256,7 @@ class _Decision:
         """
         number = None if free or self.key.number is None else number_of(form, self.key.values)
         if number is None:
-            yield from view.known(level, _of(self.key, level)).get(mine or (), ())
+            yield from view.known(level, getattr(self.key.candidates, level)).get(mine or (), ())
             return
         for wrong, worth in self._numbers(level, number):
             if abs(worth - number) <= _EXACT * abs(number) and residues(wrong.form, view.points) == mine:
@@ -404,27 +405,12 @@ def _float(number: Fraction) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-def _of(key: AnswerKey, level: str) -> tuple[Wrong, ...]:
-    if level == "conventions":
-        return key.candidates.conventions
-    if level == "mistakes":
-        return key.candidates.singles
-    return key.candidates.pairs if level == "pairs" else key.candidates.mixed
-
-
 def _at(form: Form, at: tuple[Probe, ...]) -> Residues | None:
     """A formula at points; raises ``NoNumberError`` for what has no number anywhere."""
     try:
         return tuple(point.worth(form) for point in at)
     except KeyError:
         return None
-
-
-def _raise(form: Form) -> None:
-    """Says why a number is none."""
-    for piece in forms.walk(form):
-        if isinstance(piece, forms.Ratio) and not number_of(piece.bottom, {}):
-            raise NoNumberError("division by zero")
 
 
 def _same_kind(unit: Unit, key: AnswerKey) -> bool:

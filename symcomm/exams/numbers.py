@@ -14,22 +14,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm.core import form as forms
 from symcomm.core.collected import Collected, WholeNumbers, collect, in_whole_numbers
 from symcomm.core.errors import IrrationalError, SymcommError
-from symcomm.core.form import (
-    Algebra,
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-    of_parts,
-)
+from symcomm.core.form import Algebra, Form, Num, Power, Root, Sym, of_parts
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
@@ -162,7 +147,7 @@ def is_exact(form: Form, values: Mapping[str, Fraction]) -> bool:
     """Whether ``number_of`` works a form out exactly: nothing irrational is in it, and it is not too long."""
     for piece in forms.walk(form):
         whole = isinstance(piece, Power) and isinstance(piece.exponent, Num) and piece.exponent.number.denominator == 1
-        if isinstance(piece, (Root, Logarithm, Power)) and not whole:
+        if isinstance(piece, (Root, forms.Logarithm, Power)) and not whole:
             return False
     return _bits(form, values) < _BITS
 
@@ -264,8 +249,8 @@ def _near_numbers(mp: Any, values: Mapping[str, Fraction]) -> Algebra[Any]:
         return base**exponent
 
     return _reals(mp, values, {
-        Total: mp.fsum, Product: mp.fprod, Power: power, Root: lambda inside: power(inside, mp.mpf(1) / 2),
-        Ceiling: mp.ceil, Floor: mp.floor, Logarithm: logarithm,
+        forms.Total: mp.fsum, forms.Product: mp.fprod, Power: power, Root: lambda inside: power(inside, mp.mpf(1) / 2),
+        forms.Ceiling: mp.ceil, forms.Floor: mp.floor, forms.Logarithm: logarithm,
     })  # fmt: skip
 
 
@@ -304,8 +289,8 @@ def _certain_numbers(mp: Any, values: Mapping[str, Fraction]) -> Algebra[Any]:
         return mp.exp(exponent * mp.log(base))
 
     return _reals(mp, values, {
-        Power: power, Root: root, Ceiling: lambda inside: -floor(-inside), Floor: floor, Logarithm: logarithm,
-        Largest: partial(extreme, max), Smallest: partial(extreme, min),
+        Power: power, Root: root, forms.Ceiling: lambda inside: -floor(-inside), forms.Floor: floor,
+        forms.Logarithm: logarithm, forms.Largest: partial(extreme, max), forms.Smallest: partial(extreme, min),
     })  # fmt: skip
 
 

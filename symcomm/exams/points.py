@@ -17,22 +17,7 @@ from itertools import product as combinations_of
 from symcomm.core import form as forms
 from symcomm.core.derivation import Relations
 from symcomm.core.errors import SymcommError
-from symcomm.core.form import (
-    Algebra,
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-)
+from symcomm.core.form import Algebra, Form, Num, Power, Product, Ratio, Root, Sym
 from symcomm.core.records import dataclass
 
 # Square roots of small primes exist modulo each, and cube roots are unique.
@@ -129,22 +114,22 @@ def _power(form: Power, probe: Probe) -> int:
     return pow(probe.inverse(base), -n, probe.prime) if n < 0 else pow(base, n, probe.prime)
 
 
-def _extreme(form: Largest | Smallest, probe: Probe) -> int:
+def _extreme(form: forms.Largest | forms.Smallest, probe: Probe) -> int:
     flat = {probe.worth(c) for c in _flat(type(form), form.choices)}
-    return flat.pop() if len(flat) == 1 else probe.mix(2 if isinstance(form, Largest) else 3, *sorted(flat))
+    return flat.pop() if len(flat) == 1 else probe.mix(2 if isinstance(form, forms.Largest) else 3, *sorted(flat))
 
 
 _RESIDUES: Algebra[int] = Algebra({
     Num: lambda form, probe: _residue(form.number, probe.prime),
-    Total: lambda form, probe: sum(map(probe.worth, form.terms)) % probe.prime,
+    forms.Total: lambda form, probe: sum(map(probe.worth, form.terms)) % probe.prime,
     Ratio: lambda form, probe: probe.worth(form.top) * probe.inverse(probe.worth(form.bottom)) % probe.prime,
     Power: _power,
     Root: lambda form, probe: probe.root(form.inside, 2),
-    Ceiling: lambda form, probe: probe.mix(1, probe.worth(form.inside)),
-    Floor: lambda form, probe: -probe.mix(1, -probe.worth(form.inside) % probe.prime) % probe.prime,  # minus that of -x
-    Largest: _extreme,
-    Smallest: _extreme,
-    Logarithm: lambda form, probe: probe.mix(7 + form.base, probe.worth(form.inside)),
+    forms.Ceiling: lambda form, probe: probe.mix(1, probe.worth(form.inside)),
+    forms.Floor: lambda form, probe: -probe.mix(1, -probe.worth(form.inside) % probe.prime) % probe.prime,  # -⌈-x⌉
+    forms.Largest: _extreme,
+    forms.Smallest: _extreme,
+    forms.Logarithm: lambda form, probe: probe.mix(7 + form.base, probe.worth(form.inside)),
     forms.BinaryOnes: lambda form, probe: probe.mix(4, probe.worth(form.inside)),
     forms.Applied: lambda form, probe: probe.mix(1000 + len(form.rule.name), *map(probe.worth, form.arguments)),
 }, forms.refused("number", NoNumberError))  # fmt: skip
@@ -200,7 +185,7 @@ def is_rational(form: Form) -> bool:
             exponent = piece.exponent  # type: ignore[attr-defined]
             if not isinstance(exponent, Num) or exponent.number.denominator != 1:
                 return False
-        elif kind not in (Num, Sym, Product, Total, Ratio):
+        elif kind not in (Num, Sym, Product, forms.Total, Ratio):
             return False
     return True
 

@@ -6,26 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from symcomm.core import form as forms
 from symcomm.core.errors import DocumentError
-from symcomm.core.form import (
-    Algebra,
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-    names,
-    of_parts,
-    substitute,
-)
+from symcomm.core.form import Algebra, Form, Num, Sym, names, of_parts, substitute
 from symcomm.exams.exports.item import Item, QuestionPart
 
 # What is no symbol in Maxima or in PrairieLearn.
@@ -83,11 +66,11 @@ def _logarithm(inside: list[Any], base: int) -> list[Any]:
 
 
 _HEADS: dict[type[Form], Callable[..., list[Any]]] = {
-    Total: lambda terms: ["plus", *terms], Product: lambda factors: ["times", *factors],
-    Ratio: lambda *parts: ["over", *parts], Power: lambda *parts: ["power", *parts],
-    Root: lambda inside: ["sqrt", inside], Ceiling: lambda inside: ["ceiling", inside],
-    Floor: lambda inside: ["floor", inside], Largest: lambda choices: ["max", *choices],
-    Smallest: lambda choices: ["min", *choices], Logarithm: _logarithm,
+    forms.Total: lambda terms: ["plus", *terms], forms.Product: lambda factors: ["times", *factors],
+    forms.Ratio: lambda *parts: ["over", *parts], forms.Power: lambda *parts: ["power", *parts],
+    forms.Root: lambda inside: ["sqrt", inside], forms.Ceiling: lambda inside: ["ceiling", inside],
+    forms.Floor: lambda inside: ["floor", inside], forms.Largest: lambda choices: ["max", *choices],
+    forms.Smallest: lambda choices: ["min", *choices], forms.Logarithm: _logarithm,
 }  # fmt: skip
 _SIGNS = {"plus": "+", "times": "*", "over": "/", "power": "^"}
 

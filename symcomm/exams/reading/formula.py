@@ -13,21 +13,7 @@ from fractions import Fraction
 
 from symcomm.core import form as forms
 from symcomm.core.errors import nearest
-from symcomm.core.form import (
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-)
+from symcomm.core.form import Form, Num, Power, Product, Sym
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 from symcomm.exams.reading import UnreadError
@@ -451,7 +437,7 @@ class _Parser:
                 self.unit = (Fraction(1), given[0][1], 0)
             else:
                 self.unit = given[0]
-        return terms[0] if len(terms) == 1 else Total(tuple(terms))
+        return terms[0] if len(terms) == 1 else forms.Total(tuple(terms))
 
     def term(self, top: bool) -> tuple[Form, tuple[Fraction, Unit, int] | None]:
         """Factors with and without a sign between them."""
@@ -509,7 +495,7 @@ class _Parser:
         top_form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
         if not below:
             return top_form, unit
-        return Ratio(top_form, Product(tuple(below)) if len(below) > 1 else below[0]), unit
+        return forms.Ratio(top_form, Product(tuple(below)) if len(below) > 1 else below[0]), unit
 
     def power(self) -> list[Form]:
         """The factors of a run of letters or one other factor, the last one perhaps with a power."""
@@ -557,10 +543,10 @@ class _Parser:
         if token.kind in _CLOSING:
             inner = self.sum()
             self._close(_CLOSING[token.kind])
-            return [Ceiling(inner) if token.kind == "⌈" else Floor(inner) if token.kind == "⌊" else inner]
+            return [forms.Ceiling(inner) if token.kind == "⌈" else forms.Floor(inner) if token.kind == "⌊" else inner]
         if token.kind == "frac":
             above, below = self._argument(), self._argument()
-            return [Ratio(above, below)]
+            return [forms.Ratio(above, below)]
         if token.kind in ("sqrt", "surd"):
             return [self._root(token)]
         if token.kind in _CALLS:
@@ -649,7 +635,7 @@ class _Parser:
             inside = made[0]
         else:
             raise UnreadError("write sqrt(...) with brackets")
-        return Root(inside) if degree == 2 else Power(inside, forms.rational(Fraction(1, degree)))
+        return forms.Root(inside) if degree == 2 else Power(inside, forms.rational(Fraction(1, degree)))
 
     def _call(self, name: str) -> Form:
         name = {"ceiling": "ceil", "log_2": "log2", "log_10": "log10"}.get(name, name)
@@ -667,17 +653,17 @@ class _Parser:
             values.append(self.sum())
         self._close(closing)
         if name in ("min", "max"):
-            return (Smallest if name == "min" else Largest)(tuple(values))
+            return (forms.Smallest if name == "min" else forms.Largest)(tuple(values))
         if len(values) > 1:
             raise UnreadError(f"{name} takes one value")
         inside = values[0]
         if name == "abs":
-            return inside if isinstance(inside, (Sym, Product)) else Largest((inside, forms.negative(inside)))
+            return inside if isinstance(inside, (Sym, Product)) else forms.Largest((inside, forms.negative(inside)))
         if name in ("ceil", "floor"):
-            return Ceiling(inside) if name == "ceil" else Floor(inside)
+            return forms.Ceiling(inside) if name == "ceil" else forms.Floor(inside)
         if name == "sqrt":
-            return Root(inside)
-        return Logarithm(inside, {"log2": 2, "log10": 10}.get(name, 0))
+            return forms.Root(inside)
+        return forms.Logarithm(inside, {"log2": 2, "log10": 10}.get(name, 0))
 
     # -- units ---------------------------------------------------------------------------------------------
 
@@ -842,7 +828,7 @@ def _powered(base: Form, exponent: Form) -> Form:
         if abs(number) > EXPONENT_LIMIT or number.denominator > _FINEST:
             raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
         if number == Fraction(1, 2):
-            return Root(base)
+            return forms.Root(base)
         if isinstance(base, Num):
             bits = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
             if bits * abs(number) > _BITS_LIMIT:
