@@ -242,6 +242,31 @@ def test_one_kernel_keeps_the_parts_of_keys_and_values_that_are_gathered_again_f
         assert kept["keep"] - kept["regather"] == 3 * 2 * 2 * 2 * 8 * width * (ranks - 1) // ranks
 
 
+@pytest.mark.parametrize("kernel", ["fused", "by_hand"])
+@pytest.mark.parametrize("heads", [4, 2, 1])
+def test_heads_are_gathered_again_before_they_are_repeated(heads: int, kernel: str) -> None:
+    """Forward and backward each gather K and V of B L n_kv H elements of two bytes in each of three layers."""
+    model = sc.load({**LLAMA, "num_key_value_heads": heads}).at(B=2, L=8)
+    once = 3 * 2 * 2 * (2 * 8 * heads * 8)
+    for how, times in (("keep", 1), ("regather", 2)):
+        asked = {"gathered_activations": how, "softmax": kernel}
+        gathered = model.communication("context(4)", collective="all-gather", accounting=asked)
+        assert gathered.at().value == times * once
+    again = model.communication("context(4)", collective="all-gather", phase="backward", accounting="regather")
+    assert again.at().value == once
+
+
+@pytest.mark.parametrize("strategy", ["tensor(2)", "ulysses(2)"])
+def test_a_head_that_all_queries_share_is_kept_whole_where_queries_are_cut(strategy: str) -> None:
+    """Each rank keeps one head of keys and one of values: its own one of two, or a copy of the only one."""
+    asked = {"strategy": strategy, "accounting": {"gathered_activations": "keep"}}
+    kept = [
+        sc.load({**LLAMA, "num_key_value_heads": heads}).at(B=2, L=8).activation_memory(**asked).at()
+        for heads in (1, 2)
+    ]
+    assert kept[0] == kept[1]
+
+
 def test_a_kernel_makes_its_three_gradients_while_all_that_it_reads_is_there() -> None:
     """x, m, Q, K, V, Z, dZ, dQ, dK and dV of L·D numbers, three weights, and a number a row."""
     rows = [f"{one} = {of}W^{one}\t{of} [B, L, D], W^{one} [D, D]\t{one} [B, L, D]\n" for one, of in ("Qx", "Km", "Vm")]

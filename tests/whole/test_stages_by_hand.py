@@ -62,6 +62,24 @@ def test_what_is_gathered_of_a_tied_table_is_what_is_gathered_of_two(units: str)
         assert one == two
 
 
+@pytest.mark.few(3)
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+@pytest.mark.parametrize("often", ["reduced_once", "reduced_every_microbatch"])
+@pytest.mark.parametrize("units", ["reshard", "whole_units", "layers", "keep", "at_once"])
+def test_the_peak_of_stages_with_a_tied_table_is_that_of_stages_with_two(units: str, often: str, schedule: str) -> None:
+    """The table is most of both stages: each gathers it whole and reduces its own part of the gradient."""
+    peaks = []
+    for tied in (True, False):
+        config = {"model_type": "gpt2", "n_embd": D, "n_layer": N, "n_head": HEADS, "n_inner": F, "vocab_size": 600,
+                  "n_positions": L, "tie_word_embeddings": tied}  # fmt: skip
+        model = sc.load(config, dtype="fp32", loss=True, values={"B": B, "L": L})
+        asked = {"schedule": schedule, "accounting": {"gathered_weights": units, "accumulation": often}}
+        peaks.append([
+            model.peak_memory("fsdp(3) + pipeline(2, microbatches=4)", stage=stage, **asked).at() for stage in (0, 1)
+        ])  # fmt: skip
+    assert peaks[0] == peaks[1]
+
+
 def test_a_sharded_tied_table_is_gathered_on_both_stages() -> None:
     strategy, layer = "fsdp(3) + pipeline(2, microbatches=4)", 4 * D * D + 2 * D * F + 9 * D + F
     for stage, ends in ((0, V * D + L * D), (1, V * D + 2 * D)):

@@ -206,6 +206,33 @@ def update_ops(graph: Graph) -> Graph:
     return replace(graph, tensors=tensors, ops=tuple(ops))
 
 
+def unrepeated(graph: Graph) -> Graph:
+    """The graph in which gradients read heads before they are repeated: the same product over fewer numbers.
+
+    What is gathered again for a gradient is what was gathered forward, and the gradient repeats it for itself.
+    """
+
+    def through(op: Op, j: int) -> Op:
+        view = graph.producers.get(op.inputs[j])
+        if view is None or not view.attribute("view") or len(view.inputs) > 1:
+            return op
+        at = dict(zip(view.output_indices, op.indices[j], strict=True))
+        others = {i for k, some in enumerate(op.indices) if k != j for i in some}
+        repeated = {i for v, i in at.items() if v not in view.indices[0]}
+        if not repeated or not repeated <= others or not at.keys() >= {*view.indices[0]}:
+            return op
+        inputs, indices = [*op.inputs], [*op.indices]
+        inputs[j], indices[j] = view.inputs[0], tuple([at[v] for v in view.indices[0]])
+        return through(replace(op, inputs=tuple(inputs), indices=tuple(indices)), j)
+
+    def read(op: Op) -> Op:
+        for j in range(len(op.inputs)) if op.kind == "contraction" and op.phase == "backward" else ():
+            op = through(op, j)
+        return op
+
+    return replace(graph, ops=tuple(map(read, graph.ops)))
+
+
 def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None) -> Plan:
     """What every rank computes and exchanges in one training step (or in the forward pass alone).
 
@@ -217,6 +244,8 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     rules, slots = with_slots(rules, graph)
     if any(op.phase == "backward" for op in graph.ops):
         graph = update_ops(graph)
+    if accounting.gathered_activations == "regather":
+        graph = unrepeated(graph)
 
     features = {axis for weight in graph.weights for axis in weight.axes}
 
@@ -241,9 +270,10 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
     if accounting.gathered_activations == "regather":  # what is saved as a shard does not rest gathered
+        saved = {name for op in graph.ops if op.phase == "backward" for name in op.inputs}
         resting |= {
             (name, p.rule.mesh) for name, found in wishes.items() for p, _ in found
-            if name in stored and graph.tensors[name].role == "activation" and not p.rule.passes
+            if name in stored & saved and graph.tensors[name].role == "activation" and not p.rule.passes
         }  # fmt: skip
     spared = {(p.rule.mesh, axis) for p in rules if p.rule.rests for axis in p.axes or ()}
     tokens = {

@@ -102,19 +102,26 @@ def storage(graph: Graph, name: str, accounting: Accounting) -> str:
     reads each head as often as it needs it. Of a slice only that part need be kept, but eager PyTorch keeps the whole
     storage that it is a view of.
     """
+    *_, (root, _) = _views(graph, name, (), accounting)
+    return root
+
+
+def _views(graph: Graph, name: str, layout: Layout, accounting: Accounting) -> Iterator[tuple[str, Layout]]:
+    """A tensor and what it is a view of, each as cut as the one before it: an axis that a view repeats cuts nothing."""
+    yield name, layout
     eager = accounting.saved == "pytorch"
     while name in graph.producers:
         op = graph.producers[name]
-        if op.attribute("slice") and eager:
-            name = op.inputs[0]
-            continue
-        if not op.attribute("view") or len(op.inputs) != 1:
-            break
-        larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
-        if larger and eager and not (accounting.softmax == "fused" and _in_attention(graph, name)):
-            break
-        name = op.inputs[0]
-    return name
+        if not (op.attribute("slice") and eager):
+            if not op.attribute("view") or len(op.inputs) != 1:
+                return
+            larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
+            if larger and eager and not (accounting.softmax == "fused" and _in_attention(graph, name)):
+                return
+        name, axes = op.inputs[0], op.indices[0]
+        at = [(mesh, op.output_indices[p]) for mesh, p in layout if p != PARTIAL]
+        layout = tuple((mesh, axes.index(index)) for mesh, index in at if index in axes)
+        yield name, layout
 
 
 def _in_attention(graph: Graph, name: str) -> bool:
@@ -142,6 +149,11 @@ class Autograd:
     def root(self, name: str) -> str:
         """The tensor whose storage a tensor uses."""
         return storage(self.plan.graph, name, self.accounting)
+
+    def part(self, name: str, layout: Layout) -> tuple[str, ...]:
+        """The axes of the mesh that cut the storage of a tensor in a layout."""
+        *_, (_, part) = _views(self.plan.graph, name, layout, self.accounting)
+        return cut_meshes(part)
 
     @cached_property
     def kernels(self) -> list[Op]:
@@ -185,8 +197,8 @@ class Autograd:
             seen.add(stored)
             if made is not None and name in dropped:
                 operands = [(n, self.plan.placements.get(n, ())) for n in made.inputs]
-            elif made is not None and name in self.inner:  # the kernel reads what its forward pass has read
-                step = self.plan.computed[name]
+            elif made is not None and (name in self.inner or self.viewed_again(name)):
+                step = self.plan.computed[name]  # the kernel reads what its forward pass has read
                 operands = list(zip(step.reads, step.layouts, strict=True))
             elif copies.get(stored, "") in runs or (stored in copies and name in self.gathered_again):
                 operands = [(name, self.plan.placements.get(name, ()))]
@@ -196,6 +208,11 @@ class Autograd:
             queue += [one for one in operands if graph.tensors[one[0].partition(" @ ")[0]].role in TENSORS]
         for stored, layout in found:
             yield item if stored == item.known else self.stored(stored, layout, *item.readers)
+
+    def viewed_again(self, name: str) -> bool:
+        """Whether a tensor is a view of a copy that the backward pass gathers itself."""
+        reads = self.plan.computed[name].reads if self.root(name) != name else ()
+        return any(stored in self.copies and stored.partition(" @ ")[0] in self.gathered_again for stored in reads)
 
     @cached_property
     def copies(self) -> dict[str, str]:
@@ -362,7 +379,7 @@ class Autograd:
         what, beside = ("activation", "") if of_gates else ("results weighted by the router", "weighted")
         readers = graph.consumers[graph.tensors[op.output].of]
         made = frozenset(o.output for o in readers if not of_gates and o.phase == "forward" and name in o.inputs)
-        root, part = (storage(graph, name, self.accounting), cut_meshes(layout)) if of_gates else (name, ())
+        root, part = (self.root(name), self.part(name, layout)) if of_gates else (name, ())
         return Saved(root, what, elements, self.dtype, graph.producers[name].row, (reader,), False, part, name, beside,
                      made)  # fmt: skip
 
@@ -424,10 +441,11 @@ class Autograd:
     def stored(self, name: str, layout: Layout, *readers: str) -> Saved:
         """The storage of an activation or an input, or of a copy that is gathered of it."""
         graph = self.plan.graph
-        root = storage(graph, name.partition(" @ ")[0], self.accounting)
+        base = name.partition(" @ ")[0]
+        root = self.root(base)
         tensor = graph.tensors[root]
         what = "input" if tensor.role == "input" else "activation"
-        dtype, part = tensor.dtype or self.dtype, cut_meshes(layout)
+        dtype, part = tensor.dtype or self.dtype, self.part(base, layout)
         return self.storage_of(tensor, root, what, graph.elements(root), dtype, part, *readers, known=name)
 
     def storage_of(self, tensor: Tensor, root: str, what: str, elements: Expr, dtype: str, part: tuple[str, ...],

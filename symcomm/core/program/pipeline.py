@@ -83,6 +83,11 @@ def stage_count(cut: PipelineCut, graph: Graph) -> Form:
     return Ratio(layer_count(graph), cut.layers_per_stage)
 
 
+def cut_into_stages(graph: Graph, strategy: Strategy) -> bool:
+    """Whether a strategy has a pipeline of more than one stage."""
+    return strategy.pipeline is not None and stage_count(strategy.pipeline, graph) != num(1)
+
+
 def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> None:
     """Raises ``StrategyError`` where layers and stages are known numbers and the stages do not divide the layers."""
     counted, stages = layer_count(graph), stage_count(cut, graph)

@@ -110,7 +110,7 @@ class Line:
         home = {region.name for region in self.graph.regions}
         if turn.early or turn.between_stages or turn.phase == "update" or (home and turn.region.name not in home):
             return False
-        if self.unreduced and getattr(turn.work, "tensor", "") in self.finished:
+        if self.unreduced and getattr(turn.work, "stored", "") in self.finished:
             return False
         makes = {made_by(turn), getattr(turn.work, "stored", "")}
         return turn.phase != "recompute" or bool(makes & self.made.needed and not turn.kernel.endswith(" backward"))
@@ -121,7 +121,8 @@ class Line:
         return self.autograd.root(name)
 
     def key(self, stored: str, layout: Layout) -> Key:
-        return self.root(stored.partition(" @ ")[0]), "", cut_meshes(layout)
+        base = stored.partition(" @ ")[0]
+        return self.root(base), "", self.autograd.part(base, layout)
 
     def size(self, key: Key) -> Form:
         item = self.items.get(key)
@@ -232,6 +233,7 @@ class Line:
                 self.finish(tensor.of, key, at)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        weight = weight and name not in self.reduced
         unread = tensor.role == "gradient" and name not in self.graph.consumers
         if weight and unread:  # a part of the gradient of a weight that another region has, too, and adds its own to
             whole = tensor.of in self.hands and key[2] != self.rests(tensor.of)  # until the part of the other is there
@@ -247,7 +249,7 @@ class Line:
     def elsewhere(self, name: str) -> bool:
         """Whether a tensor is a weight's gradient that is counted where another region makes a part of it."""
         tensor, made = self.graph.tensors[name], self.graph.producers.get(name)
-        if tensor.role != "gradient" or self.graph.tensors[tensor.of].role != "weight":
+        if tensor.role != "gradient" or self.graph.tensors[tensor.of].role != "weight" or name in self.alone:
             return False
         return made is None or (
             name in self.finished and tensor.of in self.added | self.tied and any(map(self.elsewhere, made.inputs))
@@ -272,8 +274,8 @@ class Line:
         self.reads_tensor(work.tensor, work.before, at)
         if cut_meshes(work.before) == cut_meshes(work.after) or self.graph.tensors[base].role == "statistic":
             return
-        key = self.key(work.stored, work.after)
-        if base in self.finished:
+        key = self.key(base if base in self.reduced else work.stored, work.after)
+        if work.stored in self.finished:
             self.finish(self.graph.tensors[base].of, key, at)
         else:
             last = self.loop_end(at) if work.kind == "ring-pass" else at
@@ -281,6 +283,13 @@ class Line:
             if work.dtype:  # the sum that arrives, in its own format
                 size = self.measure(self.autograd.cut(self.graph.elements(key[0]), key[2]), work.dtype)
                 self.lives.append(Life((base, "the sum that arrives", key[2]), size, PASSING, at, at))
+
+    @cached_property
+    def reduced(self) -> frozenset[str]:
+        """The parts of gradients of weights of which a rank keeps a part: another stage has the other ones."""
+        calls = [turn.work for turn in self.steps if isinstance(turn.work, Collective)]
+        return frozenset(c.tensor for c in calls if c.stored in self.finished and c.tensor != c.stored
+                         and cut_meshes(c.before) != cut_meshes(c.after))  # fmt: skip
 
     def finish(self, name: str, key: Key, at: int) -> None:
         """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""
@@ -295,7 +304,7 @@ class Line:
         life = self.find(part)
         assert life is not None
         self.current[key] = life
-        if key[2] == self.rests(name):
+        if key[2] == self.rests(name) and name not in self.added:
             life.kind, life.dies, life.size = GRADIENT, len(self.steps), self.gradient(name, key[2])
 
     def gradient(self, weight: str, part: tuple[str, ...]) -> Form:
@@ -316,7 +325,7 @@ class Line:
         self.handed |= {name: self.gradient(name, part) for name, part in handed}
         reads = [(stored, layout) for stored, layout in reads if not self.elsewhere(stored.partition(" @ ")[0])]
         if len(reads) < 2:
-            if weights and not self.elsewhere(made) and weights[0][0] not in self.tied:
+            if weights and weights[0][0] not in self.tied:
                 self.alone[made] = self.key(*reads[0])
             return reads
         for stored, layout in reads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symcomm.core.program.instructions import Instruction, Program, Rewrite, weights_gathered
+from symcomm.core.program.pipeline import cut_into_stages
 from symcomm.core.records import replace
 
 
@@ -36,10 +37,14 @@ def _rewritten(program: Program) -> Program:
 
 
 def _unit_by_unit(program: Program) -> Iterator[Instruction]:
-    """The turns with the weights of each unit gathered as a whole, before both passes of its region."""
+    """The turns with the weights of each unit gathered as a whole, before both passes of its region.
+
+    What another region has gathered for its backward pass is there, unless it is on another stage.
+    """
     gathers = [(t, call) for t, call in weights_gathered(program.turns, program.graph) if call.stored in program.units]
     moved, begun = {id(turn) for turn, _ in gathers}, set[tuple[str, str]]()
-    known = {(call.tensor, call.meshes) for t, call in gathers if t.phase == "backward"}
+    apart = cut_into_stages(program.graph, program.strategy)
+    known = {(call.tensor, call.meshes, apart and t.region.name) for t, call in gathers if t.phase == "backward"}
     why = "its module is gathered as a whole, though no gradient reads it"
     for turn in program.turns:
         at = turn.region.name, turn.phase
@@ -50,7 +55,7 @@ def _unit_by_unit(program: Program) -> Iterator[Instruction]:
             if turn.phase == "backward":
                 yield from (
                     replace(t, work=replace(call, phase="backward", why=why), phase="backward") for t, call in mine
-                    if t.phase == "forward" and (call.tensor, call.meshes) not in known
+                    if t.phase == "forward" and (call.tensor, call.meshes, apart and at[0]) not in known
                 )  # fmt: skip
         if id(turn) not in moved:
             yield turn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symcomm.core import form as forms
 from symcomm.core.errors import StrategyError
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.libraries import Expr
@@ -15,10 +14,24 @@ from symcomm.core.records import replace
 
 
 def _rewritten(program: Program) -> Program:
-    cut = program.strategy.pipeline
-    if cut is None or pipeline.stage_count(cut, program.graph) == forms.num(1):
+    if not pipeline.cut_into_stages(program.graph, program.strategy):
         return program  # one stage sends nothing
-    return replace(program, turns=(*program.turns, *_ties(program), *_messages(program)))
+    turns, ties = [*program.turns], list[Instruction]()
+    for tie in _ties(program):
+        read = next((n for n, turn in enumerate(turns) if _waits(program, turn, tie)), None)
+        if read is None:
+            ties.append(tie)
+        else:
+            turns.insert(read, tie)
+    return replace(program, turns=(*turns, *ties, *_messages(program)))
+
+
+def _waits(program: Program, turn: Instruction, tie: Instruction) -> bool:
+    """Whether an instruction of the last stage reads what is gathered for that, or is the first one of its unit."""
+    if (turn.region, turn.phase) != (tie.region, tie.phase):
+        return False
+    stored = getattr(tie.work, "stored", "")
+    return stored in program.units or stored in getattr(turn.work, "reads", ())
 
 
 def _ties(program: Program) -> Iterator[Instruction]:
@@ -36,16 +49,17 @@ def _ties(program: Program) -> Iterator[Instruction]:
         if weight.name in program.frozen or not (homes & before and homes & after):
             continue
         last, gradient = next(r for r in graph.regions[behind:] if r.name in homes), gradient_name(weight.name)
+        mine = (n for n, op in graph.producers.items() if op.region == last.name and graph.tensors[n].of == weight.name)
+        part = next(mine, gradient)
         for turn in program.turns:
             if not isinstance(turn.work, Collective):
                 continue
             moved = program.tensor(turn.work)
             gathers = moved.name == weight.name and turn.phase == "forward"
-            if gathers or (turn.finishes and moved.of == weight.name):
+            if gathers:
                 yield replace(turn, region=last)
-            if gathers and turn.work.stored in program.units:  # the last stage has its own already
-                again = replace(turn.work, phase="backward", why="its module is gathered as a whole")
-                yield replace(turn, work=again, phase="backward")
+            elif turn.finishes and moved.of == weight.name:
+                yield replace(turn, region=last, work=replace(turn.work, tensor=part))
         if gradient not in graph.tensors:
             continue
         # Cut as the weight is: the gradients of both stages are placed alike.

@@ -16,7 +16,7 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.alive import Amounts, Instant, Place
 from symcomm.core.program.autograd import cut_meshes, storage
 from symcomm.core.program.orders import Action, Item
-from symcomm.core.program.program import program, unstaged
+from symcomm.core.program.program import program
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.step import RankStep, StepOptions, TaskStart
@@ -76,7 +76,7 @@ def step_of(
     def measure(elements: Expr, what: str) -> Form:
         return product(setting.written(elements), roles[what] if what in roles else element_bytes(what))
 
-    made = partial(program, setting.graph, unstaged(run.strategy), setting.accounting, setting.frozen, None)
+    made = partial(program, setting.graph, run.strategy, setting.accounting, setting.frozen, None)
     chunks = chunks or (pipeline.held(setting.graph, None),)
     return RankStep(setting.graph, made, measure, chunks, run.options, setting.dtype)
 
