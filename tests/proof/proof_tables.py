@@ -461,10 +461,15 @@ def graph(name: str, input_gradient: bool = True) -> Graph:
 
 
 def planned(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> Plan:
-    """What the ranks run: the steps of the program, what is gathered for the whole step before all others."""
+    """What the ranks run: the steps of the program, what is gathered for the whole step before all others.
+
+    What goes round a ring in blocks is gathered here; ``tests/whole/test_ring_attention.py`` runs the blocks.
+    """
+    found = parse_strategy(strategy)
+    found = replace(found, rules=tuple((size, replace(rule, passes=False)) for size, rule in found.rules))
     if passes == "forward":
-        return plan(graph(layer).forward(), parse_strategy(strategy), accounting)
-    made = program(_forward(layer), parse_strategy(strategy), accounting, input_gradient=passes == "training")
+        return plan(graph(layer).forward(), found, accounting)
+    made = program(_forward(layer), found, accounting, input_gradient=passes == "training")
     steps = (*(call for _, call in made.early), *made.works())
     return replace(made.plan, steps=steps)
 
