@@ -41,8 +41,8 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "message": (("messages",), False),
     "iteration": (("iterations",), False),
     "dollar": (("dollars", "USD"), True),
-    "watt": (("watts",), True),
-    "joule": (("joules",), True),
+    "watt": (("W", "watts"), True),
+    "joule": (("J", "joules"), True),
     "kgCO2": (("kg_CO2", "kgCO2e"), False),
 }
 _DERIVED = {
@@ -66,6 +66,7 @@ COUNTS = frozenset(
     {"FLOP", "operation", "element", "parameter", "token", "sample", "layer", "stage", "step", "device", "message"}
 )
 _SYMBOLS = {"byte": "B", "second": "s", "device": "GPU"}
+_NAMED = {(("cycle", 1), ("second", -1)): "Hz", (("hour", 1), ("watt", 1)): "Wh"}  # printed by their names
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class Unit:
                 if p * sign > 0
             )
 
-        if self.powers == (("cycle", 1), ("second", -1)):
-            return "Hz"
+        if self.powers in _NAMED:
+            return _NAMED[self.powers]
         top, bottom = side(1), side(-1)
         return (top or "1") + (f"/{bottom}" if "·" not in bottom else f"/({bottom})") if bottom else top or "1"
 
@@ -345,7 +346,9 @@ class Quantity:
         # Prefixes go on what the unit measures; a count of layers or stages takes none.
         rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
         plain = rest in ({}, {"second": -1}, {"second": 1})
-        lead = next((b for b in ("byte", "FLOP", "operation", "cycle", "second") if plain and bases.get(b) == 1), None)
+        leads = ("byte", "FLOP", "operation", "cycle", "second")
+        named = self.unit.powers in _NAMED
+        lead = str(self.unit) if named else next((b for b in leads if plain and bases.get(b) == 1), None)
         if lead and (abs(self.value) >= 1000 or (lead == "second" and self.value and abs(self.value) < 1)):
             binary = BINARY if lead == "byte" and bases.get("second") != -1 else {}
             for table, base in ((_DISPLAY, 10), (binary, 2)):

@@ -285,7 +285,7 @@ class AnswerKey:
         from symcomm.exams.reading.measures import measure
 
         found = measure(self.spec.unit)
-        return Quantity.parse(f"1 {self.spec.unit}").value, found[2] if found is not None else 0
+        return Quantity.parse(f"1 {self.spec.unit}").within(self.unit).value, found[2] if found is not None else 0
 
     @cached_property
     def reader(self) -> AnswerReader:

@@ -129,7 +129,11 @@ class _Decision:
 
     def verdict(self) -> Verdict:
         """The verdict; raises ``NoNumberError`` where the part has no number at all."""
-        part, key = self.part, self.key
+        key = self.key
+        if self.part.unit not in (None, key.unit):  # seconds beside hours: answers are read in base units
+            typed = Quantity(self.part.scale, self.part.unit).within(key.unit)
+            self.part = replace(self.part, scale=typed.value, unit=typed.unit)
+        part = self.part
         if part.unit is not None and not _same_kind(part.unit, key):
             asked = key.spec.unit or str(key.unit)
             hint = (
@@ -417,7 +421,7 @@ def _same_kind(unit: Unit, key: AnswerKey) -> bool:
     """Whether a unit measures what the question asks for; words and elements are one thing."""
     asked = {key.unit}
     if key.spec.unit:
-        asked.add(Quantity.parse(f"1 {key.spec.unit}").unit)
+        asked.add(Quantity.parse(f"1 {key.spec.unit}").within(key.unit).unit)
     if unit in asked:
         return True
     if {unit, *asked} == {Unit.parse("FLOP"), Unit.parse("operation")}:

@@ -179,3 +179,21 @@ def test_a_question_that_follows_an_earlier_answer_is_checked_on_the_command_lin
 def test_a_derivation_with_numbers_is_checked_by_its_number():
     d = sc.peak_rate(clock="1.41 GHz", units=108, fma=512)
     assert sc.check("155.9 TFLOP/s", d).right
+
+
+ENERGY = """ask: training_cost
+of: energy
+strategy: data(2)
+device: A100-80GB-SXM
+step: 1 s
+power: 400 watt
+budget: 14400 tokens"""
+
+
+@pytest.mark.parametrize(("text", "verdict"), [
+    ("880 Wh", "right"), ("0.88 kWh", "right"), ("880 watt*hour", "right"), ("52800 watt*min", "right"),
+    ("0.88 Wh", "different"), ("880 watt", "different"), ("880 s", "different"),
+])  # fmt: skip
+def test_energy_is_read_in_any_unit_of_time(text, verdict):
+    """14,400 tokens in steps of 4 take 3,600 s; two devices of 400 W, and a tenth more for cooling."""
+    assert checked(text, ENERGY).verdict == verdict

@@ -32,7 +32,7 @@ HOUR = {"step": "2 s", "budget": "14400 tokens", "devices_used": 8}
     [
         ("dollars", {"price": "3 dollar/hour"}, 24, "dollar"),
         ("device_hours", {}, 8, "GPU·hour"),
-        ("energy", {"power": "400 watt", "pue": "5/4"}, 4000, "hour·watt"),
+        ("energy", {"power": "400 watt", "pue": "5/4"}, 4000, "Wh"),
         ("carbon", {"power": "400 watt", "pue": "5/4", "carbon": "0.4 kgCO2/kWh"}, Fraction(16, 10), "kgCO2"),
     ],
 )
