@@ -191,7 +191,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """What serves a folder to this computer alone; raises ``RenderError`` where the port is taken."""
+    """A server of a folder, for this computer alone; raises ``RenderError`` where the port is taken."""
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
     from symcomm.core.errors import RenderError

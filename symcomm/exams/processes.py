@@ -27,7 +27,7 @@ def exam_here() -> Exam:
 
 
 def shared_here() -> Any:
-    """What this process was given besides the exam."""
+    """The data of this process beside the exam."""
     return _shared[0]
 
 

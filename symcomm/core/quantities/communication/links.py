@@ -359,7 +359,7 @@ class Nesting:
         return found
 
     def divisions(self, sizes: Mapping[str, Form]) -> Iterator[tuple[int, Form, Form]]:
-        """What has to be divided, and by what, for axes that share out the places of a unit of so many ranks evenly."""
+        """The numbers to divide, and by which, for axes that share out the places of a unit of so many ranks evenly."""
         for level, places in enumerate(self.holds):
             inside = [axis for axis, _, high in self.spans if high <= level and axis in sizes]
             filled = product(*(sizes[axis] for axis in inside))
