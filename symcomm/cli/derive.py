@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from symcomm.cli.shared import (
-    PATH,
-    PHASES,
-    accounting_option,
-    conventions,
-    phase_option,
-    quantities_of,
-    read_model,
-    reading,
-    step_of,
-    stepping,
-    write,
-)
+from symcomm.cli import shared
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -80,10 +68,10 @@ def derive() -> None:
 _deriving = (
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option, in another way."),
     click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096."),
-    accounting_option,
+    shared.accounting_option,
     click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True,
                  help="How it is written."),
-    click.option("-o", "--output", type=PATH, help="A file instead of the terminal."),
+    click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal."),
 )  # fmt: skip
 
 
@@ -96,9 +84,9 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     for option in reversed(_deriving):
         run = option(run)
     if declared.needs_model:
-        run = stepping(reading(run))
+        run = shared.stepping(shared.reading(run))
         if "phase" not in {one.name for one in declared.options}:
-            run = phase_option(run)
+            run = shared.phase_option(run)
         file = click.Path(path_type=Path)
         run = click.option("--model", "file", type=file, help="A file with a layer table, or a problem file.")(run)
     for one in reversed(declared.options):
@@ -127,10 +115,10 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         if not equals:
             raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
         said[key.strip()] = text.strip()
-    told = quantities_of(given["at"])
+    told = shared.quantities_of(given["at"])
     numbers = {option.name for option in declared.options if option.kind in NUMBERED} - said.keys()
     said |= {name: str(told.pop(name)).removesuffix(" 1") for name in numbers & told.keys()}
-    steps = said.pop("phase") if said.get("phase") in PHASES else given.get("phase")
+    steps = said.pop("phase") if said.get("phase") in shared.PHASES else given.get("phase")
     options = {name: convert(text, declared.option(name)) for name, text in said.items()}
     declared.check(options)
     file = given.get("file")
@@ -138,19 +126,19 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     if declared.needs_model:
         if file is None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
-        model = read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
-        model = step_of(model, steps, given["new"], given["past"])
+        model = shared.read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
+        model = shared.step_of(model, steps, given["new"], given["past"])
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(
         declared if not declared.group else declared.name,
         model,
         options,
-        accounting_of(conventions(given["accounting"])),
+        accounting_of(shared.conventions(given["accounting"])),
         values,
     )
     made.check_names(told)
     made.values(**told)  # their units
-    write(_written(made, given["form"], values), given["output"], file)
+    shared.write(_written(made, given["form"], values), given["output"], file)
 
 
 @click.command("quantities")

@@ -10,17 +10,7 @@ from typing import Any
 
 import click
 
-from symcomm.cli.shared import (
-    PATH,
-    accounting_option,
-    conventions,
-    networks_of,
-    progress_bar,
-    read_model,
-    reading,
-    values,
-    write,
-)
+from symcomm.cli import shared
 
 _searching = (
     click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
@@ -58,9 +48,9 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file", type=click.Path(path_type=Path))
 @_search_options
 @click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
-@accounting_option
-@reading
-@click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
+@shared.accounting_option
+@shared.reading
+@click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
     name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
@@ -80,7 +70,7 @@ def search(
 
     device = str(options["device"] or "")
     if device.lower().endswith((".yaml", ".yml")):
-        found_networks = networks_of(device)
+        found_networks = shared.networks_of(device)
         if len(found_networks) != 1:
             raise ValuesError(f"{device} has {len(found_networks)} networks, and a search takes one")
         options["device"] = found_networks[0]
@@ -92,14 +82,14 @@ def search(
             hint = "write --sizes tensor=1..8, each name once"
             raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
         limits[key.strip()] = said
-    model = read_model(file, name, repeat, "" if number else batch, loss).at(**values(at))
-    with progress_bar("searching") as progress:
+    model = shared.read_model(file, name, repeat, "" if number else batch, loss).at(**shared.values(at))
+    with shared.progress_bar("searching") as progress:
         found = searched(
             model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
-            accounting=accounting_of(conventions(accounting)), progress=progress, **options,
+            accounting=accounting_of(shared.conventions(accounting)), progress=progress, **options,
         )  # fmt: skip
     if picture is not None and found.front:
         found.plot(picture)
-    write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output, file)
+    shared.write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output, file)
     if not found.feasible:
         sys.exit(1)

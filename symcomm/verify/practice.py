@@ -24,18 +24,8 @@ from symcomm.core.model import Model
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.documents.render.environment import fill
+from symcomm.verify import expected
 from symcomm.verify.conventions import CONVENTIONS
-from symcomm.verify.expected import (
-    WIDTH,
-    RunCase,
-    batch_first,
-    context_of,
-    derived_bytes,
-    derived_flops,
-    early_sums,
-    make_case,
-    placed_axis,
-)
 from symcomm.verify.lines import Marks
 from symcomm.verify.module import TorchModule, torch_module
 from symcomm.verify.sizes import small_sizes
@@ -57,8 +47,8 @@ class _Megatron(Marks):
     Parts are added up before a product of activations reads them, as DTensor does it: its gradients need the sum.
     """
 
-    def __init__(self, case: RunCase) -> None:
-        plan, early = case.plan, early_sums(case)
+    def __init__(self, case: expected.RunCase) -> None:
+        plan, early = case.plan, expected.early_sums(case)
         self.reduced = {call.tensor for call in early.calls if call.phase == "forward"}
         passed = {tensor for (_, phase, _, tensor), left in early.spared.items() if phase == "forward" and not left}
         for call in plan.collectives:
@@ -96,7 +86,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
     Raises ``RenderError`` or ``StrategyError`` where the model cannot have one of them.
     """
     model = replace(model, graph=replace(model.graph, fused=False))  # the exercises write attention out
-    graph = batch_first(model.graph)
+    graph = expected.batch_first(model.graph)
     stacked = [region for region in graph.regions if region.times]
     if len(graph.regions) != 1 or not stacked or len(graph.carried) != 1:
         raise RenderError(f"the exercises train a stack of layers; {model.name} is none", hint="say 'repeat: N_layer'")
@@ -104,7 +94,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
     sizes = small_sizes(graph, {}, unit, MICROBATCHES, unit)
     known = {n: Fraction(v) for n, v in sizes.items()}
     written = torch_module(graph, model.name, values=sizes)
-    cut = make_case(model, EXERCISES["tp"].format(k=2), known, USUAL_SCHEDULE, 2)
+    cut = expected.make_case(model, EXERCISES["tp"].format(k=2), known, USUAL_SCHEDULE, 2)
     plan = cut.plan
     parallel = torch_module(graph, model.name, _Megatron(cut), sizes,
                             head="copied = reduced = None  # set by question3_tp.py")  # fmt: skip
@@ -170,17 +160,17 @@ def _totals(model: Model, strategy: str, known: Mapping[str, Fraction], name: st
     accounting = {"input_gradient": "not_needed"} if name == "tp" else {}
     plain = name == "pp"
     found: dict[str, int] = {}
-    for kind, elements in derived_bytes(model, strategy, known, accounting, plain=plain).items():
+    for kind, elements in expected.derived_bytes(model, strategy, known, accounting, plain=plain).items():
         if elements:
-            found[kind] = int(elements * WIDTH)
+            found[kind] = int(elements * expected.WIDTH)
     return found
 
 
 def _operations(model: Model, strategy: str, known: Mapping[str, Fraction]) -> int:
     """The FLOPs of a step in matrix products, of one process; of a pipeline those of all processes together."""
-    case = make_case(model, strategy, known, USUAL_SCHEDULE, 2)
+    case = expected.make_case(model, strategy, known, USUAL_SCHEDULE, 2)
     case = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
-    flops, context = derived_flops(case), context_of(case)
+    flops, context = expected.derived_flops(case), expected.context_of(case)
     for convention in ("routing_by_product", "reduced_before_product"):
         flops = CONVENTIONS[convention].flops(flops, context)
     return int(flops)
@@ -205,7 +195,7 @@ def _cut(plan: Plan, written: TorchModule) -> dict[str, int]:
         for tensor, attribute in c.weights.items():
             places = [p for _, p in plan.placements.get(tensor, ()) if p != PARTIAL]
             if places:
-                found[attribute] = placed_axis(plan.graph, tensor, places[0])
+                found[attribute] = expected.placed_axis(plan.graph, tensor, places[0])
     return found
 
 

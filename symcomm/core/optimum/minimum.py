@@ -17,21 +17,9 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import amount
-from symcomm.core.optimum import search
+from symcomm.core.optimum import powers, search
 from symcomm.core.optimum.cost import Cost, read, written
 from symcomm.core.optimum.dimension import counted, in_unit
-from symcomm.core.optimum.powers import (
-    Monotonicity,
-    Terms,
-    at_least,
-    course,
-    neat,
-    root,
-    sign,
-    slope_of,
-    terms,
-    told_more,
-)
 from symcomm.core.optimum.question import CostQuestion, OptimumSteps, Wanted, ask
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
@@ -114,19 +102,21 @@ def _again(
 def _closed(question: CostQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, OptimumSteps(question)
-    found = terms(cost.expr, cost.x)
+    found = powers.terms(cost.expr, cost.x)
     if found is None:
-        return _compared(working, Monotonicity("unknown", "the cost is not a sum of powers"))
+        return _compared(working, powers.Monotonicity("unknown", "the cost is not a sum of powers"))
 
-    def runs(one: Cost) -> Monotonicity:
-        return course(tuple((e, question.sense * c) for e, c in slope_of(terms(one.expr, one.x) or ())))
+    def runs(one: Cost) -> powers.Monotonicity:
+        return powers.course(
+            tuple((e, question.sense * c) for e, c in powers.slope_of(powers.terms(one.expr, one.x) or ()))
+        )
 
     way = runs(cost)
     if way.kind == "unknown" and question.domain.divides is None:
-        told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
+        told = next((one for one in powers.told_more(cost) if runs(one).kind != "unknown"), None)
         if told is not None:
             return _closed(replace(question, cost=told))
-    _show_slope(working, slope_of(found))
+    _show_slope(working, powers.slope_of(found))
     if question.domain.divides is not None or way.kind == "unknown":
         return _compared(working, way)
     return _in_closed_form(working, found, way)
@@ -135,7 +125,7 @@ def _closed(question: CostQuestion) -> Derivation:
 # -- in closed form --------------------------------------------------------------------------------------------------
 
 
-def _show_slope(working: OptimumSteps, slope: Terms) -> None:
+def _show_slope(working: OptimumSteps, slope: powers.Terms) -> None:
     """The step of the slope."""
     cost = working.cost
     unit = cost.unit / cost.x_unit
@@ -143,22 +133,22 @@ def _show_slope(working: OptimumSteps, slope: Terms) -> None:
     working.define("f'", first, unit, "differentiate", f"The derivative with respect to `{cost.over}`.")
 
 
-def _in_closed_form(working: OptimumSteps, found: Terms, runs: Monotonicity) -> Derivation:
+def _in_closed_form(working: OptimumSteps, found: powers.Terms, runs: powers.Monotonicity) -> Derivation:
     """The optimum of a sum of powers whose course is known.
 
     Raises ``ValuesError`` where there is no optimum.
     """
     cost, question = working.cost, working.question
-    slope = slope_of(found)
+    slope = powers.slope_of(found)
     if not runs.sure and not cost.missing:  # the numbers tell whether a coefficient is zero
-        told = course(_times(question.sense, slope_of(terms(cost.numbers, cost.x) or ())))
+        told = powers.course(_times(question.sense, powers.slope_of(powers.terms(cost.numbers, cost.x) or ())))
         runs = told if told.kind in ("rises", "falls", "flat") else runs
     if runs.kind in ("rises", "falls", "flat"):
         return _at_an_end(working, runs)
     if runs.kind == "hill":
         return _at_one_of_two_ends(working, runs)
     _second_order(working, slope)
-    solved = root(slope)
+    solved = powers.root(slope)
     if solved is None:
         _needs_numbers(working, "its slope has no root in closed form")
         return _compared(working, runs)
@@ -173,11 +163,11 @@ def _in_closed_form(working: OptimumSteps, found: Terms, runs: Monotonicity) -> 
     return working.finish(_into_the_range(working))
 
 
-def _times(sense: int, found: Terms) -> Terms:
+def _times(sense: int, found: powers.Terms) -> powers.Terms:
     return tuple((e, sense * c) for e, c in found)
 
 
-def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
+def _turning(working: OptimumSteps, slope: powers.Terms) -> list[Condition]:
     """That no coefficient of the slope is zero: else the cost runs one way, and the stationary point is no optimum.
 
     Where only the first one may be zero, the place is zero and the lower bound is the nearest value to it.
@@ -187,9 +177,9 @@ def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
     amounts = {name for condition in working.cost.where for name in condition.names}  # that were taken for counts
     for _, c in slope:
         bounded = c is first and working.question.domain.low
-        if c == 0 or at_least(c) or bounded:
+        if c == 0 or powers.at_least(c) or bounded:
             continue
-        above = sp.expand(c if sign(c) == 1 else -c)
+        above = sp.expand(c if powers.sign(c) == 1 else -c)
         for factor in sp.Mul.make_args(sp.factor_terms(above)):
             less = sp.Add(*(-t for t in sp.Add.make_args(factor) if t.could_extract_minus_sign()))
             if not factor.is_positive:
@@ -200,10 +190,10 @@ def _turning(working: OptimumSteps, slope: Terms) -> list[Condition]:
     return found
 
 
-def _second_order(working: OptimumSteps, slope: Terms) -> None:
+def _second_order(working: OptimumSteps, slope: powers.Terms) -> None:
     cost, question = working.cost, working.question
-    second = slope_of(slope)
-    bend = course(_times(question.sense, second))
+    second = powers.slope_of(slope)
+    bend = powers.course(_times(question.sense, second))
     side = "positive" if question.sense > 0 else "negative"
     ways = ("falls", "rises") if question.sense > 0 else ("rises", "falls")
     if bend.kind == "rises":
@@ -225,7 +215,7 @@ def _power(working: OptimumSteps, inside: Expr, degree: Expr) -> Form:
     return forms.Power(base, written(1 / degree))
 
 
-def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) -> None:
+def _show_value(working: OptimumSteps, found: powers.Terms, worth: Expr, degree: Expr) -> None:
     cost, words = working.cost, working.question.words
     text = f"The {words[0]} cost over the real numbers, at `{working.place}`."
     working.value = working.define("f^*", working.put(working.place), cost.unit, words[1], text)
@@ -235,7 +225,7 @@ def _show_value(working: OptimumSteps, found: Terms, worth: Expr, degree: Expr) 
         working.rewrite(working.value, form, cost.unit, "Substitute it and collect terms.")
 
 
-def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
+def _gathered(found: powers.Terms, worth: Expr, flat: Expr) -> Expr:
     """The value at the optimum, its roots collected: the terms of equal powers cancel into one."""
     rest = sp.Add(*(c for e, c in found if e == 0))
     roots = sp.Add(*(c * worth**e for e, c in found if e != 0))
@@ -254,7 +244,7 @@ def _into_the_range(working: OptimumSteps) -> str:
     return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
 
 
-def _at_an_end(working: OptimumSteps, runs: Monotonicity) -> Derivation:
+def _at_an_end(working: OptimumSteps, runs: powers.Monotonicity) -> Derivation:
     """The optimum of a cost that runs one way: a bound of the range."""
     cost, question = working.cost, working.question
     at_low = runs.kind in ("rises", "flat")
@@ -273,7 +263,7 @@ def _at_an_end(working: OptimumSteps, runs: Monotonicity) -> Derivation:
     return working.finish(working.place)
 
 
-def _at_one_of_two_ends(working: OptimumSteps, runs: Monotonicity) -> Derivation:
+def _at_one_of_two_ends(working: OptimumSteps, runs: powers.Monotonicity) -> Derivation:
     question = working.question
     if question.domain.low is None or not question.domain.low or question.domain.high is None:
         raise ValuesError(
@@ -287,7 +277,7 @@ def _at_one_of_two_ends(working: OptimumSteps, runs: Monotonicity) -> Derivation
 # -- whole numbers in closed form ------------------------------------------------------------------------------------
 
 
-def _whole_number(working: OptimumSteps, found: Terms, runs: Monotonicity) -> Derivation:
+def _whole_number(working: OptimumSteps, found: powers.Terms, runs: powers.Monotonicity) -> Derivation:
     """The best whole number, where the cost first falls and then rises.
 
     Raises ``ValuesError`` where it has no closed form and numbers are missing.
@@ -375,7 +365,7 @@ def _shift(e: Expr, c: Expr, x: Expr, unit: Expr) -> Expr:
     return c * (x + unit) ** e - c * x**e
 
 
-def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
+def _difference(found: powers.Terms, x: Expr, unit: Expr) -> powers.Terms | None:
     """The numerator of f(x + unit) - f(x) as a polynomial, lowest power first; None for powers that are not whole."""
     if not all(e.is_Integer for e, _ in found):
         return None
@@ -385,15 +375,15 @@ def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
     numerator = sp.expand(
         sp.Add(*(c * ((x + unit) ** (e + k) * x**k - x ** (e + k) * (x + unit) ** k) for e, c in found if e != 0))
     )
-    made = terms(numerator, x)
+    made = powers.terms(numerator, x)
     return None if made is None else tuple((e - made[0][0], c) for e, c in made if c != 0)
 
 
-def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
+def _whole_root(difference: powers.Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
     """The positive root of a difference with one change of sign, and (lower, ratio, upper) of the exact condition."""
     if [e for e, _ in difference] == [0, 1] and difference[1][1].is_positive:  # a line: whatever its start, it rises
         return sp.cancel(-difference[0][1] / difference[1][1]), None
-    runs = course(difference)
+    runs = powers.course(difference)
     if runs.kind == "rises":
         return sp.Integer(0), None
     if runs.kind != "valley" or max(e for e, _ in difference) > 2:
@@ -404,11 +394,11 @@ def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, 
     if max(by) == 1:
         after = -below
         return after, None
-    after = -middle / 2 + sp.sqrt(middle**2 + 4 * neat(-below)) / 2
+    after = -middle / 2 + sp.sqrt(middle**2 + 4 * powers.neat(-below)) / 2
     if middle != unit:
         return after, None
     n = amount("n")
-    return after, (n * (n - 1), neat(-below), n * (n + 1))
+    return after, (n * (n - 1), powers.neat(-below), n * (n + 1))
 
 
 # -- by numbers ------------------------------------------------------------------------------------------------------
@@ -423,7 +413,7 @@ def _needs_numbers(working: OptimumSteps, why: str) -> None:
         )
 
 
-def _compared(working: OptimumSteps, runs: Monotonicity) -> Derivation:
+def _compared(working: OptimumSteps, runs: powers.Monotonicity) -> Derivation:
     """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
     why = runs.why or "the ends of the range must be compared"
     if working.question.domain.divides is not None:

@@ -15,16 +15,7 @@ from typing import Any, Literal
 
 from symcomm.core.errors import StrategyError, nearest
 from symcomm.core.form import Form, Num, Sym, evaluate, names, num, product
-from symcomm.core.graph.axis_roles import (
-    batch_axes,
-    copied_heads,
-    expert_axes,
-    grouped_axes,
-    head_axes,
-    paired_axes,
-    sequence_axes,
-    vocabulary_axes,
-)
+from symcomm.core.graph import axis_roles
 from symcomm.core.graph.graph import Graph
 from symcomm.core.records import dataclass, replace
 
@@ -511,7 +502,7 @@ def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]
         if rule.axis != "paired" or size is None or not {*names(size)} <= values.keys():
             continue
         ranks = evaluate(size, values)
-        heads = copied_heads(graph, ranks, values)
+        heads = axis_roles.copied_heads(graph, ranks, values)
         if heads is not None:
             shared = f"{rule.mesh} of a head"
             each = ((rule.mesh, num(int(heads))), (shared, num(int(ranks / heads))))
@@ -525,13 +516,13 @@ def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]
 # -- which axes the rules mean in a graph ----------------------------------------------------------------
 
 _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
-    "batch": batch_axes,
-    "sequence": sequence_axes,
-    "heads": head_axes,
-    "experts": expert_axes,
-    "paired": paired_axes,
-    "grouped": grouped_axes,
-    "vocabulary": vocabulary_axes,
+    "batch": axis_roles.batch_axes,
+    "sequence": axis_roles.sequence_axes,
+    "heads": axis_roles.head_axes,
+    "experts": axis_roles.expert_axes,
+    "paired": axis_roles.paired_axes,
+    "grouped": axis_roles.grouped_axes,
+    "vocabulary": axis_roles.vocabulary_axes,
 }
 
 

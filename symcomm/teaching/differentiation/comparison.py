@@ -13,21 +13,11 @@ from symcomm.core.form import Form, Related, Sym
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
+from symcomm.core.text import tree
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.expressions import read_whole
 from symcomm.core.text.parsing import parse
 from symcomm.core.text.table import Cell, Table, single
-from symcomm.core.text.tree import (
-    Exponentiation,
-    FunctionCall,
-    Identifier,
-    Multiplication,
-    Node,
-    Number,
-    Quotient,
-    Radical,
-    Sum,
-)
 from symcomm.core.units import Quantity
 from symcomm.teaching.differentiation.gradients import Gradient, shape_text, why
 from symcomm.teaching.differentiation.reading import CONSTANTS, plain
@@ -156,7 +146,7 @@ def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> lis
     return [f"the right side is {_decimal(printed[0])}, and the derived one {_decimal(told[0])}"]
 
 
-def _tree(text: str, known: Mapping[str, Any]) -> Node:
+def _tree(text: str, known: Mapping[str, Any]) -> tree.Node:
     """The tree of a formula whose names are those of a trace."""
     keys = _keys(known)
     for name in sorted(keys, key=len, reverse=True):
@@ -176,28 +166,28 @@ def _keys(known: Mapping[str, Any]) -> dict[str, str]:
 _FUNCTIONS = ("sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid")
 
 
-def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
+def _evaluate(node: tree.Node, known: Mapping[str, Any]) -> Any:
     """The number of a tree, to 30 digits."""
     values = {key: known[name] for name, key in _keys(known).items()} | {"pi": mpmath.pi, "e": mpmath.e}
     calls = {"log": mpmath.log, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "abs": abs, "max": max, "min": min}
 
-    def go(n: Node) -> Any:
+    def go(n: tree.Node) -> Any:
         match n:
-            case Number(_, value):
+            case tree.Number(_, value):
                 return mpmath.mpf(value.numerator) / value.denominator
-            case Identifier(_, key):
+            case tree.Identifier(_, key):
                 return values[key]
-            case Sum(_, terms, signs):
+            case tree.Sum(_, terms, signs):
                 return mpmath.fsum(go(t) * s for t, s in zip(terms, signs, strict=True))
-            case Multiplication(_, factors):
+            case tree.Multiplication(_, factors):
                 return mpmath.fprod(go(f) for f in factors)
-            case Quotient(_, top, bottom):
+            case tree.Quotient(_, top, bottom):
                 return go(top) / go(bottom)
-            case Exponentiation(_, base, exponent):
+            case tree.Exponentiation(_, base, exponent):
                 return go(base) ** go(exponent)
-            case Radical(_, inside):
+            case tree.Radical(_, inside):
                 return mpmath.sqrt(go(inside))
-            case FunctionCall(_, function, arguments):
+            case tree.FunctionCall(_, function, arguments):
                 return (calls.get(function) or getattr(mpmath, function))(*map(go, arguments))
         raise TableError("this cannot stand in a cell of a trace", n.span)
 

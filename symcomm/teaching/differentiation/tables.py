@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
+from symcomm.core.derivation import Exhibit, Numbers, Reason, Step
 from symcomm.core.form import Form, Num, Product, Related, Sym, Total, num, product
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, sp
@@ -17,7 +17,7 @@ from symcomm.teaching.differentiation import numeric
 from symcomm.teaching.differentiation.comparison import beside_trace
 from symcomm.teaching.differentiation.operations import OPERATION
 from symcomm.teaching.differentiation.sweeps import Reverse, forward, reverse
-from symcomm.teaching.differentiation.trace import BAR, DOT, EvaluationTrace, Partial, Variable, marked, variable
+from symcomm.teaching.differentiation.trace import BAR, DOT, EvaluationTrace, Variable, marked, variable
 
 FORWARD = ("Forward primal", "Value", "Forward tangent", "Value ")
 REVERSE = ("Forward primal", "Value", "Reverse adjoint", "Value ")
@@ -205,18 +205,3 @@ def _primal_witness(trace: EvaluationTrace, number: int) -> Callable[[Numbers], 
 def _slope_witness(trace: EvaluationTrace, of: int, by: int) -> Callable[[Numbers], Fraction]:
     """The central difference of one variable for another."""
     return lambda numbers: numeric.fraction(numeric.slope(trace, of, by))
-
-
-__all__ = [
-    "Derivation",
-    "Partial",
-    "adjoint_steps",
-    "adjoints",
-    "cell",
-    "given_steps",
-    "last",
-    "primal",
-    "tangent",
-    "tangent_steps",
-    "tangents",
-]

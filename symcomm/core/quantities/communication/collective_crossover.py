@@ -7,30 +7,23 @@ from typing import Annotated, Literal, Unpack
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
 from symcomm.core.optimum.crossover import crossover
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication import collective_parts as parts
 from symcomm.core.quantities.communication import collective_time
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import (
-    AlgorithmName,
-    CallNumbers,
-    CollectiveName,
-    Directions,
-    ElementDtype,
-    NoModel,
-)
 
 
 def derive(
-    setting: NoModel,
-    collective: CollectiveName = "all-reduce",
-    algorithm: Annotated[AlgorithmName, Meaning("the first algorithm")] = "ring",
-    other: Annotated[AlgorithmName, Meaning("the second algorithm")] = "tree",
+    setting: options.NoModel,
+    collective: options.CollectiveName = "all-reduce",
+    algorithm: Annotated[options.AlgorithmName, Meaning("the first algorithm")] = "ring",
+    other: Annotated[options.AlgorithmName, Meaning("the second algorithm")] = "tree",
     over: Annotated[
         Literal["payload", "ranks", "bandwidth", "latency"], Meaning("the number to solve for")
     ] = "payload",
-    dtype: ElementDtype | None = None,
-    directions: Directions | None = None,
-    **numbers: Unpack[CallNumbers],
+    dtype: options.ElementDtype | None = None,
+    directions: options.Directions | None = None,
+    **numbers: Unpack[options.CallNumbers],
 ) -> Derivation:
     """Where one algorithm of a collective overtakes another.
 

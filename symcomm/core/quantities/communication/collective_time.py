@@ -6,24 +6,17 @@ from typing import Unpack
 
 from symcomm.core.collectives.bounds import BOUNDS
 from symcomm.core.derivation import Derivation
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication import collective_parts as parts
-from symcomm.core.quantities.options import (
-    AlgorithmName,
-    CallNumbers,
-    CollectiveName,
-    Directions,
-    ElementDtype,
-    NoModel,
-)
 
 
 def derive(
-    setting: NoModel,
-    collective: CollectiveName = "all-reduce",
-    algorithm: AlgorithmName | None = None,
-    dtype: ElementDtype | None = None,
-    directions: Directions | None = None,
-    **numbers: Unpack[CallNumbers],
+    setting: options.NoModel,
+    collective: options.CollectiveName = "all-reduce",
+    algorithm: options.AlgorithmName | None = None,
+    dtype: options.ElementDtype | None = None,
+    directions: options.Directions | None = None,
+    **numbers: Unpack[options.CallNumbers],
 ) -> Derivation:
     """The time of a collective under an algorithm.
 

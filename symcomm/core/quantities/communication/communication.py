@@ -18,21 +18,12 @@ from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import HOST
 from symcomm.core.program.program import batch_of, program, unstaged
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint
 from symcomm.core.quantities.communication.links import TO_HOST, level_share, linked
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
-from symcomm.core.quantities.options import (
-    DeviceName,
-    Dtype,
-    Frozen,
-    GradientDtype,
-    Links,
-    Microbatches,
-    StageNumber,
-    StrategyOption,
-)
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, ELEMENT
@@ -42,20 +33,20 @@ _PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": 
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption,
+    strategy: options.StrategyOption,
     collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
     phase: Annotated[
         Literal["forward", "recompute", "backward", "microbatch", "update"] | None,
         Meaning("only calls of this phase; of a microbatch: all but those that finish gradients and update weights"),
     ] = None,
-    dtype: Dtype | None = None,
-    gradient_dtype: GradientDtype | None = None,
-    stage: StageNumber | None = None,
-    frozen: Frozen | None = None,
-    microbatches: Microbatches | None = None,
+    dtype: options.Dtype | None = None,
+    gradient_dtype: options.GradientDtype | None = None,
+    stage: options.StageNumber | None = None,
+    frozen: options.Frozen | None = None,
+    microbatches: options.Microbatches | None = None,
     level: Annotated[str | None, Meaning("only bytes over the links of this level of the network; or host")] = None,
-    device: DeviceName | None = None,
-    links: Links | None = None,
+    device: options.DeviceName | None = None,
+    links: options.Links | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 

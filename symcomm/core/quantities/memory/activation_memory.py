@@ -19,18 +19,9 @@ from symcomm.core.program.events import simulate
 from symcomm.core.program.orders import Schedule, flights
 from symcomm.core.program.program import program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.quantities import options
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, told_again
-from symcomm.core.quantities.options import (
-    Chunks,
-    Dtype,
-    Every,
-    Frozen,
-    Recomputation,
-    ScheduleName,
-    StageNumber,
-    StrategyOption,
-)
 from symcomm.core.quantities.witnesses import number, size, together
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug
@@ -41,14 +32,14 @@ NOTHING: Form = Num(Fraction(0), BYTE)
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption | None = None,
-    dtype: Dtype | None = None,
-    recomputation: Recomputation | None = None,
-    every: Every | None = None,
-    schedule: ScheduleName | None = None,
-    stage: StageNumber | None = None,
-    chunks: Chunks | None = None,
-    frozen: Frozen | None = None,
+    strategy: options.StrategyOption | None = None,
+    dtype: options.Dtype | None = None,
+    recomputation: options.Recomputation | None = None,
+    every: options.Every | None = None,
+    schedule: options.ScheduleName | None = None,
+    stage: options.StageNumber | None = None,
+    chunks: options.Chunks | None = None,
+    frozen: options.Frozen | None = None,
 ) -> Derivation:
     """The bytes of activations that one rank keeps for the backward pass.
 

@@ -26,18 +26,10 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.pipeline import check_divisible
 from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.vocabulary import cut_vocabulary
+from symcomm.core.quantities import options
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.memory.asked import computed
-from symcomm.core.quantities.options import (
-    Amount,
-    CapacityIs,
-    Frozen,
-    RecipeName,
-    Recomputation,
-    StageNumber,
-    StrategyOption,
-)
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ONE, Quantity
@@ -86,19 +78,20 @@ def in_bytes(expr: Expr) -> Form:
 def derive(
     setting: Setting,
     solve_for: Annotated[str, Meaning("the symbol to solve for: a degree of the strategy or a size")],
-    capacity: Annotated[Amount, Meaning("the memory of a device, such as 80 GB")],
-    capacity_is: CapacityIs | None = None,
-    strategy: StrategyOption | None = None,
-    recipe: RecipeName = "mixed_adam",
+    capacity: Annotated[options.Amount, Meaning("the memory of a device, such as 80 GB")],
+    capacity_is: options.CapacityIs | None = None,
+    strategy: options.StrategyOption | None = None,
+    recipe: options.RecipeName = "mixed_adam",
     include: Annotated[
         Literal["states", "activations", "states and activations"], Meaning("the memory that has to fit")
     ] = "states and activations",
-    recomputation: Recomputation | None = None,
-    frozen: Frozen | None = None,
+    recomputation: options.Recomputation | None = None,
+    frozen: options.Frozen | None = None,
     sharded: Annotated[
-        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; default: all")
+        options.Amount | None,
+        Meaning("the share of the activations that the strategy divides, such as 1/2; default: all"),
     ] = None,
-    stage: StageNumber | None = None,
+    stage: options.StageNumber | None = None,
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 

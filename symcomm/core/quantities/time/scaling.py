@@ -9,17 +9,9 @@ from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Applied, Form, Ratio, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.links import PIPE, by_axis
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import (
-    Chunks,
-    Dtype,
-    GradientDtype,
-    LinkedRates,
-    Microbatches,
-    ScheduleName,
-    StrategyOption,
-)
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
@@ -29,17 +21,17 @@ from symcomm.core.units import ONE
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption,
+    strategy: options.StrategyOption,
     kind: Annotated[
         Literal["strong", "weak", "speedup"], Meaning("with one batch, or with one batch per rank")
     ] = "strong",
     over: Annotated[str, Meaning("the symbol that counts the ranks, if the strategy has several")] = "",
-    microbatches: Microbatches | None = None,
-    dtype: Dtype | None = None,
-    gradient_dtype: GradientDtype | None = None,
-    schedule: ScheduleName | None = None,
-    chunks: Chunks | None = None,
-    **rates: Unpack[LinkedRates],
+    microbatches: options.Microbatches | None = None,
+    dtype: options.Dtype | None = None,
+    gradient_dtype: options.GradientDtype | None = None,
+    schedule: options.ScheduleName | None = None,
+    chunks: options.Chunks | None = None,
+    **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The speed-up and the efficiency of more ranks.
 

@@ -20,21 +20,10 @@ from symcomm.core.program.instructions import BETWEEN_STAGES
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.uneven import APART, WHOLE
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import (
-    Buckets,
-    CallOverhead,
-    Chunks,
-    Dtype,
-    Frozen,
-    GradientDtype,
-    LinkedRates,
-    Microbatches,
-    ScheduleName,
-    StrategyOption,
-)
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
 from symcomm.core.quantities.time.slots import PipelineTime, Run
 from symcomm.core.quantities.time.term_texts import exhibit, need
@@ -221,19 +210,19 @@ def _layers_named(
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption | None = None,
-    microbatches: Microbatches | None = None,
+    strategy: options.StrategyOption | None = None,
+    microbatches: options.Microbatches | None = None,
     of: Annotated[
         Literal["step", "exposed", "hidden", "network"], Meaning("the step, or a part of its communication")
     ] = "step",
-    dtype: Dtype | None = None,
-    gradient_dtype: GradientDtype | None = None,
-    schedule: ScheduleName | None = None,
-    chunks: Chunks | None = None,
-    frozen: Frozen | None = None,
-    buckets: Buckets | None = None,
-    call_overhead: CallOverhead | None = None,
-    **rates: Unpack[LinkedRates],
+    dtype: options.Dtype | None = None,
+    gradient_dtype: options.GradientDtype | None = None,
+    schedule: options.ScheduleName | None = None,
+    chunks: options.Chunks | None = None,
+    frozen: options.Frozen | None = None,
+    buckets: options.Buckets | None = None,
+    call_overhead: options.CallOverhead | None = None,
+    **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
 

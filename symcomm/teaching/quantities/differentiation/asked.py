@@ -10,7 +10,7 @@ from symcomm.core.derivation import Derivation, Exhibit, Step
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.setting import Setting
-from symcomm.teaching.differentiation.reading import in_order, plain, read_point
+from symcomm.teaching.differentiation.reading import plain
 from symcomm.teaching.differentiation.trace import EvaluationTrace, trace
 
 Formulas = Annotated[
@@ -59,18 +59,3 @@ def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterab
     """A derivation of a trace: what is known of a model does not enter it."""
     made = setting.derivation(title, tuple(steps), exhibits, notes)
     return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
-
-
-__all__ = [
-    "Formulas",
-    "Input",
-    "Output",
-    "Outputs",
-    "Point",
-    "Slip",
-    "answer",
-    "in_order",
-    "one_of",
-    "read_point",
-    "traced",
-]

@@ -7,27 +7,17 @@ from symcomm.core.quantities.options import NoModel
 from symcomm.teaching.differentiation.mistakes import mistaken
 from symcomm.teaching.differentiation.tables import given_steps, last, tangent_steps, tangents
 from symcomm.teaching.differentiation.trace import DOT, marked
-from symcomm.teaching.quantities.differentiation.asked import (
-    Formulas,
-    Input,
-    Output,
-    Outputs,
-    Point,
-    Slip,
-    answer,
-    one_of,
-    traced,
-)
+from symcomm.teaching.quantities.differentiation import asked
 
 
 def derive(
     setting: NoModel,
-    formulas: Formulas,
-    point: Point | None = None,
-    by: Input | None = None,
-    of: Output | None = None,
-    outputs: Outputs | None = None,
-    slip: Slip = None,
+    formulas: asked.Formulas,
+    point: asked.Point | None = None,
+    by: asked.Input | None = None,
+    of: asked.Output | None = None,
+    outputs: asked.Outputs | None = None,
+    slip: asked.Slip = None,
 ) -> Derivation:
     """The derivatives of formulas for an input by forward mode, as a table of primals and tangents.
 
@@ -36,13 +26,13 @@ def derive(
 
     Source: Baydin et al., arXiv 1502.05767, section 3.1.
     """
-    made = traced(setting, formulas, point, outputs)
+    made = asked.traced(setting, formulas, point, outputs)
     inputs = [v.input for v in made.inputs]
-    chosen = one_of(by, inputs, "input")
-    wanted = one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
+    chosen = asked.one_of(by, inputs, "input")
+    wanted = asked.one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
     steps = [*given_steps(made), *tangent_steps(made, chosen or inputs[0])]
     if slip:
         steps = [*mistaken(steps, slip)]
     tables = [tangents(made, name) for name in ([chosen] if chosen else inputs)]
-    return answer(setting, f"d`{wanted}`/d`{chosen or inputs[0]}` by forward mode",
+    return asked.answer(setting, f"d`{wanted}`/d`{chosen or inputs[0]}` by forward mode",
                   last(steps, marked(wanted, DOT)), [] if slip else tables)  # fmt: skip

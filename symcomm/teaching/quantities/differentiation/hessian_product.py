@@ -13,30 +13,21 @@ from symcomm.teaching.differentiation.second import hessian_steps
 from symcomm.teaching.differentiation.sweeps import hessian_product
 from symcomm.teaching.differentiation.tables import cell, last
 from symcomm.teaching.differentiation.trace import constants
-from symcomm.teaching.quantities.differentiation.asked import (
-    Formulas,
-    Input,
-    Output,
-    Outputs,
-    Point,
-    answer,
-    one_of,
-    traced,
-)
+from symcomm.teaching.quantities.differentiation import asked
 
 
 def derive(
     setting: NoModel,
-    formulas: Formulas,
+    formulas: asked.Formulas,
     direction: Annotated[
         str | Mapping[str, object],
         Reads("formula"),
         Meaning("the vector: `x_1 = 1, x_2 = 0`; default: 0 for each name"),
     ],
-    point: Point | None = None,
-    of: Output | None = None,
-    by: Input | None = None,
-    outputs: Outputs | None = None,
+    point: asked.Point | None = None,
+    of: asked.Output | None = None,
+    by: asked.Input | None = None,
+    outputs: asked.Outputs | None = None,
 ) -> Derivation:
     """The Hessian of an output times a vector, without the Hessian: forward mode over reverse mode.
 
@@ -45,10 +36,10 @@ def derive(
 
     Source: Pearlmutter, Fast exact multiplication by the Hessian, Neural Computation 6 (1994).
     """
-    made = traced(setting, formulas, point, outputs)
+    made = asked.traced(setting, formulas, point, outputs)
     inputs = [v.input for v in made.inputs]
-    output = one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
-    name = one_of(by, inputs, "input") or inputs[0]
+    output = asked.one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
+    name = asked.one_of(by, inputs, "input") or inputs[0]
     vector = constants(direction)
     for one in vector:
         if one not in inputs:
@@ -58,5 +49,5 @@ def derive(
                  for one, value in zip(inputs, found, strict=True))  # fmt: skip
     table = Exhibit(f"The Hessian of `{output}` times a vector", ("input", "vector", "product"), rows)
     steps, answer_name, sweep = hessian_steps(made, output, vector, name)
-    return answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
+    return asked.answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
                   last(steps, answer_name), [sweep, table])  # fmt: skip

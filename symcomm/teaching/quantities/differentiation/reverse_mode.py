@@ -8,27 +8,17 @@ from symcomm.teaching.differentiation.mistakes import mistaken
 from symcomm.teaching.differentiation.sweeps import reverse
 from symcomm.teaching.differentiation.tables import adjoint_steps, adjoints, given_steps, last
 from symcomm.teaching.differentiation.trace import BAR, marked
-from symcomm.teaching.quantities.differentiation.asked import (
-    Formulas,
-    Input,
-    Output,
-    Outputs,
-    Point,
-    Slip,
-    answer,
-    one_of,
-    traced,
-)
+from symcomm.teaching.quantities.differentiation import asked
 
 
 def derive(
     setting: NoModel,
-    formulas: Formulas,
-    point: Point | None = None,
-    of: Output | None = None,
-    by: Input | None = None,
-    outputs: Outputs | None = None,
-    slip: Slip = None,
+    formulas: asked.Formulas,
+    point: asked.Point | None = None,
+    of: asked.Output | None = None,
+    by: asked.Input | None = None,
+    outputs: asked.Outputs | None = None,
+    slip: asked.Slip = None,
 ) -> Derivation:
     """The derivatives of an output of formulas by reverse mode, as a table of primals and adjoints.
 
@@ -37,13 +27,13 @@ def derive(
 
     Source: Baydin et al., arXiv 1502.05767, section 3.2.
     """
-    made = traced(setting, formulas, point, outputs)
+    made = asked.traced(setting, formulas, point, outputs)
     names = [name for name, _ in made.outputs]
-    chosen = one_of(of, names, "output")
-    wanted = one_of(by, [v.input for v in made.inputs], "input") or made.inputs[0].input
+    chosen = asked.one_of(of, names, "output")
+    wanted = asked.one_of(by, [v.input for v in made.inputs], "input") or made.inputs[0].input
     steps = [*given_steps(made), *adjoint_steps(made, reverse(made, chosen or names[0]))]
     if slip:
         steps = [*mistaken(steps, slip)]
     tables = [adjoints(made, name) for name in ([chosen] if chosen else names)]
-    return answer(setting, f"d`{chosen or names[0]}`/d`{wanted}` by reverse mode",
+    return asked.answer(setting, f"d`{chosen or names[0]}`/d`{wanted}` by reverse mode",
                   last(steps, marked(wanted, BAR)), [] if slip else tables)  # fmt: skip
