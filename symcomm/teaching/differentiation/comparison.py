@@ -13,11 +13,21 @@ from symcomm.core.form import Form, Related, Sym
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
-from symcomm.core.text import tree
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.expressions import read_whole
 from symcomm.core.text.parsing import parse
 from symcomm.core.text.table import Cell, Table, single
+from symcomm.core.text.tree import (
+    Exponentiation,
+    FunctionCall,
+    Identifier,
+    Multiplication,
+    Node,
+    Number,
+    Quotient,
+    Radical,
+    Sum,
+)
 from symcomm.core.units import Quantity
 from symcomm.teaching.differentiation.gradients import Gradient, shape_text, why
 from symcomm.teaching.differentiation.reading import CONSTANTS, plain
@@ -146,7 +156,7 @@ def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> lis
     return [f"the right side is {_decimal(printed[0])}, and the derived one {_decimal(told[0])}"]
 
 
-def _tree(text: str, known: Mapping[str, Any]) -> tree.Node:
+def _tree(text: str, known: Mapping[str, Any]) -> Node:
     """The tree of a formula whose names are those of a trace."""
     keys = _keys(known)
     for name in sorted(keys, key=len, reverse=True):
@@ -166,28 +176,28 @@ def _keys(known: Mapping[str, Any]) -> dict[str, str]:
 _FUNCTIONS = ("sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid")
 
 
-def _evaluate(node: tree.Node, known: Mapping[str, Any]) -> Any:
+def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
     """The number of a tree, to 30 digits."""
     values = {key: known[name] for name, key in _keys(known).items()} | {"pi": mpmath.pi, "e": mpmath.e}
     calls = {"log": mpmath.log, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "abs": abs, "max": max, "min": min}
 
-    def go(n: tree.Node) -> Any:
+    def go(n: Node) -> Any:
         match n:
-            case tree.Number(_, value):
+            case Number(_, value):
                 return mpmath.mpf(value.numerator) / value.denominator
-            case tree.Identifier(_, key):
+            case Identifier(_, key):
                 return values[key]
-            case tree.Sum(_, terms, signs):
+            case Sum(_, terms, signs):
                 return mpmath.fsum(go(t) * s for t, s in zip(terms, signs, strict=True))
-            case tree.Multiplication(_, factors):
+            case Multiplication(_, factors):
                 return mpmath.fprod(go(f) for f in factors)
-            case tree.Quotient(_, top, bottom):
+            case Quotient(_, top, bottom):
                 return go(top) / go(bottom)
-            case tree.Exponentiation(_, base, exponent):
+            case Exponentiation(_, base, exponent):
                 return go(base) ** go(exponent)
-            case tree.Radical(_, inside):
+            case Radical(_, inside):
                 return mpmath.sqrt(go(inside))
-            case tree.FunctionCall(_, function, arguments):
+            case FunctionCall(_, function, arguments):
                 return (calls.get(function) or getattr(mpmath, function))(*map(go, arguments))
         raise TableError("this cannot stand in a cell of a trace", n.span)
 
