@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Literal
@@ -267,16 +268,55 @@ BYTES: dict[str, Fraction] = {
     "bool": Fraction(1),
 }
 
+# Quantised formats by name: an element, and in brackets the size of a group and what each group has beside it.
+GROUPED = {
+    "nf4": "int4(64 fp8(256 fp32))",  # QLoRA, arXiv 2305.14314, section 3: scales are quantised, too
+    "mxfp4": "fp4(32 fp8)",  # OCP Microscaling Formats (MX) Specification, version 1.0
+    "nvfp4": "fp4(16 fp8)",  # NVIDIA, Blackwell
+    "q4_0": "int4(32 fp16)",  # llama.cpp, GGUF
+    "q8_0": "int8(32 fp16)",
+}
+
 USUAL_DTYPE = "fp16"  # where nothing says it
 
 
 def element_bytes(dtype: str) -> Num:
-    """The bytes of one element, with their unit.
+    """The bytes of one element, with their unit; a quantised one has its share of what its group has beside it.
 
-    >>> element_bytes("FP16").number
-    Fraction(2, 1)
+    ``int4(128 fp16)`` is int4 with an fp16 scale for each 128 numbers, ``int4(128 fp16 int4)`` has a zero point, too.
+    Groups are counted as full.
+
+    >>> element_bytes("FP16").number, 8 * element_bytes("int4(128 fp16)").number
+    (Fraction(2, 1), Fraction(33, 8))
     """
-    return Num(BYTES[_key(dtype)], Unit.parse("byte/element"))
+    return Num(_bytes(dtype), Unit.parse("byte/element"))
+
+
+def grouped(dtype: str) -> tuple[str, int, str] | None:
+    """The element, the size of a group and what each group has beside it; None for a format that is not quantised so.
+
+    >>> grouped("int4(128 fp16)"), grouped("bf16")
+    (('int4', 128, 'fp16'), None)
+    """
+    said = GROUPED.get(dtype.strip().lower(), dtype.strip())
+    found = re.fullmatch(r"(\w{1,20}) ?\(([1-9]\d{0,6}) ([\w ()]{1,60})\)", said, re.ASCII)
+    return None if found is None else (found[1], int(found[2]), found[3])
+
+
+def _bytes(dtype: str) -> Fraction:
+    """The bytes of an element; what each group has beside it may be quantised itself."""
+    said = grouped(dtype)
+    if said is None:
+        return BYTES[_key(dtype)]
+    element, group, beside = said
+    parts, depth = [""], 0
+    for sign in beside:
+        depth += (sign == "(") - (sign == ")")
+        if sign == " " and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return BYTES[_key(element)] + sum(map(_bytes, parts), Fraction(0)) / group
 
 
 def _key(dtype: str) -> str:
@@ -286,7 +326,9 @@ def _key(dtype: str) -> str:
     key = {"fp8_e4m3": "fp8_e4m3fn", "e4m3": "fp8_e4m3fn", "e5m2": "fp8_e5m2", "e4m3fn": "fp8_e4m3fn"}.get(key, key)
     key = {"fp4": "fp4_e2m1", "e2m1": "fp4_e2m1", "fp4_e2m1fn": "fp4_e2m1"}.get(key, key)
     if key not in BYTES:
-        raise ValuesError(f"unknown number format '{dtype[:40]}'", hint=nearest(key, [*BYTES]))
+        groups = "int4(128 fp16), an fp16 scale for each 128 numbers; or nf4"
+        hint = groups if "(" in key else nearest(key, [*BYTES])
+        raise ValuesError(f"unknown number format '{dtype[:40]}'", hint=hint)
     return key
 
 
@@ -374,4 +416,6 @@ def row_dtype(dtype: str) -> str:
 
 def said_bytes(size: Num) -> str:
     """How a person says it: ``2 bytes``."""
+    if 8 % size.number.denominator:  # quantised in groups
+        return f"{8 * float(size.number):.10g}/8 bytes"
     return f"{size.number} byte{'s' if size.number != 1 else ''}"

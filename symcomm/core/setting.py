@@ -15,7 +15,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.collectives.algorithms import runs_by, told
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
-from symcomm.core.dtypes import Autocast, autocast_of, formats
+from symcomm.core.dtypes import Autocast, autocast_of, formats, grouped
 from symcomm.core.errors import SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
 from symcomm.core.graph.autocast import WIDE, autocast
@@ -140,6 +140,7 @@ class Setting:
     def product_dtype(self) -> str:
         """The format in which products are computed: that of the operands of the forward pass.
 
+        An operand that is quantised in groups is turned into the format of the other one.
         Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
         """
         graph = self.graph
@@ -147,7 +148,8 @@ class Setting:
                     and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
         found: dict[str, str] = {}
         for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
-            found.setdefault(graph.tensors[name].dtype or self.dtype, name)
+            if not grouped(dtype := graph.tensors[name].dtype or self.dtype):
+                found.setdefault(dtype, name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
             problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -109,6 +110,8 @@ def test_several_formats_for_all_numbers_are_refused_everywhere(quantity: str) -
         ("X=fp8, X=fp32", "X has two formats: fp8 and fp32"),
         ("X=fp9", "unknown number format 'fp9'\nhint: did you mean 'fp8'?"),
         ("X=", "unknown number format ''"),
+        ("int4(128 fp17)", "unknown number format 'fp17'"),
+        ("int4(0 fp16)", "unknown number format 'int4(0 fp16)'\nhint: int4(128 fp16), an fp16 scale for each 128"),
     ],
 )
 def test_what_is_no_format_is_refused(said: str, problem: str) -> None:
@@ -147,3 +150,19 @@ def test_formats_of_tensors_are_read_on_the_command_line(tmp_path: Any) -> None:
 def test_formats_are_spelled_as_libraries_do() -> None:
     assert formats("bfloat16, x=float32") == ("bfloat16", {"x": "float32"})
     assert sc.load(PRODUCT).tensor_size("X", dtype="bfloat16").expr == 2 * B * D
+
+
+def test_a_quantised_operand_is_multiplied_in_the_format_of_the_other_one() -> None:
+    """By hand: 128 numbers of 4 bits and a scale of 16."""
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, D], W [D, F]\ty [B, L, F]\n", dtype="bf16")
+    step = model.decode()
+    said = {"device": "H100-SXM", "accounting": "weights_and_cache"}
+    made = step.time(dtype="weights=int4(128 fp16)", **said)
+    wide = step.time(**said)
+    at = {"B": 1, "D": 4096, "F": 4096}
+    group = Fraction(128 * 4 + 16, 8)
+    rest = wide.at(**at).value - Fraction(2 * 4096 * 4096, 3352 * 10**9)
+    assert made.at(**at).value == rest + Fraction(4096 * 4096, 128) * group / (3352 * 10**9)
+    assert dict(made.given)["R"] == dict(wide.given)["R"]
+    with pytest.raises(sc.SymcommError, match="which run at different rates"):
+        step.time(dtype="weights=int4", **said)

@@ -152,6 +152,20 @@ def capacity(case: Case) -> Any:
     return made.at().value
 
 
+QUANTISED = {
+    "quantised.bits.1": "int4(128 fp16 fp16)", "quantised.bits.2": "int4(128 fp16 int4)", "quantised.bits.3": "nf4",
+    "quantised.bits.4": "mxfp4", "quantised.bits.5": "q8_0",
+    "quantised.matrix.1": "int4(128 fp16 fp16)", "quantised.matrix.2": "int4(128 fp16)",
+}  # fmt: skip
+
+
+def quantised(case: Case) -> Any:
+    """The bytes of a matrix; eight numbers have as many bytes as one has bits."""
+    sizes = {"rows": 8, "cols": 1, **(case["model"] if "rows" in case["model"] else {})}
+    table = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, R], W [R, C]\ty [B, L, C]\n")
+    return table.tensor_size("W", dtype=QUANTISED[case["id"]]).at(R=sizes["rows"], C=sizes["cols"]).value
+
+
 ASKED: dict[str, Callable[[Case], Any]] = {
     "cache.token": cache_token,
     "cache.sequence": cache_sequence,
@@ -166,6 +180,8 @@ ASKED: dict[str, Callable[[Case], Any]] = {
     "time.ttft": ttft,
     "time.latency": latency,
     "capacity": capacity,
+    "quantised.bits": quantised,
+    "quantised.matrix": quantised,
 }
 # What is not asked yet, and what comes out otherwise; each with its reason.
 MISSING: dict[str, str] = {
@@ -175,6 +191,7 @@ MISSING: dict[str, str] = {
     "time.tpot.6": "the cache is read apart from the weights: a worksheet",
     "time.tpot.4": "an expected number of experts is rounded to 12 decimals",
     "time.latency.3": "of the prefill only the matrices are read in the case, which is memory bound",
+    "quantised.matrix.2": "groups are counted as full; here the last one of a row is short",
     "cache.copies.3": "tensor(4) does not divide the 9 columns of the feed-forward block, which the case leaves out",
     "cache.sequence.14": "tensor(4) does not divide the 9 columns of the feed-forward block, which the case leaves out",
 }
