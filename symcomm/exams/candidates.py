@@ -78,14 +78,11 @@ class Candidates:
     others: tuple[tuple[Asking, Wrong], ...] = ()  # the same question under other conventions
 
     @cached_property
-    def _draft(self) -> Attempt:
-        return Attempt(self.question, self.question.form)
-
-    @cached_property
     def _made(self) -> dict[tuple[str, int], list[Attempt]]:
         """What each change of each mistake comes to alone."""
+        draft = Attempt(self.question, self.question.form)
         return {
-            (mistake.name, n): _tried(change.apply(self._draft))
+            (mistake.name, n): _tried(change.apply(draft))
             for mistake in self.mistakes for n, change in enumerate(mistake.changes)
         }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key
 from symcomm.exams.numbers import number_of
 from symcomm.exams.papers import Exam, Paper, PaperPart
-from symcomm.exams.problems.problem import Ask, Problem
+from symcomm.exams.problems.problem import Problem
 from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here, shared_here
 from symcomm.exams.reading import UnreadError
@@ -122,18 +123,12 @@ class Grader:
         if not verdict.right:
             follows = [(name, own[name]) for _, name, _ in ask.exam.follows if name in own]
             if follows:  # the same question, from the student's own earlier numbers
-                again = self.follow_up(problem, following(ask, {**right, **dict(follows)}))
-                if again is not None and self.verdict(again, last).right:
-                    return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
+                with suppress(SymcommError):  # from the student's numbers it may have no answer
+                    again = self.exam.kept.key(problem, following(ask, {**right, **dict(follows)}))
+                    if self.verdict(again, last).right:
+                        return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
         reached = self.reached(part, [*before, last], key) if ask.exam.rubric else ()
         return mark_of(verdict, ask, problem, part.points, reached)
-
-    def follow_up(self, problem: Problem, ask: Ask) -> Key | None:
-        """The key of a question from a student's own numbers; None where it has no answer from these."""
-        try:
-            return self.exam.kept.key(problem, ask)
-        except SymcommError:
-            return None
 
     def verdict(self, key: Key, text: str) -> Verdict:
         """The verdict on one line, decided once."""
