@@ -262,3 +262,14 @@ def test_the_ring_of_pytorch_sends_as_many_bytes_as_were_measured(case: dict) ->
     said = {"communication": "sent_per_rank", "ring_gradients": "from_home"}
     made = model.communication(strategy, collective="ring-sum-home", phase="backward", accounting=said)
     assert made.at().value == sum(gradients)
+
+
+@pytest.mark.parametrize("softmax", ["library", "fused"])
+def test_selective_recomputation_computes_no_more_on_a_ring_than_under_a_gather(softmax: str) -> None:
+    model, said = one_layer(4, 2, 3, {"B": "1", "L": "8"}, 2), Accounting.of("selective_recomputation", softmax=softmax)
+    again = []
+    for strategy in ("context(2)", "ring(2)"):
+        made = program(model.graph, parse_strategy(strategy), said)
+        again.append([t.work.op.output for t in made.turns if t.phase == "recompute" and hasattr(t.work, "step")])
+    assert [name for name in again[1] if name not in ("T_i", "U_i")] == again[0]
+    assert [name for name in again[1] if name in ("T_i", "U_i")] == ["T_i", "U_i"]

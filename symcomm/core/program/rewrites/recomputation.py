@@ -68,10 +68,10 @@ def _rewritten(program: Program) -> Program:
     dropped = recomputed_ops(graph, how)
     # Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
     core = {op.output for op in graph.ops if how == "selective" and any(has_scores(graph, n) for n in op.inputs)}
-    blocks = program.dropped  # of keys and values that go round a ring
-    program = replace(program, dropped=dropped | blocks, runs=dropped | core | blocks)
+    blocks = program.dropped  # of keys and values that go round a ring, which is seen to already
+    program = replace(program, dropped=dropped, runs=dropped | core)
     before: dict[int, list[Instruction]] = {}
-    moved, needed = set[int](), {*program.needed}
+    moved, needed = set[int](), {*blocks}
     for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
         mine = Again(program, region)
         needed |= {*mine.needed, *mine.moved}
@@ -81,7 +81,8 @@ def _rewritten(program: Program) -> Program:
     found = list[Instruction]()
     for turn in program.turns:
         found += [*before.get(id(turn), ()), *([turn] if id(turn.work) not in moved else [])]
-    return replace(program, turns=tuple(found), needed=frozenset(needed))
+    made = replace(program, turns=tuple(found), needed=frozenset(needed))
+    return replace(made, dropped=dropped | blocks, runs=made.runs | blocks)
 
 
 @dataclass
