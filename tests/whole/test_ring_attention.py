@@ -273,3 +273,19 @@ def test_selective_recomputation_computes_no_more_on_a_ring_than_under_a_gather(
         again.append([t.work.op.output for t in made.turns if t.phase == "recompute" and hasattr(t.work, "step")])
     assert [name for name in again[1] if name not in ("T_i", "U_i")] == again[0]
     assert [name for name in again[1] if name in ("T_i", "U_i")] == ["T_i", "U_i"]
+
+
+def test_weights_that_the_ranks_of_a_ring_shard_are_gathered_as_ever() -> None:
+    model = one_layer(4, 2, 8, {"B": "2", "L": "8"}, 2)
+    calls = {
+        name: {
+            kind: sent(model, f"fully-sharded(2, over={name}) + {name}(4)", kind, phase)
+            for kind, phase in (("all-gather", "backward"), ("reduce-scatter", "backward"), ("ring-pass", "forward"))
+        }
+        for name in ("context", "ring")
+    }
+    alone = sent(model, "ring(4)", "ring-pass") / 2
+    assert calls["ring"]["ring-pass"] == alone > 0 == calls["context"]["ring-pass"]
+    assert calls["ring"]["all-gather"] == calls["context"]["all-gather"] > 0
+    # The gather's gradients of keys and values are scattered, in as many bytes as went round.
+    assert calls["context"]["reduce-scatter"] - calls["ring"]["reduce-scatter"] == alone

@@ -44,8 +44,11 @@ class _Ring:
         self.makers = {t.work.makes: t for t in self.turns if isinstance(t.work, Compute)}
         for turn in self.turns:
             call = turn.work
-            if not isinstance(call, Collective) or self.mesh not in call.meshes or self.program.of_weight(call):
+            if not isinstance(call, Collective) or self.mesh not in call.meshes:
                 continue
+            moved = self.program.tensor(call)
+            if "weight" in (moved.role, self.program.graph.tensors.get(moved.of, moved).role):
+                continue  # shards of weights, their gradients and their updates are gathered and scattered as ever
             names = self.carried(call) if call.kind == "all-gather" else frozenset[str]()
             parts = self.parts(call) if call.kind in ("reduce-scatter", "all-reduce") else frozenset[int]()
             if (names or parts) and (call.meshes != (self.mesh,) or call.kind == "all-reduce"):
