@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import importlib.util
 import json
@@ -15,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -23,6 +24,7 @@ from symcomm.cli.shared import PATH, read_template
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
+    from io import BytesIO
 
 PYODIDE = "314.0.7"  # Python 3.14
 _RUNTIME = ("pyodide.asm.wasm", "pyodide.asm.mjs", "pyodide.mjs", "pyodide-lock.json", "python_stdlib.zip")
@@ -33,7 +35,7 @@ _LIBRARIES = (
 _DATA = (".py", ".lark", ".yaml", ".jinja", ".css", ".json", ".csv", ".txt", ".md")
 _LEFT_OUT = re.compile(
     r"(^|/)(tests?|testing|benchmarks|__pycache__)/|^symcomm/(cli|verify|searching|templates/page)/"
-    r"|^sympy/(parsing/(latex|autolev|c|fortran)|physics|stats|vector|diffgeom|categories|liealgebras|crypto)/"
+    r"|^sympy/(parsing/(latex|autolev|c|fortran)|physics/(?!__init__|matrices|units)|stats|vector|diffgeom|categories|liealgebras|crypto)/"
 )
 _HOME = Path(__file__).parents[1]  # an installed package has its templates inside, a clone beside it
 _TEMPLATES = _HOME / "templates" if (_HOME / "templates").is_dir() else _HOME.parent / "templates"
@@ -164,6 +166,8 @@ def _unpack(packed: Path, target: Path) -> None:
             raise KeyError(packed)
         for name in _RUNTIME:
             (target / name).write_bytes(texts[name])
+            if not name.endswith(".zip"):
+                (target / f"{name}.gz").write_bytes(gzip.compress(texts[name], mtime=0))
     except (tarfile.TarError, KeyError, ValueError) as error:
         raise RenderError(f"{packed} is not Pyodide {PYODIDE}", hint=f"npm pack pyodide@{PYODIDE}") from error
 
@@ -207,6 +211,17 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
             for header in _HEADERS.items():
                 self.send_header(*header)
             super().end_headers()
+
+        def send_head(self) -> BytesIO | BinaryIO | None:
+            packed = Path(f"{self.translate_path(self.path)}.gz")
+            if "gzip" not in self.headers.get("Accept-Encoding", "") or not packed.is_file():
+                return super().send_head()
+            self.send_response(200)
+            self.send_header("Content-Type", self.guess_type(self.path))
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(packed.stat().st_size))
+            self.end_headers()
+            return packed.open("rb")
 
         def list_directory(self, path: object) -> None:
             self.send_error(404)

@@ -28,8 +28,8 @@ def limited(seconds: float, working: bool = False) -> Iterator[None]:
     45
     """
     ours, lock, over = threading.get_ident(), threading.Lock(), False
-    clock = getattr(time, "pthread_getcpuclockid", None) if working else None
-    began = time.thread_time()
+    clock = getattr(time, "pthread_getcpuclockid", None) if working and hasattr(time, "thread_time") else None
+    began = time.thread_time() if clock else 0.0  # a browser has no such clock
     # No ``except Exception`` on its way catches it, nor another limit.
     given_up: type[BaseException] = type("GivenUp", (BaseException,), {})
     timers: list[threading.Timer] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -77,7 +77,7 @@ class Desk:
         model = sc.load(json.loads(text) if text.lstrip().startswith("{") else text)
         made = getattr(model, quantity)(*([strategy] if quantity in PLACED else []))
         self._derived = made
-        return {"html": as_html(made, language), "symbols": _sliders(made)}
+        return {"html": as_html(made, language), "symbols": _sliders(made, words(language).catalogue)}
 
     def at(self, values: Mapping[str, str], along: str, places: Sequence[str], language: str) -> dict[str, Any]:
         """The answer at some numbers, and at ``places`` of one symbol: its formula, number and plot."""
@@ -134,7 +134,7 @@ def _unit(side: Any) -> str:
     return f"{prefixes.get(side.scale, f'× {side.scale} ')}{side.unit}"
 
 
-def _sliders(made: Derivation) -> list[dict[str, Any]]:
+def _sliders(made: Derivation, say: Callable[[str], str]) -> list[dict[str, Any]]:
     """The symbols of an answer: what each means, its number, and the places of its slider."""
     known = made.values()
     sliders = []
@@ -143,7 +143,7 @@ def _sliders(made: Derivation) -> list[dict[str, Any]]:
         places = [value * Fraction(2) ** n for n in range(-_WAYS, _WAYS + 1)]
         if value.denominator == 1:  # a count stays one
             places = [place for place in places if place.denominator == 1]
-        sliders.append({"name": name, "said": name_in("text", name), "means": made.notation.meaning(name),
+        sliders.append({"name": name, "said": name_in("text", name), "means": say(made.notation.meaning(name)),
                         "unit": str(made.symbol_unit(name)).replace("1", ""), "value": str(value),
                         "places": [str(place) for place in places]})  # fmt: skip
     return sliders

@@ -19,7 +19,8 @@ python.globals.set("first", files[0][0]);
 python.globals.set("home", home);
 python.runPython(fs.readFileSync(`${folder}/answers.py`, "utf-8"));
 python.runPython(`
-import importlib._bootstrap_external as external, io, sys, zipfile
+import importlib._bootstrap_external as external, sys, zipfile
+import networkx, sympy.physics.units  # which only some questions import
 from pathlib import Path
 from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 

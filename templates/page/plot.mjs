@@ -1,6 +1,6 @@
 // A plot of points {x, y, said} as SVG, logarithmic where the numbers double; `here` is the present point.
 export function plot(svg, points, here, label) {
-  const [left, right, top, bottom] = [70, 625, 15, 255];
+  const [left, right, top, bottom] = [120, 600, 15, 255];
   const make = (kind, attributes, text = "") => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -24,8 +24,8 @@ export function plot(svg, points, here, label) {
     make("polyline", { class: "curve", points: points.map(at).join(" ") }),
     ...points.map((one) => make("circle", { r: 3, cx: x(one.x), cy: y(one.y) })),
     ...few.map((one) => make("text", { x: x(one.x), y: bottom + 32, "text-anchor": "middle" }, one.x.toLocaleString("en", { maximumSignificantDigits: 4 }))),
-    make("text", { x: left, y: y(ends.at(-1).y) - 2, "text-anchor": "start", dy: 14 }, ends.at(-1).said),
-    make("text", { x: left, y: y(ends[0].y) - 6, "text-anchor": "start" }, ends[0].said === ends.at(-1).said ? "" : ends[0].said),
+    make("text", { x: left - 14, y: y(ends.at(-1).y) + 5, "text-anchor": "end" }, ends.at(-1).said),
+    make("text", { x: left - 14, y: y(ends[0].y) + 5, "text-anchor": "end" }, ends[0].said === ends.at(-1).said ? "" : ends[0].said),
     ...(here ? [make("circle", { class: "here", r: 6, cx: x(here.x), cy: y(here.y) })] : []),
   );
 }

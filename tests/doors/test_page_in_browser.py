@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import TEMPLATES, server
 from api import patience as patience_module
-from api import server
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 FOLDER = os.environ.get("PAGE_FOLDER", "")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WAIT = 150  # seconds for a busy machine
 
 
@@ -234,6 +235,59 @@ def call(name, arguments):
         time.sleep(600)
     return json.dumps([{"name": "1", "words": "1", "given": ""}])
 """
+
+
+WORKED = """
+_call = call
+def call(name, arguments):
+    if name != "worked":
+        return _call(name, arguments)
+    return json.dumps([as_html(DESK[0].key(*json.loads(arguments)).derivation, "en")])
+"""
+ASK = """async ([name, args]) => {
+  const id = (window.asked = (window.asked ?? 0) + 1);
+  window.other ??= new Worker("worker.mjs", { type: "module" });
+  return await new Promise((done) => {
+    window.other.addEventListener("message", ({ data }) => { if (data.id === id) done(data.result ?? data.broken); });
+    window.other.postMessage({ id, name, args });
+  });
+}"""
+
+
+@pytest.mark.long
+def test_every_question_of_the_examples_is_answered_as_it_is_natively(
+    browser: Any, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Derivations byte for byte, and the verdicts on a wrong answer, one with a unit and one that is hostile."""
+    examples = {path.relative_to(EXAMPLES).as_posix().replace("/", "--"): path for path in EXAMPLES.rglob("*.md")}
+    asking = {name: path for name, path in examples.items() if "\nask:" in path.read_text(encoding="utf-8")}
+    sheets = {path.name: path for path in (EXAMPLES / "own-worksheet").glob("c*.md")}
+    files = {name: path.read_text(encoding="utf-8") for name, path in {**asking, **sheets}.items()}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    source = (TEMPLATES / "page" / "answers.py").read_text(encoding="utf-8") + WORKED
+    native: dict[str, Any] = {"__name__": "page_answers"}
+    exec(compile(source, "answers.py", "exec"), native)
+    page = opened(browser, home)
+    page.route("**/questions.json", lambda route: route.fulfill(json=files))
+    page.route("**/answers.py", lambda route: route.fulfill(body=source))
+    page.goto(home)
+    seen(page, "#state", "Ready")
+    count = 0
+    for name in asking:
+        questions = json.loads(native["call"]("open", json.dumps([name])))
+        assert page.evaluate(ASK, ["open", [name]]) == questions
+        for question in questions if isinstance(questions, list) else ():
+            count += 1
+            calls = [("check", [question["name"], answer, "en"]) for answer in ("8 D", "12.88 GB", "9^9^9")]
+            for call in (("worked", [question["name"]]), *calls):
+                assert page.evaluate(ASK, [*call]) == json.loads(native["call"](call[0], json.dumps(call[1]))), (
+                    name,
+                    call,
+                )
+    assert count >= 209
+    page.close()
 
 
 def test_nothing_is_asked_of_another_host(page: Any, home: str):

@@ -1,5 +1,6 @@
 """``symcomm serve``: the folder of the page, what is told where it cannot be built, and how it is served."""
 
+import gzip
 import importlib.util
 import io
 import json
@@ -47,7 +48,7 @@ def test_the_page_is_built_once_and_another_homework_needs_neither_node_nor_inte
 ):
     assert told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0).endswith("page/index.html\n")
     page = here / "page"
-    assert {path.name for path in (page / "py").iterdir()} == set(RUNTIME)
+    assert {path.name for path in (page / "py").iterdir() if path.suffix != ".gz"} == set(RUNTIME)
     for name in ("page.mjs", "worker.mjs", "words.mjs", "plot.mjs", "page.css", "answers.py", "symcomm.zip"):
         assert (page / name).is_file()
     assert not (page / "build.mjs").exists()
@@ -94,6 +95,11 @@ def test_it_serves_this_computer_alone_with_a_policy(here: Path):
             with urllib.request.urlopen(f"{home}/{name}") as answer:
                 assert answer.headers["Content-Type"] == kind
                 policy = answer.headers["Content-Security-Policy"]
+        packed = urllib.request.Request(f"{home}/py/pyodide.mjs", headers={"Accept-Encoding": "gzip"})
+        with urllib.request.urlopen(packed) as answer:
+            assert answer.headers["Content-Type"] == "text/javascript"
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(answer.read()) == b"-"
         assert "default-src 'none'" in policy
         assert "http" not in policy
         for outside in ("py/", "../runtime.tgz", "%2e%2e/runtime.tgz"):
