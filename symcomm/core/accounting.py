@@ -120,6 +120,17 @@ CONVENTIONS: tuple[Convention, ...] = (
         "The host holds the optimizer states and updates the weights (not timed); gradients go there, weights come "
         "back.",
     ),
+    Convention(
+        "offloading",
+        "activations_on_host",
+        "Each layer copies the activations that it keeps to the host, and gets them back before its backward pass.",
+    ),
+    Convention(
+        "offloading",
+        "states_and_activations_on_host",
+        "The host holds the optimizer states, updates the weights (not timed), and holds the activations of each layer "
+        "between its passes.",
+    ),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass, not computed again."),
     Convention(
         "recomputation", "full_recomputation", "The backward pass computes the whole forward pass of a layer again."

@@ -193,6 +193,19 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         (SMALL, {"want": "speedup", "acceptance": "4/5", "drafts": 4, "draft_cost": "1/20"}),
         *((SMALL, {"want": want, "acceptance": "4/5", "draft_cost": "1/20"}) for want in ("positions", "greatest")),
     ],
+    "parameter_server": [
+        (SMALL, {"want": want, "n": "4 GB", "workers": 8, "servers": 2, **more})
+        for want, more in (("time", {"bandwidth": "10 GB/s"}), ("bytes", {}), ("ratio", {"bandwidth": "10 GB/s"}))
+    ],
+    "local_updates": [(SMALL, {"parameters": 400, "number_bytes": "4 B", "replicas": 8, "steps": 50}),
+                      (SMALL, {"want": "time", "parameters": 400, "number_bytes": "4 B", "replicas": 8, "steps": 50,
+                               "step": "1 s", "bandwidth": "1 GB/s"}),
+                      (SMALL, {"want": "memory", "parameters": 400})],
+    "compressed_gradients": [
+        *((SMALL, {"want": want, "rows": 100, "columns": 400, "rank": 4, "number_bytes": "4 B", "replicas": 8})
+          for want in ("power_sgd", "saving")),
+        (SMALL, {"want": "top_k", "entries": 400, "number_bytes": "4 B", "index_bytes": "4 B", "replicas": 8}),
+    ],
     "amdahl": [
         *((SMALL, {"want": want, "serial": "1/20", "devices": 8}) for want in ("speedup", "efficiency", "scaled")),
         (SMALL, {"want": "limit", "serial": "1/20"}),

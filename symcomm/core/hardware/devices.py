@@ -379,7 +379,7 @@ class Level:
     """A level of a network: links that join so many units of the level below (devices, nodes, racks) into a larger one.
 
     A unit has ``cards`` of them; unless told, every device has one of its own. Where all devices send at once, an
-    ``oversubscription`` of 3 leaves a third. A level without a ``rate`` goes on with all the cards of the one below;
+    ``oversubscription`` of 3 leaves a third. A level without a ``rate`` has all the cards of the one below;
     the first level without one has the links of the device.
     """
 

@@ -11,12 +11,12 @@ from symcomm.core.records import replace
 
 
 def on_host(accounting: Accounting) -> frozenset[str]:
-    """The roles of what rests on the host.
+    """The roles of the tensors that rest on the host.
 
-    >>> sorted(on_host(Accounting.of("states_on_host")))
-    ['state']
+    >>> sorted(on_host(Accounting.of("states_and_activations_on_host")))
+    ['activation', 'state']
     """
-    return frozenset(["state"] if accounting.offloading == "states_on_host" else [])
+    return frozenset(role for role in ("state", "activation") if role in accounting.offloading)
 
 
 def _rewritten(program: Program) -> Program:
@@ -29,7 +29,7 @@ def _rewritten(program: Program) -> Program:
         if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
             turns += _copies(program, turn, turn.work)
         turns.append(turn)
-    return replace(program, turns=tuple(turns), host=host)
+    return replace(program, turns=tuple(turns), host=host & {"state"})
 
 
 def _copies(program: Program, turn: Instruction, update: Compute) -> Iterator[Instruction]:

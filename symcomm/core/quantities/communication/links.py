@@ -296,7 +296,7 @@ def _within(
 def _steps(
     whole: Network, made: Machine, directions: int, symbol: Callable[[Rate, Fraction], Sym]
 ) -> tuple[MachineLink, ...]:
-    """The links of each level of a network; one that goes on with the cards of the level below has their rate."""
+    """The links of each level of a network; a level without a rate has the rate of the one below."""
     found: list[MachineLink] = []
     for hop in whole.hops:
         name, level = hop.level.name, hop.level

@@ -9,6 +9,7 @@ from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import SOFTMAXES, Graph, Region
 from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
+from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
@@ -69,6 +70,8 @@ def of_step(
 def read_choices(setting: Setting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object) -> None:
     """Reads the conventions that what is kept rests on; the ``recomputation`` that is asked for, or None."""
     setting.choice("saved")
+    if "activation" in on_host(setting.accounting) and any(region.times for region in setting.regions):
+        setting.choice("offloading")
     if recomputation is None and setting.accounting.recomputation != Accounting.recomputation:
         setting.choice("recomputation")
     if not setting.graph.repeat and trains_inputs(setting.graph):

@@ -173,7 +173,7 @@ def derive(
     read_choices(setting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
-    if run.recipe.state and on_host(setting.accounting):
+    if run.recipe.state and "state" in on_host(setting.accounting):
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
         setting.choice("gradient_buckets")

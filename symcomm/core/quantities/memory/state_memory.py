@@ -81,7 +81,7 @@ def derive(
     held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(1) if cut is not None and cut.layers else copies  # the layers of each copy have been added
     alone = len(held.regions) == 1
-    elsewhere = on_host(setting.accounting)
+    elsewhere = on_host(setting.accounting) & {"state"}
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
