@@ -238,7 +238,7 @@ class Asking:
     def parts(self) -> dict[str, tuple[frozenset[str], ...]]:
         """The weights that are forgotten together, by what they are for: output, mlp, gate, vectors.
 
-        The output projection is the first weight behind a softmax; the matrices of the MLP are those of the same
+        The output projection is the first weight behind the softmax of attention; the matrices of the MLP are those of the same
         regions that attention does not need; a gate is one of two whose results are multiplied.
         """
         graph = self.model.graph
@@ -252,7 +252,9 @@ class Asking:
         for op in forward:
             for name in op.inputs:
                 reads.setdefault(name, []).append(op)
-        output = [op for op in matrices if any(o.kind == "softmax" for o in self._before(made, matrices, op))]
+        scores = [op for op in forward if op.kind == "softmax"  # that of a router reads a product with a weight
+                  and any(o.summed and o not in matrices for o in self._before(made, matrices, op))]  # fmt: skip
+        output = [op for op in matrices if any(o in scores for o in self._before(made, matrices, op))]
         attention = {n for op in output for o in self._behind(made, op) for n in self._weights(graph, o)}
         mlp = [op for op in matrices if op not in output and not attention & self._weights(graph, op)]
         gates = [

@@ -43,7 +43,7 @@ ANSWERS = [
     (HOMEWORK, "2.2 Pipeline", ["sends only what the next one reads", "reads $x'$ as its $x$", "gradient goes back",
                                 r"2 B L D", "GiB"]),
     (HOMEWORK, "2.3 Tensor", ["$W^{Q}$, $W^{K}$, $W^{V}$ and $W^{1}$ are cut by columns", "$W^{O}$ and $W^{2}$ by rows",
-                              "softmax and relu need no communication", r"$\text{Out}$ = Σ over $n_{H}$ of $Z$ $W^{O}$",
+                              "computes softmax and relu on its part", r"$\text{Out}$ = Σ over $n_{H}$ of $Z$ $W^{O}$",
                               "$x'$ = Σ over $4 D$", "added locally first", "Gradients of the cut weights need none",
                               r"8 N_{\text{layer}} B L D", r"512\ \text{GiB}", "127/128", "7/4", "896 GiB"]),
     (HOMEWORK, "2.4 Fully", ["its own part of $B$", "one part in $k$", "gathered before use", "6 AllGather",

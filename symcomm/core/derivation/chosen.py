@@ -10,12 +10,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.core.libraries import sp
-from symcomm.core.printing.forms import width
+from symcomm.core.printing.forms import plain, width
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider
 _REASON = 150  # characters of the reasons that share a line
+_ROOM = 28.0  # em: a form that one line holds
 _PUT_IN = 8.0  # em: a form so short is read where it is used
 _TINY, _SMALL = 3.0, 5.5  # em: what is so short is put in where the line stays short
 _MANY = 4  # lines that a sum adds up
@@ -100,15 +102,20 @@ def _chosen(held: _SameSteps, limit: int) -> tuple[ChosenLine, ...]:
 
 
 def _needed(lines: list[ChosenLine], answer: str) -> list[ChosenLine]:
-    """The lines that lead to the answer: those it names, and where it names none, the one before it."""
+    """The lines that lead to the answer: those it names; where it names none, the last one before it with names.
+
+    A number that was found by search stands below the formula that was searched.
+    """
     known, needed = {line.name for line in lines}, {answer}
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]
         if line.name in needed:
             used = {name for _, form in line.forms for name in forms.names(form)} & known
             needed |= used
-            if not used and at and forms.names(line.last) and not needed & {b.name for b in lines[:at]}:
-                needed.add(lines[at - 1].name)
+            found = line.name == answer and isinstance(line.forms[0][1], Num)
+            if not used and (found or forms.names(line.last)) and not needed & {b.name for b in lines[:at]}:
+                told = (b.name for b in reversed(lines[:at]) if not found or b.names)
+                needed |= {*islice(told, 1)}
     return [line for line in lines if line.name in needed]
 
 
@@ -122,6 +129,8 @@ def _lines(derivation: Derivation) -> list[ChosenLine]:
             continue
         kept = before.forms
         if step.relation == "=" and len(kept) > 1 and kept[-1][0] == "=":
+            if width(step.form) > _ROOM >= width(kept[-1][1]):
+                continue  # its names say more than what they are worth
             kept = kept[:-1]  # of rewrites the last one is what goes on
         why = before.reason if step.reason.rule == "algebra" else f"{before.reason} {step.reason.text}".strip()
         condition = step.condition or before.condition
@@ -234,9 +243,9 @@ def _tiny(line: ChosenLine) -> bool:
 
 def _factors(form: Form) -> bool:
     """Whether a form is a product of symbols that needs no line of its own."""
-    plain = form.factors if isinstance(form, Product) else ()
-    few = all(isinstance(f, (Sym, Num)) or (isinstance(f, Power) and isinstance(f.exponent, Num)) for f in plain)
-    return 0 < len(plain) <= 4 and few and bool(forms.names(form))
+    factors = form.factors if isinstance(form, Product) else ()
+    few = all(isinstance(f, (Sym, Num)) or (isinstance(f, Power) and isinstance(f.exponent, Num)) for f in factors)
+    return 0 < len(factors) <= 4 and few and bool(forms.names(form))
 
 
 def _shorter(order: list[ChosenLine], answer: str, many: bool) -> list[ChosenLine] | None:
@@ -357,7 +366,7 @@ def _large(form: Form) -> set[Fraction]:
 
 
 def _alike(a: Form, b: Form) -> bool:
-    return _sorted(a) == _sorted(b)
+    return _sorted(a) == _sorted(b) or plain(a) == plain(b)
 
 
 def _sorted(form: Form) -> tuple[str, ...]:

@@ -98,6 +98,8 @@ class Derivation:
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
     though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted; ``otherwise``
     what is derived in its place at some numbers, such as an axis of one rank. Sizes ``from_zero`` on may be none.
+    ``results`` are what else belongs beside the answer: the name of a step, or each equation that was asked for and
+    its number.
     Combining derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.core.derivation import Reason
@@ -126,6 +128,7 @@ class Derivation:
     )
     lead: tuple[str, ...] = ()
     from_zero: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    results: tuple[str | tuple[forms.Related, Quantity | forms.Form], ...] = ()
     # The model that was asked, and what checks answers: no part of it, so that no copy has it.
     kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 

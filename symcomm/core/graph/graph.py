@@ -7,6 +7,7 @@ positions) without the two being confused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from fractions import Fraction
@@ -121,6 +122,17 @@ def bare(name: str) -> str:
     ('W^U', 'x')
     """
     return name.rpartition(":")[2]
+
+
+def worded(name: str) -> str:
+    """A tensor in a sentence: its name as maths; what autocast makes is the copy of its tensor.
+
+    >>> worded("cast(W^1)·2"), worded("d(z·8)")
+    ('the copy of `W^1`', 'the gradient of `z`')
+    """
+    made = re.fullmatch(r"(cast|d)\(([^·]*?)(?:·[^)]*)?\)?(?:·.*)?", name)
+    what = {"cast": "the copy of ", "d": "the gradient of "}[made[1]] if made else ""
+    return f"{what}`{made[2] if made else name.partition('·')[0]}`"
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,12 @@ class OptimumSteps:
         if where:
             beside = " and ".join(condition.told for condition in where)
             self.steps[-1] = replace(self.steps[-1], condition=beside)
-        return replace(cost, where=where).derivation(
+        made = replace(cost, where=where).derivation(
             f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
         )
+        real = f"{cost.over}^*"
+        has_real = question.domain.whole and question.wanted != "value" and any(s.name == real for s in self.steps)
+        return replace(made, results=(real,)) if has_real else made
 
 
 # -- witnesses --------------------------------------------------------------------------------------------------

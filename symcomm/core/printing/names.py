@@ -41,6 +41,8 @@ _COMBINING = {"\u0307": "dot", "\u0304": "bar", "\u0302": "hat", "\u0303": "tild
 def _glyph(word: str) -> Glyph:
     if word in GREEK_NAMES:
         return Glyph(word, "greek")
+    if word == "ell":
+        return Glyph("ℓ", "ell")
     if word in GREEK_LETTERS:
         return Glyph(GREEK_LETTERS[word], "greek")
     if word.isascii() and word.isdigit():

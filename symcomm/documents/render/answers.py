@@ -65,13 +65,15 @@ class AnswerWriter:
             shown = []
         elif len(shown) > _LIST:
             listed, shown = [_listed(shown, d.notation, known, answer)], []
-        elif len(last.forms) == 1 and shown:
+        elif len(last.forms) == 1 and shown and self.boxed(last, writer):
             shown = shown[:-1]
             lead += [last.reason] if last.reason and last.reason not in lead else []
         steps, lefts, right_width = self.steps(shown, writer, last, known, answer)
         box = self.box(answer, last, writer, known)
         fresh = self.fresh(d.exhibits)
         places = {place: [e for e in fresh if e.place == place] for place in ("before", "after")}
+        if not (shown or before or listed or forms.names(last.last)):  # a number that was read from its tables
+            places = {"before": places["before"] + places["after"], "after": []}
         told = [table_view(e, writer) for e in listed]
         brief = self.detail == "brief"
         return AnswerView(
@@ -196,9 +198,22 @@ class AnswerWriter:
     def box(
         self, answer: Answer, last: ChosenLine, writer: PageWriter, known: Mapping[str, Fraction]
     ) -> tuple[RowView, ...]:
-        """The answer: its formula, the numbers put in, and what they make."""
-        room = PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
-        form, quantity = last.last, answer.quantity
+        """The answer: its formula, the numbers put in, and what they make; or all that was asked, a line each."""
+        before: list[RowView] = []
+        for one in answer.derivation.results:
+            if isinstance(one, str):
+                form = next(step.form for step in answer.derivation.steps if step.name == one)
+                before.append(writer.chain(one, [writer.link("=", form, PAGE_WIDTH)], PAGE_WIDTH))
+            else:
+                equation, number = one
+                worth = writer.links(number) if isinstance(number, Quantity) else [writer.link("=", number, PAGE_WIDTH)]
+                before.append(
+                    writer.chain(equation.left, [writer.link("=", equation.right, PAGE_WIDTH), *worth], PAGE_WIDTH)
+                )
+        if any(not isinstance(one, str) for one in answer.derivation.results):
+            return tuple(before)
+        room = _room(last, writer)
+        form, quantity = self.boxed(last, writer) or last.last, answer.quantity
         narrow = writer.width(form) <= room and bool(forms.names(form))
         links: list[ChainPiece] = []
         if narrow or quantity is None:
@@ -216,7 +231,12 @@ class AnswerWriter:
             else:
                 numbers[0] = replace(numbers[0], relation=quantity.relation or "=")
             links += numbers
-        return (writer.chain(last.name, links, room),)
+        return (*before, writer.chain(last.name, links, room))
+
+    def boxed(self, last: ChosenLine, writer: PageWriter) -> Form | None:
+        """The last form of the answer that a box has room for; None where there is none."""
+        fits = [f for r, f in last.forms if r != "≈" and writer.width(f) <= _room(last, writer)]
+        return next((f for f in reversed(fits) if f is last.last or forms.names(f)), None)
 
     # -- several answers -----------------------------------------------------------------------
 
@@ -241,9 +261,9 @@ class AnswerWriter:
         every = [self.lines(a) for a in run]
         writer = self.of(run[0])
         known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
-        alike = [line.name for n, line in enumerate(every[0]) if len({lines[n].forms for lines in every}) == 1]
-        differ = [line.name for line in every[0] if line.name not in alike]
-        lines = [line for line in every[0] if line.name in alike and not _constant(line, run[0])]
+        common = [_common([lines[n] for lines in every]) for n in range(len(every[0]))]
+        lines = [line for line in common if line and not _constant(line, run[0])]
+        differ = [line.name for line, shown in zip(every[0], common, strict=True) if not shown]
         shown, before = self.repeated(lines) if lines else ([], "")
         if not lines:
             self.seen.append(frozenset())
@@ -296,16 +316,16 @@ class AnswerWriter:
                 columns.append((f"`{name}`", list(cells)))
         for name in differ:
             at = next(i for i, line in enumerate(every[0]) if line.name == name)
-            forms = [lines[at].last for lines in every]
+            lasts = [lines[at].last for lines in every]
             unit = next(s.unit for s in run[0].derivation.steps if s.name == name)
-            wide = any(writer.width(f) > _CELL or _long_fraction(f) for f in forms)
-            plain = all(isinstance(f, Num) for f in forms)
+            wide = any(writer.width(f) > _CELL or _long_fraction(f) for f in lasts)
+            plain = not any(forms.names(f) for f in lasts)
             if name == last and (plain or wide):
                 continue
             if plain or (wide and all(name in k for k in known)):
                 columns.append((f"`{name}`", [Quantity(k[name], unit) for k in known]))
             elif not wide:
-                columns.append((f"`{name}`", list(forms)))
+                columns.append((f"`{name}`", list(lasts)))
         columns.append(
             (f"`{last}`" if f"`{last}`" not in [c for c, _ in columns] else "number", [a.quantity for a in run])
         )
@@ -420,6 +440,20 @@ def _readable(number: Fraction) -> Form:
         return Num(number)
     power = Power(Num(Fraction(10)), Num(Fraction(exponent)))
     return power if lead == 1 else Product((Num(lead), power))
+
+
+def _room(last: ChosenLine, writer: PageWriter) -> float:
+    """How wide a form of an answer may be in a box, in em."""
+    return PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
+
+
+def _common(lines: Sequence[ChosenLine]) -> ChosenLine | None:
+    """A line of several answers as far as it is the same in all: whole, or its formula without the numbers put in."""
+    if len({line.forms for line in lines}) == 1:
+        return lines[0]
+    formula = lines[0].forms[:1]
+    same = len({line.forms[:1] for line in lines}) == 1 and forms.names(formula[0][1])
+    return replace(lines[0], forms=formula) if same else None
 
 
 def _constant(line: ChosenLine, answer: Answer) -> bool:

@@ -65,7 +65,7 @@ class Questions:
 
     def _filled(self, text: str, facts: Mapping[str, str]) -> str:
         said = {name: self._said(name, value) for name, value in facts.items()}
-        said["kinds"] = self._listed([self._kind(part) for part in facts.get("strategy", "").split("; ")])
+        said["kinds"] = self._listed([self._kind(part) for part in self._parts(facts.get("strategy", ""))])
 
         def part(match: re.Match[str]) -> str:
             return match[1] if all(said.get(name) for name in _SLOT.findall(match[1])) else ""
@@ -76,11 +76,18 @@ class Questions:
 
     def _said(self, name: str, value: str) -> str:
         if name == "strategy":
-            return self._listed([self._part(*part.partition(": ")[::2]) for part in value.split("; ")])
+            return self._listed([self._part(*part.partition(": ")[::2]) for part in self._parts(value)])
         told = [
             self.words.get(f"{name} {one}", self.words.get(one, one.replace("_", " "))) for one in value.split(", ")
         ]
         return self._listed(told)
+
+    def _parts(self, strategy: str) -> list[str]:
+        """The parts of a strategy, its cuts as one."""
+        parts = strategy.split("; ")
+        cuts = [part.removeprefix("Cut ") for part in parts if part.startswith("Cut ") and ":" not in part]
+        both = f"`{self.words['and']}`".join(cuts)
+        return [f"Cut {both}", *(p for p in parts if p.removeprefix("Cut ") not in cuts)] if cuts else parts
 
     def _part(self, kind: str, ranks: str) -> str:
         told = self._kind(kind)

@@ -110,7 +110,7 @@ def _views(
                 yield BlockView("heading", prose(markdown, span, True), level=depth, points=points)
             case LayerTable(table):
                 columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
-                rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
+                rows = tuple(tuple(prose(_set(c.text), c.span(), True) for c in row) for row in table.rows)
                 cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
                 left = (False,) * len(columns)
@@ -211,8 +211,23 @@ def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
             pieces.append(InlinePiece(block.caption, block.span, True))
         elif isinstance(block, LayerTable):
             pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
-            pieces += [InlinePiece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
+            pieces += [InlinePiece(_set(cell.text), cell.span(), True) for row in block.table.rows for cell in row]
     return pieces
+
+
+def _set(cell: str) -> str:
+    r"""A cell of a layer table as it is set: shapes as maths, names of functions upright.
+
+    >>> print(_set("$n = relu(x)$"), _set("$W^Q$ [D, n_h]"))
+    $n = \operatorname{relu}(x)$ $W^Q \in \mathbb{R}^{D \times n_h}$
+    """
+
+    def shape(found: re.Match[str]) -> str:
+        sizes = found[2].replace(",", r" \times")
+        return rf"{' ' if found[1] else '$'}\in \mathbb{{R}}^{{{sizes}}}$"
+
+    cell = re.sub(r"(?<=\w)(\$\s*)\[([\w\s,^{}+*]+)\](?!\()", shape, cell)
+    return re.sub(r"(?<![\\a-zA-Z_^{])([a-zA-Z]{3,})(?=\()", r"\\operatorname{\1}", cell) if "$" in cell else cell
 
 
 def figure_view(picture: Picture, number: int, caption: Markup, writer: PageWriter, name: str) -> FigureView:

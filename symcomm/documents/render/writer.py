@@ -190,7 +190,7 @@ class PageWriter:
             for (_, text), way, (_, said) in ways
         )
 
-    def chain(self, name: str, links: Sequence[ChainPiece], limit: float) -> RowView:
+    def chain(self, name: str | Form, links: Sequence[ChainPiece], limit: float) -> RowView:
         """``name = form = form ≈ number``, a new line wherever the next piece has no room."""
         space = "" if self.kind == "html" else " "
         lines: list[list[tuple[str, str]]] = []
@@ -206,9 +206,15 @@ class PageWriter:
                 lines += [[(first, said)], *([(line, "continued")] for line in link.lines[1:])]
                 used = link.width if len(link.lines) == 1 else limit
             tall = tall or (link.tall and len(lines) == 1)
-        said = f"{name} {' '.join(f'{link.relation} {link.said}' for link in links)}".strip()
+        plain = printing.plain(name) if isinstance(name, Form) else name
+        said = f"{plain} {' '.join(f'{link.relation} {link.said}' for link in links)}".strip()
         right = tuple(self._line(line) for line in lines)
-        left = self.bare(printing.name_in(self.dialect, name, self.notation), name) if name else self.markup("")
+        head = (
+            printing.PRINTERS[self.dialect](name, None, self.notation)
+            if isinstance(name, Form)
+            else printing.name_in(self.dialect, name, self.notation)
+        )
+        left = self.bare(head, plain) if name else self.markup("")
         sign = self.bare(printing.RELATIONS[self.dialect][links[0].relation], links[0].relation)
         return RowView(left, sign, right, said, tall)
 

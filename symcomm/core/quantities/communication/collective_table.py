@@ -119,7 +119,7 @@ def _steps(found: dict[str, Derivation], order: list[str], collective: str) -> t
             Reason(_called(name), wire(collective, name, Sym("k")).how, witness=_alone(found[name])),
             by=tuple(field for field in found[name].touched if field_of(field) != "algorithm"),
         )
-        for name in found
+        for name in order
     ]
     text = f"The least of them at the given numbers: {_called(order[0])}."
     return (

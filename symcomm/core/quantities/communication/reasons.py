@@ -103,9 +103,9 @@ class _Cut:
         axes = _listed(dict.fromkeys(f"`{label}`" for label in (*self.columns.values(), *self.rows.values())))
         text = " and ".join(parts) if len(parts) < 2 else f"{parts[0]}, {parts[1]}"
         text += f" (each rank has a part of {axes})"
-        if self.maps and self.columns and self.rows:
-            text += f", so {_listed(self.maps)} need{'s' if len(self.maps) == 1 else ''} no communication"
         yield text[0].upper() + text[1:] + "."
+        if self.maps and self.columns and self.rows:
+            yield f"Each rank computes {_listed(self.maps)} on its part, without communication."
         if self.rows and sums:
             yield "A product with rows sums over the cut axis: each rank has a part of the sum; the parts are added."
         if not finished and self.columns and self.rows and _trains(self.made):
@@ -123,6 +123,7 @@ class _Cut:
         placed = self.made.plan.placements
         trained = [w for w in (*self.whole, *self.stored) if gradient_name(w) in placed]
         updates = [w for w in trained if any(m == self.mesh for m, _ in placed.get(f"state({w})", ()))]
+        held = "all other weights" if self.other else "all weights"
         sums = f"The gradient of a weight is a sum over all of `{label}`"
         if self.stored:
             gathered = ", gathered before use" if "all-gather" in kinds else ""
@@ -131,11 +132,11 @@ class _Cut:
             if trained and kinds & {*_SUMS}:
                 yield f"{sums}; the ranks add their parts, and each keeps its share of the sum."
         elif updates:
-            own = f"Each of the {k} ranks has all weights and its own part of `{label}`"
+            own = f"Each of the {k} ranks has {held} and its own part of `{label}`"
             yield f"{own}, but updates one part in {k} of them."
             yield f"{sums}; a rank updates its part with the whole sum, then shares it."
         else:
-            yield f"Each of the {k} ranks has all weights and its own part of `{label}`."
+            yield f"Each of the {k} ranks has {held} and its own part of `{label}`."
             if trained:
                 yield f"{sums}; each rank has only its part, so the ranks add their parts."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated
 
 from symcomm.core.derivation import Derivation, Numbers
@@ -96,21 +97,25 @@ def _add(terms: Sequence[Form]) -> Form:
 def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> None:
     if want in ("difference", "ratio", "increase"):
         first, second = values
-        if want == "ratio":
-            if not second.number:
-                raise ValuesError("nothing is divided by 0")
-            work.combine("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.")
-            return
-        if want == "difference":
-            work.define("d", Total((first, negative(second))), unit, "subtract", "The first minus the second.",
-                        witness=lambda numbers: first.number - second.number)  # fmt: skip
-            return
-        if not first.number:
+        if want == "ratio" and not second.number:
+            raise ValuesError("nothing is divided by 0")
+        if want == "increase" and not first.number:
             raise ValuesError("an increase from 0 is no part of it")
-        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second minus the first.",
-                           witness=lambda numbers: second.number - first.number)  # fmt: skip
-        work.define("p", Ratio(more, first), ONE, "divide", "The difference over the first.",
-                    witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
+        one, other = (
+            work.define(name, value, value.unit, "measured", f"The {which} measurement.",
+                        witness=partial(_measured, value))
+            for name, value, which in (("x_1", first, "first"), ("x_2", second, "second"))
+        )  # fmt: skip
+        if want == "ratio":
+            work.combine("r", Ratio(one, other), unit / second.unit, "divide", "The first over the second.")
+        elif want == "difference":
+            work.define("d", Total((one, negative(other))), unit, "subtract", "The first minus the second.",
+                        witness=lambda numbers: first.number - second.number)  # fmt: skip
+        else:
+            more = work.define("d", Total((other, negative(one))), unit, "subtract", "The second minus the first.",
+                               witness=lambda numbers: second.number - first.number)  # fmt: skip
+            work.define("p", Ratio(more, one), ONE, "divide", "The difference over the first.",
+                        witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
         return
     mean = work.define("m", Ratio(_add(values), num(len(values))), unit, "mean", f"The mean of {len(values)} numbers.",
                        witness=lambda numbers: statistics.mean(v.number for v in values))  # fmt: skip
@@ -130,6 +135,10 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
 
     text = "The standard deviation is in the unit of the numbers."
     work.define("s", Root(variance), unit, "root", text, witness=squared)
+
+
+def _measured(value: Num, numbers: Numbers) -> Fraction:
+    return value.number
 
 
 def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:

@@ -10,7 +10,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, evaluate, num, product
-from symcomm.core.graph.graph import Graph, Region
+from symcomm.core.graph.graph import Graph, Region, worded
 from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.core.program import pipeline
 from symcomm.core.program.autograd import Saved, saved
@@ -159,15 +159,15 @@ def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
 def _reason(items: list[Saved]) -> str:
     pieces = []
     for item in items[:6]:
-        shown = item.tensor.split("·")[0]
+        shown = worded(item.tensor)
         said = {
-            "input": f"the input `{shown}`",
-            "activation": f"`{shown}`" if "·" not in item.tensor else f"a value on the way to `{shown}`",
+            "input": f"the input {shown}",
+            "activation": shown if "·" not in item.tensor else f"a value on the way to {shown}",
             "mask": "a random mask",
-            "indices": f"the indices `{shown}`",
+            "indices": f"the indices {shown}",
         }
-        what = said.get(item.what, f"{item.what} for `{shown}`")
-        readers = ", ".join(f"`{r}`" for r in dict.fromkeys(item.readers[:4]))
+        what = said.get(item.what, f"{item.what} for {shown}")
+        readers = ", ".join(map(worded, dict.fromkeys(item.readers[:4])))
         pieces.append(f"{what} ({said_bytes(element_bytes(item.dtype))} each) for the gradient of {readers}")
     text = "; ".join(pieces) + ("; and more" if len(items) > 6 else "")
     return f"Kept: {text}."
@@ -315,9 +315,9 @@ def _in_flight(
 def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Exhibit:
     rows = []
     for item in kept:
-        readers = ", ".join(f"`{r}`" for r in item.readers[:6]) + (" …" if len(item.readers) > 6 else "")
+        readers = ", ".join(map(worded, dict.fromkeys(item.readers[:6]))) + (" …" if len(item.readers) > 6 else "")
         size = forms.from_expr(forms.value(bytes_of(setting, item)))
-        rows.append((f"`{item.tensor}`", item.what, readers, item.dtype, size))
+        rows.append((worded(item.tensor), item.what, readers, item.dtype, size))
     columns = ("tensor", "what", "for the gradient of", "format", "bytes")
     title = "Saved by one layer for the backward pass" if region.times else "Saved tensors for the backward pass"
     title = title if alone else f"Saved by the {region.name} for the backward pass"

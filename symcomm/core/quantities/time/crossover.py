@@ -13,17 +13,21 @@ from symcomm.core.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, Total, product
 from symcomm.core.libraries import Expr, sp
+from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.equality import Meeting, meeting, rises
+from symcomm.core.printing.forms import width
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.term_texts import need
-from symcomm.core.quantities.time.terms import Terms, TimeWriter
+from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Unit
 
 _HAIR = Fraction(1, 10**6)  # of a crossing that is found by numbers
+_WORDS = {"compute": "computing", "memory": "the memory", "network": "the network"}
+_ROOM = 28.0  # em: a form that one line holds
 
 
 def derive(
@@ -68,6 +72,8 @@ def derive(
     else:
         met, unit = meeting(gap, x, known, pair), ONE
         form = forms.from_expr(_by_rates(met.root, writer))
+        if width(form) > _ROOM and all(e.is_polynomial(x) and e.as_poly(x).degree() == 1 for e in worth.values()):
+            form = _by_slopes(writer, pair, (first, second), worth, x)
     if met.between is None and not _meet(sides, x, met.root, known):
         raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {met.root}")
     text = f"The value at which the {pair[0]} term and the {pair[1]} term are equal"
@@ -84,6 +90,28 @@ def derive(
         said = f"Where {met.where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
         made = replace(made, where=(*made.where, met.where), notes=(*made.notes, said))
     return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
+
+
+def _by_slopes(
+    writer: TimeWriter, pair: Sequence[str], times: Sequence[Sym], worth: Mapping[str, Expr], x: Expr
+) -> Form:
+    """Where two times that grow evenly meet: the difference of what is fixed over that of what each unit adds."""
+    units = {sym.name: sym.unit for sym in writer.machine.symbols}
+    slopes: list[Form] = []
+    fixed: list[Form] = []  # of the second time, less that of the first
+    for term, sym in zip(pair, times, strict=True):
+        slope, rest = (
+            forms.substitute(forms.from_expr(e), lambda s: replace(s, unit=units.get(s.name, s.unit)))
+            for e in worth[term].as_poly(x).all_coeffs()
+        )
+        told = f"Time of {_WORDS[term]} per additional unit of `{x.name}`."
+        alone = Ratio(sym, forms.from_expr(x)) if rest == forms.num(0) else in_unit(slope, SECOND)
+        slopes.append(writer.work.define(f"tau_{term}", alone, SECOND, "split", told))
+        if rest != forms.num(0):
+            told = f"The part of the time of {_WORDS[term]} that does not depend on `{x.name}`."
+            made = writer.work.define(f"t_{term},fixed", in_unit(rest, SECOND), SECOND, "split", told)
+            fixed.insert(0, made if len(slopes) > 1 else forms.negative(made))
+    return Ratio(forms.total(*fixed), Total((slopes[0], forms.negative(slopes[1]))))
 
 
 def _rate_form(

@@ -304,7 +304,11 @@ def _whole(asked: _Split) -> Derivation:
     for d, worth, why, times in sorted(shown, key=lambda row: row[0]):
         each = [] if over else ["" if why else Quantity(times.get(mesh, Fraction(0)), SECOND) for mesh in asked.axes]
         value = why if worth is None else Quantity(worth, ONE if over else SECOND)
-        cells.append((str(d), str(int(count) // d), *each, value, "best" if worth == best else ""))
+        alone = [
+            f"nothing is sent along `{mesh}`" for mesh, n in zip(asked.axes, (d, count / d), strict=True) if n == 1
+        ]
+        told = ["best"] * (worth == best) + alone * (worth is not None)
+        cells.append((str(d), str(int(count) // d), *each, value, "; ".join(told)))
     heads = [f"`{name}`" for name in ((x, y) if over else (x, y, *asked.axes))]
     heads += [f"least `{over}`" if over else "cost", ""]
     title = f"Least {asked.what} over all splits"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, product
+from symcomm.core.graph.graph import worded
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.counting.flops import shown
 from symcomm.core.quantities.counting.load import Load, Moved
@@ -32,14 +33,8 @@ def listed(words: list[str]) -> str:
 
 
 def moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
-    names = list(
-        dict.fromkeys(
-            f"{m.tensor.split('·')[0]}"
-            + ")" * ("·" in m.tensor and "d(" in m.tensor and not m.tensor.split("·")[0].endswith(")"))
-            for m in members
-        )
-    )
-    what = listed(names[:6]) + (" and more" if len(names) > 6 else "")
+    names = [*dict.fromkeys(worded(m.tensor) for m in members)]
+    what = ", ".join(names[:6]) + (" and more" if len(names) > 6 else "")
     when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
     done = {"result": "Written", "weight_gradient": "Written", "saved": "Read once more"}.get(use, "Read")
     if use == "weight_gradient" and times == 2:

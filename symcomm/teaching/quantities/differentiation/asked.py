@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Exhibit, Step
 from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.form import Form, Ratio, Related, Sym
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.setting import Setting
+from symcomm.core.units import Quantity
 from symcomm.teaching.differentiation.reading import plain
+from symcomm.teaching.differentiation.tables import cell
 from symcomm.teaching.differentiation.trace import EvaluationTrace, trace
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 Formulas = Annotated[
     str,
@@ -54,8 +60,18 @@ def one_of(name: str | None, known: Sequence[str], what: str) -> str | None:
     return plain(name)
 
 
+Results = Sequence[tuple[Related, Quantity | Form]]
+
+
+def slope(of: str, by: str, found: str, number: Expr) -> tuple[Related, Quantity | Form]:
+    """A derivative as a line of an answer: what it is, the variable of the sweep that it is, its number."""
+    return Related(Ratio(Sym(f"d{of}"), Sym(f"d{by}")), Sym(found)), cell(number)
+
+
 def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterable[Exhibit],
-           notes: Sequence[str] = ()) -> Derivation:  # fmt: skip
+           notes: Sequence[str] = (), results: Results = ()) -> Derivation:  # fmt: skip
     """A derivation of a trace: what is known of a model does not enter it."""
     made = setting.derivation(title, tuple(steps), exhibits, notes)
-    return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
+    return replace(
+        made, results=tuple(results), given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symcomm.core.derivation import Derivation
 from symcomm.core.quantities.options import NoModel
 from symcomm.teaching.differentiation.mistakes import mistaken
+from symcomm.teaching.differentiation.sweeps import forward
 from symcomm.teaching.differentiation.tables import given_steps, last, tangent_steps, tangents
 from symcomm.teaching.differentiation.trace import DOT, marked
 from symcomm.teaching.quantities.differentiation import asked
@@ -33,6 +34,11 @@ def derive(
     steps = [*given_steps(made), *tangent_steps(made, chosen or inputs[0])]
     if slip:
         steps = [*mistaken(steps, slip)]
-    tables = [tangents(made, name) for name in ([chosen] if chosen else inputs)]
+    by_inputs = [chosen] if chosen else inputs
+    tables = [tangents(made, name) for name in by_inputs]
+    worth = {name: forward(made, name) for name in by_inputs}
+    ends = [(name, k) for name, k in made.outputs if name == wanted or of is None]
+    results = [asked.slope(end, name, marked(end, DOT), worth[name][k]) for end, k in ends for name in by_inputs]
     return asked.answer(setting, f"d`{wanted}`/d`{chosen or inputs[0]}` by forward mode",
-                  last(steps, marked(wanted, DOT)), [] if slip else tables)  # fmt: skip
+                  last(steps, marked(wanted, DOT)), [] if slip else tables,
+                  results=[] if slip or len(results) < 2 else results)  # fmt: skip

@@ -135,7 +135,7 @@ def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
         for one in kept
     )
     columns = ("tensor", "what", "elements", "for the gradient of")
-    return [Exhibit("Saved for the backward pass", columns, lines)] if lines else []
+    return [Exhibit("Saved for the backward pass", columns, lines, "full")] if lines else []
 
 
 def _of(setting: Setting, rows: set[int]) -> set[str]:

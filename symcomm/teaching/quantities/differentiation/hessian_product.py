@@ -49,5 +49,7 @@ def derive(
                  for one, value in zip(inputs, found, strict=True))  # fmt: skip
     table = Exhibit(f"The Hessian of `{output}` times a vector", ("input", "vector", "product"), rows)
     steps, answer_name, sweep = hessian_steps(made, output, vector, name)
+    components = [row[4:] for row in sweep.rows[: len(inputs)]] if by is None and len(inputs) > 1 else []
     return asked.answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
-                  last(steps, answer_name), [sweep, table])  # fmt: skip
+                  last(steps, answer_name), [sweep] if components else [sweep, table],
+                  results=components)  # type: ignore[arg-type]  # fmt: skip

@@ -34,6 +34,13 @@ def derive(
     steps = [*given_steps(made), *adjoint_steps(made, reverse(made, chosen or names[0]))]
     if slip:
         steps = [*mistaken(steps, slip)]
-    tables = [adjoints(made, name) for name in ([chosen] if chosen else names)]
+    of_outputs = [chosen] if chosen else names
+    tables = [adjoints(made, name) for name in of_outputs]
+    worth = {name: reverse(made, name).adjoints for name in of_outputs}
+    ends = [v for v in made.inputs if v.input == wanted or by is None]
+    results = [
+        asked.slope(name, v.input, marked(v.input, BAR), worth[name][v.number]) for name in of_outputs for v in ends
+    ]
     return asked.answer(setting, f"d`{chosen or names[0]}`/d`{wanted}` by reverse mode",
-                  last(steps, marked(wanted, BAR)), [] if slip else tables)  # fmt: skip
+                  last(steps, marked(wanted, BAR)), [] if slip else tables,
+                  results=[] if slip or len(results) < 2 else results)  # fmt: skip

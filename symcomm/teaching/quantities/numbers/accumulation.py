@@ -10,17 +10,34 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.core.dtypes import NumberFormat, Value, decimal, number_format
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Total, num, product
+from symcomm.core.form import Called, Form, Ratio, Related, Sym, Total, negative, num, product
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching import sums
-from symcomm.teaching.quantities.numbers.rounded import Number, round_step, told
+from symcomm.teaching.quantities.numbers.rounded import Number, apart, round_step, told
 
 _ROWS = 40  # binades that are shown
 _REPLAYED = 2_000  # additions that a witness makes one by one
 _METHODS = {"in_order": "one after the other", "pairwise": "by halves", "compensated": "with compensation (Kahan)"}
+_S, _C, _X, _Y, _T = map(Sym, ("s", "c", "x_r", "y", "t"))
+
+
+def _rounded(*terms: Form) -> Form:
+    return Called("round", (Total(terms),))
+
+
+_ADDED = {
+    method: Exhibit("One addition", ("computed", "meaning"), tuple((Related(a, b), told) for a, b, told in rows),
+                    place="before")
+    for method, rows in {
+        "pairwise": [(_S, _rounded(Sym("s_left"), Sym("s_right")), "the sums of both halves, added and rounded")],
+        "compensated": [(_Y, _rounded(_X, negative(_C)), "the addend without what was added too much before"),
+                        (_T, _rounded(_S, _Y), "the new sum"),
+                        (_C, _rounded(_rounded(_T, negative(_S)), negative(_Y)), "what this addition added too much")],
+    }.items()
+}  # fmt: skip
 Accumulator = Annotated[str, Reads("dtype"), Meaning("the number format of the sum")]
 
 
@@ -66,6 +83,7 @@ def derive(
     title = f"{decimal(given)} added {n} times in {f.name}"
     notes = _notes(found, own, f, n, method)
     exhibits = [_strides(found, f)] if method == "in_order" and found.strides else []
+    exhibits += [_ADDED[method]] if want == "sum" and method in _ADDED else []
     if want in ("last_change", "limit", "overflow"):
         _ends(work, found, f, want, method)
     elif want == "representation_error":
@@ -231,6 +249,12 @@ def _ends(work: StepWriter, found: sums.RepeatedSum, f: NumberFormat, want: str,
     if want == "limit":
         work.define("s_end", num(end), ONE, "stops", f"There {stays}", witness=ends)
     else:
+        if f.floating and end:
+            gap = work.define("d", num(f.spacing(end)), ONE, "spacing",
+                              f"Neighbours in the binade of {decimal(end)} are this far apart.",
+                              witness=lambda numbers: apart(f, end))  # fmt: skip
+            work.combine("h", Ratio(gap, num(2)), ONE, "round to nearest",
+                         "A number lies at most half a spacing away.")  # fmt: skip
         work.define("k", num(last), ONE, "stops", f"The sum is {decimal(end)} then: {stays}", witness=stops)
 
 

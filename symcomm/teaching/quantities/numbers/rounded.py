@@ -40,7 +40,7 @@ def derive(
         spacing = f.spacing(given)
         text = f"Neighbours in the binade of {decimal(given)} are this far apart."
         work.define("d", num(spacing), ONE, "spacing", text,
-                    witness=lambda numbers: _apart(f, given))  # fmt: skip
+                    witness=lambda numbers: apart(f, given))  # fmt: skip
         return setting.derivation(f"Spacing of {f.name}", work.steps)
     near = round_step(work, given, f)
     exhibits = [_neighbours(f, given)] if f.least <= given <= f.largest else []
@@ -109,7 +109,7 @@ def _nearest(f: NumberFormat, x: Fraction, numbers: Numbers) -> Fraction:
     return best if x >= 0 else -best
 
 
-def _apart(f: NumberFormat, x: Fraction) -> Fraction:
+def apart(f: NumberFormat, x: Fraction) -> Fraction:
     """The distance of two neighbours around a number, by going to the next ones on both sides."""
     found = f.rounded(x)
     if isinstance(found, str):
