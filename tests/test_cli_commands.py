@@ -46,6 +46,18 @@ def test_derive_prints_the_steps_and_the_exact_number():
     assert "12 884 901 888 B = 12 GiB ≈ 12.88 GB" in shown
 
 
+def test_derive_is_brief_and_fits_the_terminal_and_has_every_step_on_request(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "72")
+    command = ("derive", "communication", "--model", HOMEWORK, "--strategy", "tensor(8)")
+    brief, full = run(*command).output, run(*command, "--detail", "full").output
+    assert "V = 8·N_layer·B·L·D" in brief
+    assert "conventions: communication payload, input_gradient needed" in brief
+    assert brief.count("AllReduce") == 4
+    assert "Collect equal terms." not in brief
+    assert max(map(len, brief.splitlines())) <= 72
+    assert full.count("Collect equal terms.") == 5
+
+
 def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):
     made = json.loads(run("derive", "intensity", "--model", table, "--at", "B=32,D=4096,K=32", "--to", "json").output)
     assert made["format"] == 1

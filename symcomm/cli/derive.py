@@ -71,6 +71,8 @@ _deriving = (
     shared.accounting_option,
     click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True,
                  help="How it is written."),
+    click.option("--detail", type=click.Choice(("brief", "full")), default="brief", show_default=True,
+                 help="How much of the text: the answer and why, or every step."),
     click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal."),
 )  # fmt: skip
 
@@ -138,7 +140,11 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     )
     made.check_names(told)
     made.values(**told)  # their units
-    shared.write(_written(made, given["form"], values), given["output"], file)
+    if (given["form"], given["detail"]) == ("text", "brief"):
+        text = f"{_brief(made, values)}\n\n  --detail full: every step with its reason, all tables"
+    else:
+        text = _written(made, given["form"], values)
+    shared.write(text, given["output"], file)
 
 
 @click.command("quantities")
@@ -176,6 +182,13 @@ def schema() -> None:
     from symcomm.exams.problems.schema import problem_schema
 
     click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
+
+
+def _brief(made: Derivation, values: dict[str, Fraction]) -> str:
+    from symcomm.core.derivation.writing import brief
+
+    wide = shutil.get_terminal_size((80, 24)).columns
+    return brief(made, made.relations.complete(dict(made.given) | values), wide)
 
 
 def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:

@@ -238,8 +238,8 @@ class Asking:
     def parts(self) -> dict[str, tuple[frozenset[str], ...]]:
         """The weights that are forgotten together, by what they are for: output, mlp, gate, vectors.
 
-        The output projection is the first weight behind the softmax of attention; the matrices of the MLP are those of the same
-        regions that attention does not need; a gate is one of two whose results are multiplied.
+        The output projection is the first weight behind the softmax of attention; the matrices of the MLP are those of
+        the same regions that attention does not need; a gate is one of two whose results are multiplied.
         """
         graph = self.model.graph
         repeated = {region.name for region in graph.regions if region.times} or {r.name for r in graph.regions}

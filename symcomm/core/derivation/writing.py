@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Literal, Protocol
+from textwrap import wrap
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Convention
+from symcomm.core.derivation.chosen import chosen
 from symcomm.core.derivation.steps import Exhibit, Step
 from symcomm.core.derivation.tables import cell_maths, to_the_right
 from symcomm.core.errors import IrrationalError, ValuesError
@@ -20,6 +22,9 @@ from symcomm.core.printing.quantities import RELATIONS, quantity_in
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.core.derivation.derivation import Derivation
 
 DerivationDialect = Literal["latex", "markdown", "text", "html"]
 
@@ -181,12 +186,53 @@ def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     return "\n".join(line.rstrip() for line in out)
 
 
-def _text_table(e: Exhibit, notation: Notation) -> list[str]:
+def _text_table(e: Exhibit, notation: Notation, wide: int = 0) -> list[str]:
+    """A table as text; one that is wider than ``wide`` has its widest column in several lines."""
     rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
+    over = sum(widths) + 2 * len(widths) - wide
+    if wide and over > 0:
+        most = widths.index(max(widths))
+        widths[most] = max(widths[most] - over, 16)
+        parts = [(r, wrap(r[most], widths[most]) or [""]) for r in rows]
+        rows = [[*(c if not n else "" for c in r[:most]), text, *(c if not n else "" for c in r[most + 1 :])]
+                for r, texts in parts for n, text in enumerate(texts)]  # fmt: skip
     set_ = [str.rjust if right else str.ljust for right in to_the_right(e)]
-    lined = ["  " + "  ".join(put(c, w) for put, c, w in zip(set_, r, widths, strict=True)) for r in rows]
-    return [f"  {_plain_sentence(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
+    lined = ["  " + "  ".join(put(c, w) for put, c, w in zip(set_, r, widths, strict=True)).rstrip() for r in rows]
+    head = 1 if not (wide and over > 0) else len(parts[0][1])
+    return [f"  {_plain_sentence(e.title)}", *lined[:head], "  " + "  ".join("-" * w for w in widths), *lined[head:]]
+
+
+def brief(d: Derivation, values: Mapping[str, Fraction] | None = None, wide: int = 80) -> str:
+    """An answer in short, in lines of ``wide`` characters: its formula and number, why, and what is summed.
+
+    The lines that its formula names are there, and the names of its conventions; ``written`` has every step.
+    """
+    *before, last = chosen(d)
+    exact_forms = [form for relation, form in last.forms if relation != "≈"]
+    form = next((f for f in reversed(exact_forms) if len(plain(f)) < wide - 16), exact_forms[-1])
+    head = f"  {name_in('text', last.name)} "
+    out = [_plain_sentence(d.title), "", f"{head}= {plain(form)}"]
+    pad = " " * len(head)
+    if found := result(d, values):
+        known, quantity = found
+        used = {name: known[name] for name in forms.names(form) if name in known}
+        put_in = plain(form, used) if len(used) == len(forms.names(form)) else ""
+        out += [f"{pad}= {put_in}"] if used and put_in and len(put_in) < wide - 16 else []
+        out.append(f"{pad}{quantity.relation} {quantity_in('text', quantity)}")
+    elif str(d.unit) != "1":
+        out.append(f"{pad}in {d.unit}")
+    out += [f"  {name_in('text', line.name)} = {plain(line.last)}" for line in before if line.name in forms.names(form)]
+    told = [*(d.lead or (last.reason,)), *d.notes]
+    for text in told:
+        out += wrap(_plain_sentence(text), wide - 2, initial_indent="  ", subsequent_indent="  ")
+    for exhibit in d.exhibits:
+        if exhibit.place == "before":
+            out += ["", *(line for line in _text_table(exhibit, d.notation, wide) if line.strip())]
+    named = [f"{c.field} {c.name}" for c in d.conventions]
+    ending = f"conventions: {', '.join(named)}"
+    out += ["", *wrap(ending, wide - 2, initial_indent="  ", subsequent_indent="  ")] if named else []
+    return "\n".join(line.rstrip() for line in out)
 
 
 def _equations(
