@@ -140,10 +140,9 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     )
     made.check_names(told)
     made.values(**told)  # their units
-    if (given["form"], given["detail"]) == ("text", "brief"):
-        text = f"{_brief(made, values)}\n\n  --detail full: every step with its reason, all tables"
-    else:
-        text = _written(made, given["form"], values)
+    brief = (given["form"], given["detail"]) == ("text", "brief")
+    text = _written(made, given["form"], values, shutil.get_terminal_size((80, 24)).columns if brief else 0)
+    text += "\n\n  --detail full: every step with its reason, all tables" if brief else ""
     shared.write(text, given["output"], file)
 
 
@@ -184,14 +183,7 @@ def schema() -> None:
     click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
 
 
-def _brief(made: Derivation, values: dict[str, Fraction]) -> str:
-    from symcomm.core.derivation.writing import brief
-
-    wide = shutil.get_terminal_size((80, 24)).columns
-    return brief(made, made.relations.complete(dict(made.given) | values), wide)
-
-
-def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
+def _written(made: Derivation, form: str, values: dict[str, Fraction], wide: int) -> str:
     if form == "json":
         from symcomm.documents import report
 
@@ -199,4 +191,4 @@ def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
     from symcomm.core.derivation.writing import written
 
     known = made.relations.complete(dict(made.given) | values)
-    return written(made, form, known)  # type: ignore[arg-type]  # click checked the name
+    return written(made, form, known, wide)  # type: ignore[arg-type]  # click checked the name

@@ -6,12 +6,12 @@ answer does not need is left out. Nothing is worked out here but what the steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
@@ -20,7 +20,20 @@ from symcomm.core.printing.forms import plain, width
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
-    from symcomm.core.derivation.derivation import Derivation
+    from symcomm.core.derivation.steps import Step
+    from symcomm.core.libraries import Expr
+
+
+class Proved(Protocol):
+    """What lines are chosen of: checked steps, the one that is the answer, and what every name is worth."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def answer(self) -> Step: ...
+    @property
+    def worth(self) -> Mapping[str, Expr]: ...
+
 
 LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider
@@ -57,7 +70,7 @@ class ChosenLine:
         return frozenset(name for _, form in self.forms for name in forms.names(form))
 
 
-def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]:
+def chosen(derivation: Proved, limit: int = LINES) -> tuple[ChosenLine, ...]:
     """The lines that lead to the answer, at most ``limit`` where names can be put in so that it is so.
 
     >>> from symcomm.core.accounting import Accounting
@@ -79,7 +92,7 @@ def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]
 class _SameSteps:
     """A derivation as a key: the lines follow from its very steps, whatever numbers and notes a copy has with them."""
 
-    derivation: Derivation
+    derivation: Proved
 
     def __hash__(self) -> int:
         return id(self.derivation.steps)
@@ -119,7 +132,7 @@ def _needed(lines: list[ChosenLine], answer: str) -> list[ChosenLine]:
     return [line for line in lines if line.name in needed]
 
 
-def _lines(derivation: Derivation) -> list[ChosenLine]:
+def _lines(derivation: Proved) -> list[ChosenLine]:
     """One line for each name: its definition, and its last exact form."""
     found: dict[str, ChosenLine] = {}
     for number, step in enumerate(derivation.steps, 1):
@@ -400,7 +413,7 @@ def _factored(line: ChosenLine, worth: dict[str, Form]) -> ChosenLine:
     return replace(line, forms=tuple((r, told if f == last else f) for r, f in line.forms))
 
 
-def _physical(line: ChosenLine, derivation: Derivation) -> ChosenLine:
+def _physical(line: ChosenLine, derivation: Proved) -> ChosenLine:
     """A sum that was brought over one denominator, as the sum of its parts: ``4 P + 12 P/N``, not ``4 P (N + 3)/N``."""
     first, last = line.forms[0][1], line.last
     if len(line.forms) < 2 or not (isinstance(first, Total) and _gathered(last)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Convention
@@ -14,6 +14,7 @@ from symcomm.core.derivation.steps import Exhibit, Step
 from symcomm.core.derivation.tables import cell_maths, to_the_right
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import Form
+from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
@@ -22,9 +23,6 @@ from symcomm.core.printing.quantities import RELATIONS, quantity_in
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
-
-if TYPE_CHECKING:
-    from symcomm.core.derivation.derivation import Derivation
 
 DerivationDialect = Literal["latex", "markdown", "text", "html"]
 
@@ -43,13 +41,15 @@ class Printable(Protocol):
     @property
     def conventions(self) -> tuple[Convention, ...]: ...
     @property
-    def worth(self) -> Mapping[str, object]: ...
+    def worth(self) -> Mapping[str, Expr]: ...
     @property
     def is_laid_out(self) -> bool: ...
     @property
     def exhibits(self) -> tuple[Exhibit, ...]: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
+    @property
+    def lead(self) -> tuple[str, ...]: ...
     @property
     def notation(self) -> Notation: ...
     def whole(self, value: Fraction, /) -> Fraction: ...
@@ -127,11 +127,16 @@ def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[st
     return used or None
 
 
-def written(d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None) -> str:
+def written(
+    d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None, wide: int = 0
+) -> str:
     """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
 
-    The number needs all values, given in the derivation or in ``values``.
+    The number needs all values, given in the derivation or in ``values``. With ``wide`` it is text in short, in lines
+    of so many characters: the answer, why, and what is summed.
     """
+    if wide:
+        return _brief(d, values, wide)
     return {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "html": _as_html}[dialect](d, values)
 
 
@@ -203,11 +208,8 @@ def _text_table(e: Exhibit, notation: Notation, wide: int = 0) -> list[str]:
     return [f"  {_plain_sentence(e.title)}", *lined[:head], "  " + "  ".join("-" * w for w in widths), *lined[head:]]
 
 
-def brief(d: Derivation, values: Mapping[str, Fraction] | None = None, wide: int = 80) -> str:
-    """An answer in short, in lines of ``wide`` characters: its formula and number, why, and what is summed.
-
-    The lines that its formula names are there, and the names of its conventions; ``written`` has every step.
-    """
+def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int) -> str:
+    """The formula of an answer and its number, the lines it names, why, what is summed, and its conventions by name."""
     *before, last = chosen(d)
     exact_forms = [form for relation, form in last.forms if relation != "≈"]
     form = next((f for f in reversed(exact_forms) if len(plain(f)) < wide - 16), exact_forms[-1])
