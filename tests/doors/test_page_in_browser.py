@@ -260,7 +260,7 @@ def test_every_question_of_the_examples_is_answered_as_it_is_natively(
 ):
     """Derivations byte for byte, and the verdicts on a wrong answer, one with a unit and one that is hostile."""
     examples = {path.relative_to(EXAMPLES).as_posix().replace("/", "--"): path for path in EXAMPLES.rglob("*.md")}
-    asking = {name: path for name, path in examples.items() if "\nask:" in path.read_text(encoding="utf-8")}
+    asking = {name: path for name, path in examples.items() if "ask:" in path.read_text(encoding="utf-8")}
     sheets = {path.name: path for path in (EXAMPLES / "own-worksheet").glob("c*.md")}
     files = {name: path.read_text(encoding="utf-8") for name, path in {**asking, **sheets}.items()}
     for name, text in files.items():
