@@ -257,7 +257,7 @@ def test_the_command_quantities_lists_every_quantity_and_the_options_of_one():
     assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == [*QUANTITIES]
     assert run("passes").output == listed
     told = " ".join(run("quantities", "communication").output.split())
-    assert "only calls of this kind (one of all-reduce, all-gather, reduce-scatter, all-to-all, send)" in told
+    assert "only calls of this kind (one of all-reduce, all-gather, reduce-scatter, all-to-all, ring-pass, " in told
     assert [one["name"] for one in json.loads(run("quantities", "--json").output)] == [*QUANTITIES]
     assert "only the ones that one token uses" in run("quantities", "parameters").output
     wrong = run("quantities", "comunication", status=2)

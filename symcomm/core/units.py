@@ -41,8 +41,8 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "message": (("messages",), False),
     "iteration": (("iterations",), False),
     "dollar": (("dollars", "USD"), True),
-    "watt": (("W", "watts"), True),
-    "joule": (("J", "joules"), True),
+    "watt": (("watts",), True),
+    "joule": (("joules",), True),
     "kgCO2": (("kg_CO2", "kgCO2e"), False),
 }
 _DERIVED = {

@@ -212,7 +212,7 @@ run = CliRunner().invoke(main, ["derive", "elements", "--model", sys.argv[2], "-
 document = parse_problem(open(sys.argv[3]).read())
 print(json.dumps({
     "listed": "The elements of a tensor" in CliRunner().invoke(main, ["quantities"]).stdout,
-    "command": run.stdout.splitlines()[-1],
+    "command": run.stdout,
     "method": [str(model.elements("y").expr), sc.Model.elements.__doc__.splitlines()[0]],
     "document": [dict(ask.options) for ask in document.asks],
     "schema": next(q for q in problem_schema()["$defs"]["question"]["oneOf"]

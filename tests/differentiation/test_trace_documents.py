@@ -248,7 +248,7 @@ def test_formulas_that_cannot_be_drawn_are_told(said, message):
 
 def test_the_command_line_and_json_have_the_table():
     said = ["derive", "reverse_mode", "--formulas", "y = ln(x_1) + x_1 x_2 - sin(x_2)", "--at", "x_1=2,x_2=5"]
-    shown = CliRunner().invoke(main, said)
+    shown = CliRunner().invoke(main, [*said, "--detail", "full"])
     assert shown.exit_code == 0
     assert "v̄_-1 = v̄_-1 + v̄_1·1/v_-1" in shown.output
     assert "11/2 = 5.5" in shown.output

@@ -132,7 +132,7 @@ def test_latex_sets_every_edition_of_the_midterm_without_complaint(edition):
 
 def test_the_room_for_an_answer_reaches_to_the_end_of_its_line_in_latex(tmp_path):
     page = pages(tmp_path, "tex", qr=False)
-    assert "far too long for its line): \\dotfill\\null\n" in page
+    assert "far too long for its line, with its unit, 3 significant digits): \\dotfill\\null\n" in page
     assert "\\ldots\\ldots" not in page
 
 
@@ -175,7 +175,8 @@ def test_hostile_texts_arrive_in_latex_or_are_refused_with_the_place(text):
     except SymcommError as error:
         assert re.search(r"<text>:\d+: ", str(error))  # noqa: PT017  (where it is)
         return
-    (shown,) = re.findall(r"\\textbf\{Answer [^}]*\} \((.*)\): \\dotfill\\null\n", made, re.DOTALL)
+    asked = r"(?:, with its unit)?(?:, 3 significant digits)?\): \\dotfill\\null\n"
+    (shown,) = re.findall(r"\\textbf\{Answer [^}]*\} \((.*?)" + asked, made, re.DOTALL)
     assert loosely(plain_tex(shown)) == loosely(text) or not text.strip()
     (name,) = re.findall(r"\\vspace\{0\.3em\}\{\\large (.*) · paper ", made, re.DOTALL)
     assert loosely(plain_tex(name)) == loosely(text) or not text.strip()

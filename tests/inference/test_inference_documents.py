@@ -61,7 +61,7 @@ def test_the_command_line_asks_a_step_as_a_model(tmp_path: Path) -> None:
     asked = ("--model", str(file), "--phase", "decode")
     assert "= 20 600 FLOP" in run("derive", "flops", *asked, "--at", "B=2,c=6")
     assert "= 20 600 FLOP" in run("derive", "flops", *asked, "--past", "6", "--at", "B=2")
-    assert "all-reduce" in run("derive", "communication", *asked, "--strategy", "tensor(2)")  # has a phase of its own
+    assert "tensor, forward" in run("derive", "communication", *asked, "--strategy", "tensor(2)")
     assert "--phase decode" in run("derive", "flops", "--model", str(file), "--past", "6")
     shown = run("show", str(file), "--phase", "decode")
     assert "kept: S_j (cache of the layer), read by P_i" in shown

@@ -188,7 +188,7 @@ def test_a_rank_keeps_the_ids_of_its_own_tokens_whatever_it_has_of_the_vocabular
 
 def test_what_comes_from_outside_stands_first_in_the_list_of_what_is_kept() -> None:
     rows = sc.load(EMBEDDED).activation_memory(accounting="pytorch").exhibits[0].rows
-    assert [row[0] for row in rows] == ["`t`", "`x`", "`y·3`"]
+    assert [row[0] for row in rows] == ["`t`", "`x`", "a value on the way to `y`"]
     two = """Computation\tInput\tOutput
 c = relu(p W)\tp [B, D], W [D, F]\tc [B, F]
 y = c U + q X\tU [F, H], q [B, K], X [K, H]\ty [B, H]

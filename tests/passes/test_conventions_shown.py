@@ -98,7 +98,8 @@ def choices(quantity: str, options: dict[str, Any], base: dict[str, str]) -> Non
         said = f"`{row.field}: {row.name}`"
         if now != worth:
             before = {c.field.partition(" of ")[0] for c in first.conventions}
-            usual = row.name == getattr(Accounting(), row.field) and row.field in before
+            plain = {**base, row.field: getattr(Accounting(), row.field)}  # a choice may do no more than the usual one
+            usual = row.field in before and now == number(model.derive(quantity, accounting=plain, **options))
             changes = f"{said} changes {quantity} {options} from {worth} to {now}"
             assert (row.field, row.name) in shown or usual, changes
         told = any(said in note and "Nothing here depends on" in note for note in made.notes)

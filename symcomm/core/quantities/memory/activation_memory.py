@@ -156,13 +156,19 @@ def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
     return sum((size(item.elements, numbers) * element_bytes(item.dtype).number for item in items), Fraction(0))
 
 
+def _named(item: Saved) -> str:
+    shown = worded(item.tensor)
+    inner = item.what == "activation" and "·" in item.tensor and shown[0] == "`"
+    return f"a value on the way to {shown}" if inner else shown
+
+
 def _reason(items: list[Saved]) -> str:
     pieces = []
     for item in items[:6]:
         shown = worded(item.tensor)
         said = {
             "input": f"the input {shown}",
-            "activation": shown if "·" not in item.tensor else f"a value on the way to {shown}",
+            "activation": _named(item),
             "mask": "a random mask",
             "indices": f"the indices {shown}",
         }
@@ -317,7 +323,7 @@ def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: b
     for item in kept:
         readers = ", ".join(map(worded, dict.fromkeys(item.readers[:6]))) + (" …" if len(item.readers) > 6 else "")
         size = forms.from_expr(forms.value(bytes_of(setting, item)))
-        rows.append((worded(item.tensor), item.what, readers, item.dtype, size))
+        rows.append((_named(item), item.what, readers, item.dtype, size))
     columns = ("tensor", "what", "for the gradient of", "format", "bytes")
     title = "Saved by one layer for the backward pass" if region.times else "Saved tensors for the backward pass"
     title = title if alone else f"Saved by the {region.name} for the backward pass"
