@@ -209,7 +209,7 @@ def update_ops(graph: Graph) -> Graph:
 def unrepeated(graph: Graph) -> Graph:
     """The graph in which gradients read heads before they are repeated: the same product over fewer numbers.
 
-    What is gathered again for a gradient is what was gathered forward, and the gradient repeats it for itself.
+    A gradient gathers the same tensor again as the forward pass, and repeats its heads by itself.
     """
 
     def through(op: Op, j: int) -> Op:

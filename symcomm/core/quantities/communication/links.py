@@ -347,7 +347,7 @@ class Nesting:
         return product(*(sizes[one] for one in order[: order.index(axis)] if one in sizes))
 
     def shares(self, sizes: Mapping[str, Form]) -> dict[str, tuple[Form, ...]]:
-        """How many ranks of each axis every level joins: all that fit in a unit less those that the level below has."""
+        """How many ranks of each axis every level joins: the ranks in its unit over the ranks in the level below."""
         found: dict[str, tuple[Form, ...]] = {}
         for axis, low, high in ((axis, low, high) for axis, low, high in self.spans if axis in sizes):
             before = self._before(axis, sizes)

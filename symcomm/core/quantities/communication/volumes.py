@@ -57,7 +57,7 @@ class Payload:
 def shares(
     work: StepWriter, strategy: Strategy, payloads: Sequence[Payload], over: Callable[[Call], Form] | None = None
 ) -> list[Form]:
-    """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share.
+    """The counted part of the payloads: calls of one kind over one group of ranks have one share.
 
     ``over`` says which share goes over a level of the network, where only that counts.
     """

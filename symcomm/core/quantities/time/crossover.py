@@ -95,7 +95,7 @@ def derive(
 def _by_slopes(
     writer: TimeWriter, pair: Sequence[str], times: Sequence[Sym], worth: Mapping[str, Expr], x: Expr
 ) -> Form:
-    """Where two times that grow evenly meet: the difference of what is fixed over that of what each unit adds."""
+    """The size at which two linear times are equal: the difference of the fixed parts over that of the slopes."""
     units = {sym.name: sym.unit for sym in writer.machine.symbols}
     slopes: list[Form] = []
     fixed: list[Form] = []  # of the second time, less that of the first
