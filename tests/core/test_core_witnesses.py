@@ -143,7 +143,8 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                    (SMALL, {"of": "device_hours", "strategy": "data(4)", "budget": "1e9 tokens", "accounting": "6nd"})],
     "training_cost": [(SMALL, {"of": of}) for of in ("dollars", "device_hours", "energy", "carbon")],
     "goodput": [(SMALL, {"of": of, "storage": "1 GB/s", **more}) for of, more in (
-        ("goodput", {"strategy": "data(4)"}), ("interval", {"restart": "5 min"}), ("lost", {}))],
+        ("goodput", {"strategy": "data(4)"}), ("interval", {"restart": "5 min"}), ("lost", {}))] + [
+        (SMALL, {"of": of, "checkpoint_time": "7 s"}) for of in ("daly", "exact")],
     "noise_scale_batch": [(SMALL, {"of": of}) for of in ("steps", "tokens", "time")],
     "roofline": [(SMALL, {})],
     "scaling": [(SMALL, {"strategy": "data(k)"}), (SMALL, {"strategy": "data(k)", "kind": "weak"}),
@@ -205,7 +206,43 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         *((SMALL, {"want": want, "rows": 100, "columns": 400, "rank": 4, "number_bytes": "4 B", "replicas": 8})
           for want in ("power_sgd", "saving")),
         (SMALL, {"want": "top_k", "entries": 400, "number_bytes": "4 B", "index_bytes": "4 B", "replicas": 8}),
+        (SMALL, {"want": "signs_part", "rows": 100, "columns": 400, "number_bytes": "4 B"}),
     ],
+    "product_tiles": [
+        *((SMALL, {"want": want, "rows": 400, "columns": 410, "tile_rows": 128, "tile_columns": 64, "units": 9})
+          for want in ("efficiency", "waves", "last_wave")),
+        (SMALL, {"want": "edges", "rows": 400, "columns": 410, "tile_rows": 128, "tile_columns": 64}),
+        (SMALL, {"want": "time", "rows": 400, "columns": 410, "tile_rows": 128, "tile_columns": 64, "units": 9,
+                 "summed": 16, "peak": "1 TFLOP/s"}),
+    ],
+    "training_run": [
+        (SMALL, {"parameters": 400, "tokens": 50, "devices": 8, "peak": "1 TFLOP/s", "mfu": "2/5"}),
+        (SMALL, {"want": "dollars", "hours": "70 device*hour", "price": "2 dollar/(device*hour)"}),
+        (SMALL, {"want": "carbon", "hours": "70 device*hour", "power": "400 watt/device", "pue": "11/10",
+                 "carbon": "0.4 kgCO2/kWh"}),
+        (SMALL, {"want": "device_hours", "tokens": 50, "hours_per_trillion": "70 device*hour"}),
+        (SMALL, {"want": "hours_each", "hours": "70 device*hour", "devices": 8}),
+        (SMALL, {"want": "between_failures", "device_failures": "50 hour", "devices": 8}),
+        (SMALL, {"want": "device_failures_seen", "seen": "50 hour", "failures": 7, "devices": 8}),
+    ],
+    "offload_efficiency": [
+        *((SMALL, {"want": want, "intensity": "70 FLOP/byte", "peak": "1 TFLOP/s", **more}) for want, more in (
+            ("efficiency", {"bandwidth": "8 GB/s"}), ("bandwidth", {"efficiency": "2/5"}))),
+        *((SMALL, {"want": want, "tokens": 50}) for want in ("parameters_intensity", "states_intensity")),
+        (SMALL, {"want": "flops", "tokens": 50, "parameters": 400}),
+        *((SMALL, {"want": want, "parameters": 400}) for want in ("parameters", "states")),
+        (SMALL, {"want": "checkpoints", "tokens": 50, "layers": 8, "hidden": 16, "interval": 2}),
+        (SMALL, {"want": "checkpoints_intensity", "hidden": 16}),
+    ],
+    "ulysses_and_ring": [
+        (SMALL, {"length": 64, "heads": 32, "kv_heads": 4, "head_size": 5, "ranks": 8}),
+        (SMALL, {"want": "ring", "length": 64, "kv_heads": 4, "head_size": 5, "ranks": 8}),
+        (SMALL, {"want": "ratio", "heads": 32, "kv_heads": 4, "ranks": 8}),
+        *((SMALL, {"want": "least_ranks", "heads": 32, "kv_heads": heads}) for heads in (4, 16)),
+    ],
+    "packing": [(SMALL, {"lengths": "5, 3, 4, 7", "row": 9, "want": want})
+                for want in ("used", "rows", "padded", "longest", "pairs", "pairs_across")],
+    "update_flops": [(GIVEN, {}), (LLAMA, {"recipe": "fp32_muon(iterations=6)"})],
     "amdahl": [
         *((SMALL, {"want": want, "serial": "1/20", "devices": 8}) for want in ("speedup", "efficiency", "scaled")),
         (SMALL, {"want": "limit", "serial": "1/20"}),

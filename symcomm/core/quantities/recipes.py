@@ -10,7 +10,7 @@ from typing import Literal
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.records import dataclass, replace
 
-_BOUNDS = ("side", "elements", "block", "most")
+_BOUNDS = ("side", "elements", "block", "most", "iterations")
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,14 @@ class StateClass:
 
     ``of`` says which: all ``weights``, ``matrices``, or ``hidden`` matrices (neither a table nor a head). ``side`` is
     the least length of both sides, ``elements`` the least number of elements. A weight is of the first class it fits.
+    ``iterations`` are those of Newton and Schulz that an update makes of a matrix.
     """
 
     terms: tuple[StateTerm, ...]
     of: Literal["weights", "matrices", "hidden"] = "weights"
     side: int = 0
     elements: int = 0
+    iterations: int = 0
 
     def bounded(self, given: Mapping[str, int]) -> StateClass:
         """The class with other bounds, where it has them."""
@@ -47,7 +49,8 @@ class StateClass:
             return given.get(key, now) if now else 0
 
         terms = tuple(replace(t, block=bound("block", t.block), most=bound("most", t.most)) for t in self.terms)
-        return replace(self, terms=terms, side=bound("side", self.side), elements=bound("elements", self.elements))
+        return replace(self, terms=terms, side=bound("side", self.side), elements=bound("elements", self.elements),
+                       iterations=bound("iterations", self.iterations))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Recipe:
         return sum(term.size for term in self.classes[0].terms)
 
     def changed(self, given: Mapping[str, str]) -> Recipe:
-        """The recipe with other bounds: ``side`` and ``elements`` of its classes, ``block`` and ``most`` of its terms.
+        """The recipe with other bounds: those of its classes, and ``block`` and ``most`` of their terms.
 
         Raises ``ValuesError`` for a bound that it does not have, and for what is no whole number.
         """
@@ -108,7 +111,7 @@ _SHAMPOO = StateClass(
     (StateTerm("row_square", 8, most=8192), StateTerm("column_square", 8, most=8192), StateTerm("element", 4)),
     of="matrices",
 )
-_MUON = StateClass((StateTerm("element", 4),), of="hidden")
+_MUON = StateClass((StateTerm("element", 4),), of="hidden", iterations=5)
 # One row an optimizer: what it keeps in fp32 beside the weights, and where that is said.
 _OPTIMIZERS: Mapping[str, tuple[tuple[StateClass, ...], str, str]] = {
     "adam": (_each(8), "Adam's two moments", ""),

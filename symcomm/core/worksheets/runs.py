@@ -207,6 +207,16 @@ def exponent(found: Fraction, numbers: Numbers, *search: Form) -> bool:
         return _near(found, mpmath.log(grown, 2))
 
 
+def lambert(found: Fraction, numbers: Numbers, cost: Form, between: Form) -> bool:
+    """Whether e^((t + d)/M) (1 - t/M) = 1 nearly holds: the expected time of work between failures is least there."""
+    d, m = (worked_out(form, numbers) for form in (cost, between))
+    with mpmath.workdps(60):
+        delta = mpmath.mpf(d.numerator) / d.denominator * m.denominator / m.numerator
+        exact = 1 + mpmath.lambertw(-mpmath.exp(-1 - delta)).real
+        near = mpmath.mpf(found.numerator) / found.denominator * m.denominator / m.numerator
+        return bool(abs(near - exact) <= (2 * delta) ** 3 / 10**4)
+
+
 def _name(form: Form) -> str:
     assert isinstance(form, Sym)
     return form.name
@@ -237,6 +247,7 @@ RUNS: dict[str, LineRun] = {
     "causal_pairs": LineRun(causal_pairs, 4),
     "ring": LineRun(ring, 6),
     "same": LineRun(same, 2, counts=False),
+    "lambert": LineRun(lambert, 2, counts=False),
     "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
     "least_at": LineRun(least_at, 4, symbols=(1, 2), counts=False, written_out=True),
     "least": LineRun(least, 4, symbols=(1, 2), counts=False, written_out=True),
