@@ -92,6 +92,7 @@ def pages(pdf: bytes) -> int:
                                               pytest.param(BERT, 7, marks=LONG),
                                               pytest.param("ddp-buckets/ddp-buckets.md", 5, marks=LONG),
                                               pytest.param("pipeline-chunks/pipeline-chunks.md", 6, marks=LONG),
+                                              pytest.param("autodiff-traces/autodiff-traces.md", 4, marks=LONG),
                                               pytest.param("peak-memory/peak.md", 3, marks=LONG)])  # fmt: skip
 def test_a_solution_is_as_long_as_a_person_would_write_it(example: str, most: int) -> None:
     document = sc.solve(sc.read_problem(ROOT / example))

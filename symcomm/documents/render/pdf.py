@@ -69,13 +69,13 @@ def _fonts() -> list[str]:
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
-_LITTLE = 0.6  # of the height of a page
+_CLOSER = 0.15  # of a page is spared on each page before the last one, at most
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     """The same, set a little tighter where only little would stand on a last page of its own."""
     made = typst_pdf(source, files)
-    if _LOOSE not in source or _pages(made) < 2 or _last(source, files) > _LITTLE:
+    if _LOOSE not in source or _pages(made) < 2 or _last(source, files) > _CLOSER * (_pages(made) - 1) + 0.1:
         return made
     closer = typst_pdf(source.replace(_LOOSE, _TIGHT, 1), files)
     return closer if _pages(closer) < _pages(made) else made
