@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb, gcd
 
-from symcomm.core.blocks import Listing, Scalar, Section, Value
-from symcomm.core.errors import DocumentError, Span
+from symcomm.core.errors import DocumentError
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import ONLY
@@ -26,9 +25,8 @@ from symcomm.exams.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exams.kept_answers import KeptAnswers
 from symcomm.exams.problems.drawing_values import Drawn
 from symcomm.exams.problems.exam_keys import Bounds
-from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.grading import points_of
-from symcomm.exams.problems.pieces import HeadingPiece, Piece, ProsePiece, TablePiece
+from symcomm.exams.problems.pieces import HeadingPiece
 from symcomm.exams.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
 from symcomm.exams.problems.randomness import Stream
 from symcomm.exams.problems.references import references
@@ -133,7 +131,7 @@ class Exam:
     def _fewer(self) -> int:
         """How many of the questions a paper has; 0 where it has all."""
         wanted = self.example.exam.questions
-        return wanted if not self.whole and wanted < len(self._ids) - 1 else 0
+        return wanted if not self.whole and wanted < self._many else 0
 
     def settled(self, first: Sequence[AssignedPaper]) -> tuple[AssignedPaper, ...]:
         """The same where the first paper of each student is known."""
@@ -158,13 +156,12 @@ class Exam:
         """Raises ``DocumentError`` where there are more students than different papers."""
         check_credit(self.example, self.template.head)
         settings, space = self.example.exam, self.template.draws.space
-        groups = self._groups(self.example)[1]
-        if settings.questions > len(groups):
-            what = f"{settings.questions} questions are wanted, but there are {len(groups)}"
+        if settings.questions > self._many:
+            what = f"{settings.questions} questions are wanted, but there are {self._many}"
             raise DocumentError(what, self.template.head.span_of("exam"), "count the headings that have points")
         if settings.alike or space is None:
             return
-        space *= comb(len(groups), self._fewer)
+        space *= comb(self._many, self._fewer)
         if space < students:
             raise DocumentError(
                 f"{students:,} students cannot have papers of their own: the draws give {space:,}",
@@ -194,11 +191,8 @@ class Exam:
         drawn = draws.draw(self.seed, student.id, number)
         words = (draws.digest, self.seed, student.id, str(number))
         chosen = self._chosen(Stream(*words, "", "questions"), place)
-        deciding = tuple(at for at in chosen if at in self._bounded)
-        options: dict[str, tuple[OfferedAnswer, ...]] = {}
-        if deciding or -1 in self._bounded or self.example.required:  # a draw that is not taken is not read as a whole
-            options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"), place)
-        problem, numbers = self._read(drawn, chosen)
+        problem, numbers = self._arranged(self.template.problem(drawn), chosen)
+        options = self._options(problem, Stream(*words, "", "options"), place)
         code = hashlib.sha256("\0".join((*words, *[str(place)] * (place > 0))).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
         told = tuple(drawn[name].text for name in drawn if name in used)
@@ -208,11 +202,6 @@ class Exam:
             for ask in problem.asks
         )
         return Paper(student, self.seed, attempt, code, drawn, problem, parts, (told, *sorted(chosen)))
-
-    def _read(self, drawn: Drawn, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
-        """The problem with some questions and drawn values, and the number of each ask on the page."""
-        unread = self._unread(chosen)
-        return self._arranged(self.template.problem(drawn, unread), chosen, bool(unread))
 
     # -- which questions, in which order -------------------------------------------------------
 
@@ -258,63 +247,9 @@ class Exam:
         return {at: frozenset(names) for at, names in found.items()}
 
     @cached_property
-    def _ids(self) -> dict[int, tuple[str, ...]]:
-        """The ids of the asks of each question; those before the first one under -1."""
-        ids = dict(zip(map(id, self.example.asks), self.example.ids, strict=True))
-        before, groups = self._groups(self.example)
-        asked = {-1: [item for item in before if isinstance(item, Ask)]}
-        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
-        return {at: tuple(ids[id(ask)] for ask in asks) for at, asks in asked.items()}
-
-    @cached_property
-    def _needs(self) -> dict[int, frozenset[int]] | None:
-        """The questions whose models each question uses, itself among them; under -1 what every paper uses.
-
-        None where a question may follow from any other one: where it refers to what is no drawn value, or has one in
-        its name.
-        """
-        drawn = self.template.draws.draw("", "example")
-        if any(name not in drawn for part in self.template.parts for name in _referred(part)):
-            return None
-        before, groups = self._groups(self.example)
-        items = {-1: before} | {at: group.items for at, group in enumerate(groups)}
-        owner = {item.name: at for at, mine in items.items() for item in mine if isinstance(item, ModelBlock)}
-        found = {at: {at} | {owner[name] for item in mine for name in _used_models(item)} for at, mine in items.items()}
-        found[-1] |= {owner[name] for ask in self.example.required for name in _used_models(ask)}
-        for _ in found:
-            found = {at: mine.union(*(found[other] for other in mine)) for at, mine in found.items()}
-        return {at: frozenset(mine) for at, mine in found.items()}
-
-    @cached_property
-    def _bounded(self) -> frozenset[int]:
-        """The questions whose answers decide whether a draw is taken, and those that these follow from."""
-        owner = {name: at for at, ids in self._ids.items() for name in ids}
-        asks = dict(zip(self.example.ids, self.example.asks, strict=True))
-        found: set[str] = set()
-        new = {name for name, ask in asks.items() if _decides(ask)}
-        while new - found:
-            found |= new
-            new = {name for one in found for _, name, _ in asks[one].exam.follows if name in asks}
-        return frozenset(owner[name] for name in found)
-
-    def _unread(self, chosen: tuple[int, ...]) -> frozenset[int]:
-        """The numbers of the document's parts that a paper with these questions does not depend on."""
-        if self._needs is None:
-            return frozenset()
-        if chosen not in self._unneeded:
-            needed = frozenset[int]().union(*(self._needs[at] for at in (-1, *chosen)))
-            self._unneeded[chosen] = frozenset(number for number, at in self._own if at not in needed)
-        return self._unneeded[chosen]
-
-    @cached_property
-    def _unneeded(self) -> dict[tuple[int, ...], frozenset[int]]:
-        return {}
-
-    @cached_property
-    def _own(self) -> tuple[tuple[int, int], ...]:
-        """The parts of the document that nothing but their question depends on, each with its question."""
-        parts = zip(self._places, self.template.parts, strict=True)
-        return tuple((number, at) for number, (at, part) in enumerate(parts) if _is_own(part))
+    def _many(self) -> int:
+        """How many questions there are to choose from."""
+        return len(self._groups(self.example)[1])
 
     def _evenly(self, many: int, picked: int, place: int, what: str) -> list[int]:
         """What the student in a place of the class, from 1 on, gets of so many: all are picked equally often.
@@ -327,32 +262,24 @@ class Exam:
 
     def _chosen(self, order: Stream, place: int) -> tuple[int, ...]:
         """The questions of one paper, in its order."""
-        settings, groups = self.example.exam, self._ids.keys() - {-1}
+        settings = self.example.exam
         if self.whole or (not self._fewer and not settings.shuffle):
             return tuple(n for n in self._names if n >= 0)
-        if len(groups) < 2:
+        if self._many < 2:
             raise DocumentError(
                 "questions are chosen and shuffled by their headings with points, and there are fewer than two",
                 self.template.head.span_of("exam"), "## Data parallelism (10 points)",
             )  # fmt: skip
-        many = self._fewer or len(groups)
-        spread = self._evenly(len(groups), many, place, "questions") if place and self._fewer else range(len(groups))
+        many = self._fewer or self._many
+        spread = self._evenly(self._many, many, place, "questions") if place and self._fewer else range(self._many)
         chosen = order.shuffled(spread)
         return tuple(chosen[:many]) if settings.shuffle else tuple(sorted(chosen[:many]))
 
-    def _arranged(self, problem: Problem, chosen: tuple[int, ...], partly: bool) -> tuple[Problem, dict[int, str]]:
-        """The problem with the questions of one paper in its order, and the number of each ask on the page.
-
-        Where it was read ``partly``, its asks have the ids that they have in the whole document.
-        """
+    def _arranged(self, problem: Problem, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
+        """The problem with the questions of one paper in its order, and the number of each ask on the page."""
         settings = problem.exam
         before, groups = self._groups(problem)
-        asked = {-1: [item for item in before if isinstance(item, Ask)]}
-        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
-        if partly:
-            ids = {id(ask): name for at, asks in asked.items() for ask, name in zip(asks, self._ids[at], strict=False)}
-        else:
-            ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
+        ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
 
         def named(item: Item) -> Item:
             return self._named(item, ids[id(item)]) if isinstance(item, Ask) else item
@@ -484,47 +411,6 @@ def check_prose(items: Iterable[Item]) -> None:
             for reference in references(item.markdown, item.span):
                 if reference.topic == "answer":
                     raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")
-
-
-def _is_own(part: Piece | Value) -> bool:
-    """Whether a part matters to its question alone; models matter to those that use them."""
-    if isinstance(part, PIECES):
-        return isinstance(part, ProsePiece)
-    inside = part.items if isinstance(part, Listing) else (part,)
-    return all(isinstance(one, Section) and {"ask", "model", "figure"} & {*one.keys} for one in inside)
-
-
-def _used_models(item: Item) -> Iterator[str]:
-    """The models that a question, a figure or a model of parts is about."""
-    match item:
-        case Ask(model=model, divided_by=other):
-            yield from (model,) if model else ()
-            yield from _used_models(other) if other else ()
-        case Figure(model=model, options=options):
-            names = (model, *(name.strip() for name in str(dict(options).get("models", "")).split(",")))
-            yield from (name for name in names if name)
-        case ModelBlock(parts=parts):
-            yield from (part.name for part in parts)
-
-
-def _referred(part: Piece | Value) -> Iterator[str]:
-    """The names of values that a part refers to; an empty one where it is in the name of a question."""
-    match part:
-        case (
-            Scalar(text=text, span=span) | ProsePiece(markdown=text, span=span) | HeadingPiece(markdown=text, span=span)
-        ):
-            if "{{" in text:
-                yield from (one.name for one in references(text, span) if not one.topic)
-                yield from ("",) if isinstance(part, HeadingPiece) else ()
-        case TablePiece(table, markdown):
-            if "{{" in markdown:
-                yield from (one.name for one in references(markdown, Span(table.file, table.line, "", 0, 0)))
-        case Listing(items=items):
-            yield from (name for item in items for name in _referred(item))
-        case Section(entries=entries):
-            for key, value in entries:
-                yield from (*_referred(key), *_referred(value))
-                yield from ("",) if key.text == "id" and {*_referred(value)} else ()
 
 
 def without_number(heading: str) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -507,43 +508,27 @@ given: {p: {{ k }}, m: 8}
 """
 
 
-def keys_when_all_is_read(exam: Exam, students: list[Student]) -> list[object]:
-    """The keys of an exam whose papers read every question of the document."""
-    whole = Exam(exam.template, exam.seed)
-    vars(whole)["_needs"] = None
-    return [key_record(whole, whole.paper(student)) for student in students]
-
-
-def test_a_paper_that_reads_its_own_questions_only_has_the_key_of_one_that_reads_all() -> None:
-    students = [Student(f"s{n}") for n in range(12)]
-    for template in (parse_template(ELSEWHERE), read_template(MIDTERM)):
-        exam = Exam(template, "3")
-        assert exam._needs is not None
-        assert [key_record(exam, exam.paper(student)) for student in students] == keys_when_all_is_read(exam, students)
-
-
-def test_a_question_that_is_not_on_the_paper_lends_it_its_model_only_where_it_is_used() -> None:
-    exam = Exam(parse_template(ELSEWHERE), "3")
-    chosen = {
-        paper.signature[1:]: {*paper.problem.models} for paper in (exam.paper(Student(f"s{n}")) for n in range(40))
-    }
-    assert chosen == {(0, 1): {"product"}, (0, 2): {"product"}, (1, 2): {"product"}}
-    assert exam._needs == {-1: {-1}, 0: {0}, 1: {0, 1}, 2: {2}}
-
-
 @pytest.mark.parametrize(
     "change",
     [
+        ("", ""),
         ("A model of", "{{ m }} stages and"),
         ("# Second", "# Second of {{ D }}"),
         ("ask: parameters\nmodel", "ask: parameters\nid: q{{ k }}\nmodel"),
+        ("ask: parameters\nmodel", "ask: parameters\nlabel: of {{ D }} columns\nmodel"),
+        ("given: {p: {{ k }}", 'given: {"{{ word }}": {{ k }}'),
+        ("m: 8}", 'm: "{{ k }}{{ k }}"}'),
     ],
 )
-def test_a_document_is_read_as_a_whole_where_a_question_may_follow_from_another_one(change: tuple[str, str]) -> None:
-    exam = Exam(parse_template(ELSEWHERE.replace(*change)), "3")
-    assert exam._needs is None
-    students = [Student(f"s{n}") for n in range(4)]
-    assert [key_record(exam, exam.paper(student)) for student in students] == keys_when_all_is_read(exam, students)
+def test_a_question_that_was_read_with_other_numbers_is_the_one_that_is_read_alone(change: tuple[str, str]) -> None:
+    text = ELSEWHERE.replace(*change).replace("draw:", "draw:\n  word: [p, o]")
+    exam = Exam(parse_template(text), "3", whole=True)
+    for student in [Student(f"s{n}") for n in range(12)]:
+        problem = exam.paper(student).problem
+        alone = parse_template(text).problem(exam.paper(student).drawn)
+        own = dict(zip(map(id, alone.asks), problem.asks, strict=True))
+        items = [replace(item, exam=own[id(item)].exam) if id(item) in own else item for item in alone.items]
+        assert problem.items == tuple(items)
 
 
 @pytest.mark.long

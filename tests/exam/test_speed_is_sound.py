@@ -215,15 +215,6 @@ def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_number
     assert len({*map(id, found)}) == (2 if settled else 5)
 
 
-def test_a_draw_that_is_not_taken_is_the_same_whether_it_is_read_as_a_whole_or_not():
-    partly, whole = (exam_of(parse_template(STRUCTURES, "t.md"), "5") for _ in range(2))
-    whole.__dict__["_bounded"] = frozenset(range(3))
-    papers = [(partly.paper(s).settled, whole.paper(s).settled) for s in numbered(12)]
-    assert [a for a, _ in papers] == [b for _, b in papers]
-    assert any(one.attempt for one, _ in papers), "some draws break the bound"
-    assert partly._bounded == {0, 1}
-
-
 def _fresh(template, exam, students):
     """Each answer as the class has it, and as it is when its own paper alone is read and derived."""
     for student in students:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import operator
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
@@ -389,10 +389,10 @@ class Template:
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
         return replace(self.head, entries=entries) if self.draws else self.head
 
-    def problem(self, drawn: Mapping[str, NamedValue] | None = None, without: Collection[int] = ()) -> Problem:
+    def problem(self, drawn: Mapping[str, NamedValue] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
-        Without ``drawn`` it has the values of an example. The parts whose numbers are in ``without`` are left out.
+        Without ``drawn`` it has the values of an example.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": NamedValue("4096")})
         >>> made.items[0].markdown
@@ -402,8 +402,7 @@ class Template:
             drawn = self.draws.draw("", "example")
         reader = _Reader(self.file, self._head, drawn, self._kept)
         for number, part in enumerate(self.parts):
-            if number not in without:
-                reader.take(part, number not in self._closed)
+            reader.take(part, number not in self._closed)
         return reader.problem()
 
 
@@ -468,6 +467,28 @@ Kept = dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]]
 @lru_cache(maxsize=4096)
 def _names(value: ByIdentity[Value]) -> frozenset[str]:
     return referred(value.it)
+
+
+@lru_cache(maxsize=4096)
+def _only_numbers(held: ByIdentity[Section]) -> frozenset[str]:
+    """The drawn values that are only numbers of symbols to a question or a model."""
+    section = held.it
+    entries = {key.text: value for key, value in section.entries}
+    given, asked = entries.get("given" if "ask" in entries else "values"), entries.get("ask")
+    options = _options_of(asked.text) if isinstance(asked, Scalar) else {}
+    if not isinstance(given, Section) or options is None or {"worksheet", "symbols"} & {*entries}:
+        return frozenset()
+    left = tuple((key, value if key.text in options else key) for key, value in given.entries)
+    rest = replace(given, entries=left)
+    others = tuple((key, rest if value is given else value) for key, value in section.entries)
+    return referred(given) - referred(replace(section, entries=others))
+
+
+def _options_of(quantity: str) -> dict[str, Option] | None:
+    """The options of a quantity by their names; None where it is not known."""
+    from symcomm.core.quantities import QUANTITIES
+
+    return {option.name: option for option in QUANTITIES[quantity].options} if quantity in QUANTITIES else None
 
 
 @lru_cache(maxsize=256)  # papers of one document seldom have drawn values in it
@@ -582,19 +603,47 @@ class _Reader:
         elif not isinstance(value, Section) or not self.may_be_kept(value):
             self.block(filled(value, self.known()) if names else value)
         else:
-            about = value.span, tuple(self.drawn[name].text for name in sorted(names)), (*self.models,), self.above
-            tables: tuple[Table, ...] = () if "ask" in value else tuple(self.tables)
-            kept, below = self.kept.get(about, ((), ()))
-            if kept and len(tables) == len(below) and all(map(operator.is_, tables, below)):
-                self.again(kept)
+            self.compiled(value, names)
+
+    def compiled(self, section: Section, names: frozenset[str]) -> None:
+        """Adds a question or a model, which is read once for all draws that differ in nothing but its numbers."""
+        numbers = _only_numbers(ByIdentity(section)) if names else frozenset[str]()
+        above = (*self.models,), self.above
+        about, like = (
+            (section.span, tuple((name, self.drawn[name].text) for name in sorted(some)), above)
+            for some in (names, names - numbers)
+        )
+        tables: tuple[Table, ...] = () if "ask" in section else tuple(self.tables)
+        made, below = self.kept.get(about) or self.kept.get(like) or ((), ())
+        if made and len(tables) == len(below) and all(map(operator.is_, tables, below)):
+            if about in self.kept:
+                self.again(made)
                 return
+            made = tuple(self.renumbered(item, section) for item in made)
+            self.again(made)
+        else:
             before = len(self.items)
-            self.block(filled(value, self.known()) if names else value)
+            self.block(filled(section, self.known()) if names else section)
             made = tuple(self.items[before:])
-            if not any(isinstance(item, Ask) and item.divided_by for item in made):
-                if len(self.kept) >= _ITEMS_KEPT:
-                    self.kept.clear()
-                self.kept[about] = made, tables
+        if not any(isinstance(item, Ask) and item.divided_by for item in made):
+            if len(self.kept) >= _ITEMS_KEPT:
+                self.kept.clear()
+            self.kept[about] = made, tables
+            self.kept.setdefault(like, (made, tables))
+
+    def renumbered(self, item: Item, template: Section) -> Item:
+        """A question or a model with the numbers of this paper; nothing else in it depends on them."""
+        if not isinstance(item, (Ask, ModelBlock)):
+            return item
+        lookup, gives = self.known(), "given" if isinstance(item, Ask) else "values"
+        pairs = zip(template.entries, item.section.entries, strict=True)
+        entries = ((k, filled(value, lookup) if k.text == gives else before[1]) for (k, value), before in pairs)
+        section = replace(item.section, entries=tuple(entries))
+        if isinstance(item, ModelBlock):
+            return replace(item, section=section, values=merge(self.values, read_values(section, gives, blocks.whole)))
+        options = _options_of(item.quantity) or {}
+        given = read_values(_follows(given_options(section, options), options)[1], gives, blocks.quantity)
+        return replace(item, section=section, given=given)
 
     def may_be_kept(self, section: Section) -> bool:
         """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
