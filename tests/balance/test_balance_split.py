@@ -6,8 +6,11 @@ import random
 from fractions import Fraction
 
 import pytest
-from api import Derivation, Model, ValuesError
-from balance_models import BOOK, OVERLAP, block, block_products, swiglu, swiglu_products, walk, xxl
+from api import Derivation, Model, ValuesError, from_expr
+from api import form_evaluate as evaluate
+from balance_models import BOOK, OVERLAP, ROOT, block, block_products, swiglu, swiglu_products, walk, xxl
+
+import symcomm as sc
 
 MESH = "fsdp(X) + tensor(Y)"
 RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
@@ -106,9 +109,6 @@ def test_the_split_with_the_least_batch_has_half_of_the_tensor_ranks_that_are_po
     found = split(xxl(), devices=64, links="X=2, Y=1", least="batch", **RATES)
     most = Fraction(53248 * 180 * 10**9, 460 * 10**12)  # F W M_Y / C
     assert found.at().value == 64 / (most / 2)
-    from api import form_evaluate as evaluate
-    from api import from_expr
-
     least = evaluate(from_expr(found.worth["B^least"]), dict(found.given))
     at = {"D": 16384, "F": 53248, "R": 460 * 10**12, "W_net": 180 * 10**9, "M_X": 2}
 
@@ -207,6 +207,21 @@ def test_a_mesh_without_two_free_axes_is_not_split(strategy: str) -> None:
 def test_where_only_one_axis_sends_anything_there_is_nothing_to_balance() -> None:
     with pytest.raises(ValuesError, match="only the mesh axis 'tensor' sends anything"):
         block().derive("mesh_split", strategy="data(X) + tensor(Y)", devices=64, accounting=BOOK)
+
+
+def test_a_layer_with_attention_and_numbers_for_all_sizes_has_a_best_split() -> None:
+    layer = sc.load(ROOT / "examples/layers/grouped-query-attention.md")
+    place, least = (
+        split(layer, devices=64, least="batch", want=want, **RATES).at().value for want in ("split", "least")
+    )
+    asked = layer.derive("compute_bound", strategy=MESH, accounting=BOOK, **RATES)
+    at = from_expr(asked.expr)
+
+    def batch(x: Fraction) -> Fraction:
+        return evaluate(at, {**dict(asked.given), "X": x, "Y": 64 / x})
+
+    assert batch(place) == least
+    assert least < min(batch(place * f) for f in (Fraction(9, 10), Fraction(11, 10)))
 
 
 def test_where_no_split_is_compute_bound_the_refusal_says_so() -> None:

@@ -145,7 +145,10 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
     if len(coefficients(gap, x) or ()) == 3 and sure_root(gap, x) is not None:
         return None
     top, bottom = sp.fraction(sp.together(root))
-    signed = sp.Mul(*(factor for factor in sp.Mul.make_args(sp.factor_terms(top * bottom)) if not factor.is_positive))
+    number, factors = sp.factor(top * bottom).as_coeff_Mul()
+    unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
+    unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
+    signed = sp.sign(number) * sp.Mul(*unsure)
     numbers = signed.subs(put(known, ""))
     if numbers.is_number or numbers.is_positive:
         return None

@@ -1,26 +1,33 @@
-"""From which batch on a layer is compute bound: the times of computing and communication as an inequality, solved."""
+"""From which batch on a layer is compute bound: the times of computing and communication compared, and solved."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Ceiling, Floor, Form, Ratio, Sym, num, product
+from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.libraries import Expr
+from symcomm.core.optimum.comparison import Comparison, Reached, Side
+from symcomm.core.optimum.equality import cancelled, limit
 from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.printing import plain
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
 from symcomm.core.quantities.time import mesh_terms, time
-from symcomm.core.quantities.time.inequality import solve
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity
+
+_NEVER = "no {} is ever enough for computing to be the longer part: {}"
 
 
 def derive(
@@ -69,13 +76,98 @@ def derive(
     notes = [
         f"{name[0].upper()}{name[1:]} {verb} compute bound for `{over}` {side} `{over}^*`, communication bound {other}."
     ]
-    where = [b.where for b in bounds if b.where is not None]
-    notes += [b.needs for b in bounds if b.needs]
+    where = [bound.where for bound in bounds if bound.where is not None]
+    notes += [f"This needs {one.told}: otherwise no `{over}` is enough." for one in where]
     which = "Smallest" if kind == "at_least" else "Largest"
     share = " per device" if per == "device" else ""
     title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
     made = time.with_rates(terms.setting.derivation(title, work.steps, exhibits=exhibits, notes=notes), terms.writer)
     return replace(made, where=(*made.where, *where))
+
+
+def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Reached]]:
+    """Writes the steps from the times to the bound; gives its name, ``at_least`` or ``at_most``, and what it rests on.
+
+    Raises ``ValuesError`` where there is no bound.
+    """
+    work, name = terms.work, f"{over}^*"
+    adds = terms.setting.accounting.time != "overlap"
+    each = [(mesh, (time_of,)) for mesh, time_of in terms.sent.items()]
+    parts = [("comm", tuple(terms.sent.values()))] if adds and len(each) > 1 else each
+    symbols = {s.name: s for worth in terms.worths for s in worth.free_symbols}
+    if over not in symbols:
+        raise ValuesError(f"neither computing nor communication depends on '{over}'", hint=nearest(over, [*symbols]))
+    units = {sym.name: sym.unit for sym in terms.writer.machine.symbols}
+    computing = Side("compute", "computing", (terms.compute,))
+    found: list[tuple[Comparison, Reached, str]] = []
+    for tag, sent in parts:
+        met = Comparison(work, symbols[over], computing, Side(tag, "the communication", sent), terms.known, units)
+        found.append((met, _enough(terms, met), tag))
+    bounds = [one for one in found if one[1].form is not None]
+    kinds = {reached.kind for _, reached, _ in bounds}
+    if len(kinds) > 1:
+        raise ValuesError(
+            f"one part of the communication asks for a large {over}, another one for a small one",
+            hint="accounting time: serial compares with their sum",
+        )
+    either = next((reached for _, reached, _ in found if reached.kind == "either"), None)
+    if not bounds and either is not None:
+        growth = plain(forms.from_expr(cancelled(1 / either.ratio)))
+        raise ValuesError(
+            f"computing and communication change alike with {over}, so {over} decides nothing: compute bound at every "
+            f"{over} where {growth} is at least 1, at none where it is less",
+            hint="give numbers for these symbols, or solve for another one (over)",
+        )
+    if len(each) > 1:
+        terms.setting.choice("time")  # whether the times of several axes add up
+    kind = next(iter(kinds), "at_least")
+    side, extreme = ("≥", Largest) if kind == "at_least" else ("≤", Smallest)
+    reached_all = [reached for _, reached, _ in found]
+    if not bounds:
+        text = f"The communication shrinks with computing: it takes less time at every `{over}`."
+        return work.combine(name, num(0), ONE, "always", text), kind, reached_all
+    if len(bounds) == 1:
+        reads = "the sum of the communication times" if adds and len(each) > 1 else "the communication"
+        text = f"Compute bound when computing takes at least as long as {reads}; solve for `{over}`: "
+        met, reached, _ = bounds[0]
+        return met.define(name, reached, "solve", f"{text}`{over}` {side} `{name}`."), kind, reached_all
+    solved = tuple(met.define(f"{over}_{tag}", reached, "solve", f"There computing takes as long as `t_{tag}`.")
+                   for met, reached, tag in bounds)  # fmt: skip
+    text = "Computing must take at least as long as each communication time."
+    return work.combine(name, extreme(solved), ONE, "solve", text), kind, reached_all
+
+
+def _enough(terms: MeshTerms, met: Comparison) -> Reached:
+    """What was found, with the text of its refusal. Raises ``ValuesError`` where none is enough, or numbers decide."""
+    reached, over = met.solve(), met.x.name
+    if not reached.kind:
+        missing = {s.name for side in (met.first, met.second) for s in met.worth(side).free_symbols}
+        raise ValuesError(f"numbers decide whether a large or a small {over} is compute bound",
+                          hint=f"give {', '.join(sorted(missing - {over, *terms.known}))}")  # fmt: skip
+    if reached.kind == "never":
+        reason = "the communication alone takes longer"
+        number = _number(reached.ratio, terms.known)
+        if number:
+            times = "as fast" if number == 1 else f"{float(number):.4g} times as fast"
+            reason = f"the communication grows {times} with {over} as computing does"
+        sizes = [size.name for size in terms.strategy.sizes.values() if isinstance(size, Sym)]
+        most = {name: limit(1 - reached.ratio, forms.value(Sym(name))) for name in sizes}
+        limits = [f"{name} below {float(number):.4g}" for name, worth in most.items()
+                  if worth is not None and (number := _number(worth, terms.known)) is not None]  # fmt: skip
+        fewer = "fewer ranks, more links or a faster network"
+        hint = f"some {over} is enough with {' or '.join(limits)}" if limits else fewer
+        raise ValuesError(_NEVER.format(over, reason), hint=hint)
+    if reached.where is None:
+        return reached
+    faster = "faster than" if reached.kind == "either" else "no slower than"
+    why = f"grows {faster} computing does" if reached.ratio else "alone takes longer"
+    return replace(reached, where=replace(reached.where, refusal=_NEVER.format(over, f"the communication {why}")))
+
+
+def _number(expr: Expr, known: Mapping[str, Fraction]) -> Fraction | None:
+    """What an expression is worth with the given numbers; None where some are missing."""
+    form = forms.from_expr(expr)
+    return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
 
 
 def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:

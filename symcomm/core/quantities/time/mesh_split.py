@@ -23,7 +23,7 @@ from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.quantities.communication.links import by_axis, new_symbols
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
-from symcomm.core.quantities.time import inequality, mesh_terms, time
+from symcomm.core.quantities.time import compute_bound, mesh_terms, time
 from symcomm.core.quantities.time.compute_bound import variable
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
@@ -137,7 +137,7 @@ def _real(asked: _Split) -> Derivation:
     except ValuesError as error:
         raise ValuesError(error.message, hint="numbers: whole compares the divisors") from None
     found, more = continued(cost, best), [_other(asked)]
-    if asked.over:
+    if asked.over and "f^*" in found.worth:  # numbers that were compared have no such step
         inverse = Ratio(num(1), Sym("f^*"))
         said = Reason("least", f"The least `{asked.over}` of all splits.", witness=quotient(num(1), Sym("f^*")))
         worth = forms.from_expr(sp.cancel(1 / found.worth["f^*"]))
@@ -158,7 +158,7 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         work.define("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text,
                     witness=(largest if asked.overlap else together)(sent))  # fmt: skip
         return asked.made(f"Communication time of {PHASES[asked.phase][1]}", terms)
-    answer, kind, _ = inequality.solve(terms, asked.over)
+    answer, kind, _ = compute_bound.solve(terms, asked.over)
     if kind != "at_least" or terms.worth(answer) == 0:
         raise ValuesError(f"no {asked.over} has to be made small here", hint="least: communication")
     work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{asked.over}^*` is least where this is greatest.",
@@ -250,8 +250,8 @@ def _at_root(asked: _Split, cost: Derivation, gap: Expr, said: Reason) -> Deriva
 def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     """The batch of overlapping times: less with fewer ranks on the first axis, until no batch is enough any more."""
     x, over = forms.value(Sym(asked.names[0])), asked.over
-    answer, kind, bounds = inequality.solve(terms, over)
-    gaps = [b.sides.over_computing for b in bounds if b.kind == "either" and b.sides is not None]
+    answer, kind, bounds = compute_bound.solve(terms, over)
+    gaps = [1 - bound.ratio for bound in bounds if bound.kind == "either"]
     gaps = [gap for gap in gaps if gap.has(x)]
     if kind != "at_least" or len(gaps) != 1 or {_way(e, x) for e in (terms.worth(answer), *gaps)} != {1}:
         raise ValuesError(
@@ -290,7 +290,7 @@ def _whole(asked: _Split) -> Derivation:
     winners = [d for cost, d in able if cost == best]
     terms = asked.terms(Sym(x), Ratio(asked.devices, Sym(x)))
     if over:
-        inequality.solve(terms, over)
+        compute_bound.solve(terms, over)
     else:
         _cost(asked, terms)
     others = f" {', '.join(map(str, winners[1:]))} is as good." if len(winners) > 1 else ""
@@ -322,7 +322,7 @@ def _candidate(asked: _Split, first: int, second: int) -> tuple[Fraction | None,
     try:
         terms = asked.terms(num(first), num(second))
         if asked.over:
-            answer, kind, _ = inequality.solve(terms, asked.over)
+            answer, kind, _ = compute_bound.solve(terms, asked.over)
             return (_number(terms, answer), "", {}) if kind == "at_least" else (None, "no lower bound", {})
     except StrategyError:
         return None, "does not divide the sizes", {}
