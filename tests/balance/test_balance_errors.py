@@ -79,7 +79,8 @@ def test_the_formula_in_symbols_gives_no_negative_batch(accounting: dict[str, st
     assert derivation.at(**at, Y=2).value > 0
     with pytest.raises(ValuesError, match="no B is ever enough for computing to be the longer part: the communication"):
         derivation.at(**at, Y=40)
-    assert any("otherwise no `B` is enough" in note for note in derivation.notes)
+    relation = ">" if accounting is BOOK else ">="
+    assert [str(condition) for condition in derivation.where] == [f"F·W_net {relation} R·Y"]
 
 
 def test_growing_just_as_fast_is_enough_beside_but_not_added_to_another_time() -> None:

@@ -32,7 +32,7 @@ _PARTS = {  # by the power of the name: the part that grows, that stays, that sh
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedTime:
     """One of two times: its mark in the names of steps, its words in their reasons, and the steps that add up to it."""
 
     tag: str
@@ -76,17 +76,17 @@ class Comparison:
     """Two times over one name; ``known`` are the given numbers, ``units`` those of rates."""
 
     def __init__(
-        self, work: StepWriter, x: Symbol, first: Side, second: Side, known: Mapping[str, Fraction],
+        self, work: StepWriter, x: Symbol, first: ComparedTime, second: ComparedTime, known: Mapping[str, Fraction],
         units: Mapping[str, Unit],
     ) -> None:  # fmt: skip
         self.work, self.x, self.first, self.second = work, x, first, second
         self.known, self.units, self.unit = known, units, units.get(x.name, ONE)
 
-    def worth(self, side: Side) -> Expr:
+    def worth(self, side: ComparedTime) -> Expr:
         """What a side is worth, in symbols."""
         return sp.Add(*(forms.value(part, self.work.known) for part in side.parts))
 
-    def powers(self, side: Side) -> _Powers:
+    def powers(self, side: ComparedTime) -> _Powers:
         """The coefficients of each time by the power of the name; none where a time is no sum of such powers.
 
         A time whose definition adds up terms of one power each is taken as these terms.
@@ -174,7 +174,7 @@ class Comparison:
         return [self._named(side, of.power, parts, worth)
                 for side, parts, worth in zip((self.first, self.second), sides, of.worth, strict=True)]  # fmt: skip
 
-    def _named(self, side: Side, e: int, parts: _Powers, worth: Expr) -> Form | None:
+    def _named(self, side: ComparedTime, e: int, parts: _Powers, worth: Expr) -> Form | None:
         pieces = [self._piece(part, e, found) for part, found in parts.items() if e in found]
         if len(pieces) < 2 and all(isinstance(piece, Sym) for piece in pieces):
             return pieces[0] if pieces else None

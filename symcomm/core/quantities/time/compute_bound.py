@@ -13,7 +13,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
-from symcomm.core.optimum.comparison import Comparison, Reached, Side
+from symcomm.core.optimum.comparison import ComparedTime, Comparison, Reached
 from symcomm.core.optimum.equality import cancelled, limit
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import plain
@@ -77,7 +77,6 @@ def derive(
         f"{name[0].upper()}{name[1:]} {verb} compute bound for `{over}` {side} `{over}^*`, communication bound {other}."
     ]
     where = [bound.where for bound in bounds if bound.where is not None]
-    notes += [f"This needs {one.told}: otherwise no `{over}` is enough." for one in where]
     which = "Smallest" if kind == "at_least" else "Largest"
     share = " per device" if per == "device" else ""
     title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
@@ -98,10 +97,12 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Reached]]:
     if over not in symbols:
         raise ValuesError(f"neither computing nor communication depends on '{over}'", hint=nearest(over, [*symbols]))
     units = {sym.name: sym.unit for sym in terms.writer.machine.symbols}
-    computing = Side("compute", "computing", (terms.compute,))
+    computing = ComparedTime("compute", "computing", (terms.compute,))
     found: list[tuple[Comparison, Reached, str]] = []
     for tag, sent in parts:
-        met = Comparison(work, symbols[over], computing, Side(tag, "the communication", sent), terms.known, units)
+        met = Comparison(
+            work, symbols[over], computing, ComparedTime(tag, "the communication", sent), terms.known, units
+        )
         found.append((met, _enough(terms, met), tag))
     bounds = [one for one in found if one[1].form is not None]
     kinds = {reached.kind for _, reached, _ in bounds}

@@ -7,7 +7,7 @@ from typing import Annotated, Unpack
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import value
-from symcomm.core.optimum.comparison import Comparison, Side
+from symcomm.core.optimum.comparison import ComparedTime, Comparison
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time import time
@@ -42,7 +42,7 @@ def derive(
         raise ValuesError(f"the number of {over} decides where the axes of the mesh lie in a node",
                           hint="name the links of each axis: tensor=900 GB/s, data=50 GB/s")  # fmt: skip
     first, second = sides = [
-        Side(name, _WORDS[name], (need(getattr(terms, name), f"the {name} term"),)) for name in pair
+        ComparedTime(name, _WORDS[name], (need(getattr(terms, name), f"the {name} term"),)) for name in pair
     ]
     symbols = {s.name: s for one in sides for s in value(one.parts[0], work.known).free_symbols}
     if over not in symbols:
