@@ -10,7 +10,7 @@ process.on("uncaughtException", (error) => { // Node would print the source of P
 const [folder, plain] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(`${folder}/py/pyodide.mjs`).href);
 const python = await loadPyodide({ indexURL: `${folder}/py/` });
-const home = python.runPython("import sysconfig; sysconfig.get_paths()['purelib']");
+const home = python.runPython("import os, sysconfig; os.path.realpath(sysconfig.get_paths()['purelib'])"); // it begins with "//"
 python.FS.writeFile("/plain.zip", new Uint8Array(fs.readFileSync(plain)));
 python.unpackArchive(new Uint8Array(fs.readFileSync(plain)), "zip", { extractDir: home });
 const files = Object.entries(JSON.parse(fs.readFileSync(`${folder}/questions.json`, "utf-8")));
@@ -45,27 +45,32 @@ for language in ("en", "de", "zh"):
     tried("derive", table, "communication", "data(k)", language)
 tried("at", {"D": "64"}, "D", ["64"], "en")
 
-used = {Path(m.__file__).relative_to(home).as_posix() for m in list(sys.modules.values())
-        if (getattr(m, "__file__", None) or "").startswith(home + "/")}
-with zipfile.ZipFile("/plain.zip") as packed, zipfile.ZipFile("/out.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
-    def put(name, data):
-        out.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+STANDARD = f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip"
+files = [m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)]
+used = {Path(file).relative_to(above).as_posix() for above in (home, STANDARD) for file in files if file.startswith(above + "/")}
+if not {"sympy/__init__.py", "symcomm/__init__.py"} <= used:
+    raise SystemExit(f"no byte code can be kept: nothing was imported from {home}")
 
-    for name in packed.namelist():
-        data = packed.read(name)
-        if name not in used:
-            put(name, data)
-            continue
-        ours = name.startswith("symcomm/")  # whose registries read docstrings and look for sources
-        code = compile(data, name, "exec", dont_inherit=True, optimize=0 if ours else 2)
-        made = bytes(external._code_to_hash_pyc(code, bytes(8), False))
-        if ours:
-            put(name, data)
-        stem, _, _ = name.rpartition(".")
-        above, _, last = stem.rpartition("/")
-        put(f"{above}/__pycache__/{last}.{sys.implementation.cache_tag}.pyc" if ours else f"{stem}.pyc", made)
-    for grammar in (FORMULA, MODULE):
-        kept = f"symcomm/core/{grammar.folder}/{grammar.file}{KEPT}"
-        put(kept, (Path(home) / kept).read_bytes())
+def packed(source, target, chosen, beside=False):
+    """The chosen files of an archive in another one, what was used as byte code; beside, the source goes with it."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in filter(chosen, old.namelist()):
+            data = {name: old.read(name)}
+            if name in used and name.endswith(".py"):
+                code = compile(data[name], name, "exec", dont_inherit=True, optimize=0 if beside else 2)
+                above, _, stem = name.removesuffix(".py").rpartition("/")
+                kept = f"{above}/__pycache__/{stem}.{sys.implementation.cache_tag}.pyc" if beside else f"{name}c"
+                data = {**(data if beside else {}), kept: bytes(external._code_to_hash_pyc(code, bytes(8), False))}
+            for one, written in data.items():
+                new.writestr(zipfile.ZipInfo(one, (2020, 1, 1, 0, 0, 0)), written, zipfile.ZIP_DEFLATED, 9)
+        for grammar in (FORMULA, MODULE) if beside else ():
+            kept = f"symcomm/core/{grammar.folder}/{grammar.file}{KEPT}"
+            new.writestr(zipfile.ZipInfo(kept, (2020, 1, 1, 0, 0, 0)), (Path(home) / kept).read_bytes(), zipfile.ZIP_DEFLATED, 9)
+
+packed(STANDARD, "/standard.zip", lambda name: True)  # Pyodide's has sources only: they take two seconds of each start
+packed("/plain.zip", "/libraries.zip", lambda name: not name.startswith("symcomm/"))  # which are read where they lie
+packed("/plain.zip", "/symcomm.zip", lambda name: name.startswith("symcomm/"), beside=True)  # its registries look for sources
 `);
-fs.writeFileSync(`${folder}/symcomm.zip`, python.FS.readFile("/out.zip"));
+for (const [name, made] of [["py/python_stdlib.zip", "standard"], ["libraries.zip", "libraries"], ["symcomm.zip", "symcomm"]]) {
+  fs.writeFileSync(`${folder}/${name}`, python.FS.readFile(`/${made}.zip`));
+}

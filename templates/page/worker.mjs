@@ -8,14 +8,15 @@ async function fetched(name) {
 }
 
 const loaded = (async () => {
-  const parts = ["symcomm.zip", "answers.py", "questions.json"].map(fetched);
+  const parts = ["symcomm.zip", "libraries.zip", "answers.py", "questions.json"].map(fetched);
   parts.forEach((part) => part.catch(() => {})); // told below, where it is waited for
   const python = await loadPyodide({ indexURL: new URL("./py/", import.meta.url).href });
-  const folder = python.runPython("import sysconfig; sysconfig.get_paths()['purelib']");
+  python.FS.writeFile("/lib/libraries.zip", new Uint8Array(await (await parts[1]).arrayBuffer())); // read where it lies
+  const folder = python.runPython("import sys, sysconfig; sys.path.append('/lib/libraries.zip'); sysconfig.get_paths()['purelib']");
   python.unpackArchive(await (await parts[0]).arrayBuffer(), "zip", { extractDir: folder });
-  python.runPython(await (await parts[1]).text());
+  python.runPython(await (await parts[2]).text());
   const call = python.globals.get("call");
-  const files = Object.entries(await (await parts[2]).json()); // the problem file first, then its worksheets
+  const files = Object.entries(await (await parts[3]).json()); // the problem file first, then its worksheets
   for (const [name, text] of files) python.FS.writeFile(name, text);
   return { call, opened: JSON.parse(call("open", JSON.stringify([files[0][0]]))) };
 })();

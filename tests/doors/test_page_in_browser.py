@@ -1,4 +1,4 @@
-"""The page that runs symcomm in a browser, driven in headless Chromium; its folder is named by PAGE_FOLDER.
+"""The page that runs symcomm in a browser, driven in headless Chromium and Firefox; its folder is named by PAGE_FOLDER.
 
 symcomm serve --build -o out/page
 PAGE_FOLDER=out/page pytest tests/doors/test_page_in_browser.py
@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ import pytest
 from api import TEMPLATES, server
 from api import patience as patience_module
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+BROWSERS = {
+    "chromium": os.environ.get("CHROMIUM") or shutil.which("chromium"),
+    "firefox": os.environ.get("FIREFOX") or shutil.which("firefox-esr") or shutil.which("firefox"),
+}
 FOLDER = os.environ.get("PAGE_FOLDER", "")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WAIT = 150  # seconds for a busy machine
@@ -24,8 +28,8 @@ WAIT = 150  # seconds for a busy machine
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[str]:
-    if not FOLDER or not CHROMIUM:
-        pytest.skip("PAGE_FOLDER names no built page, or there is no chromium")
+    if not FOLDER:
+        pytest.skip("PAGE_FOLDER names no built page")
     running = server(Path(FOLDER), 0)
     threading.Thread(target=running.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{running.server_port}/"
@@ -33,11 +37,16 @@ def home() -> Iterator[str]:
     running.server_close()
 
 
-@pytest.fixture(scope="module")
-def browser(home: str) -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(request: pytest.FixtureRequest, home: str) -> Iterator[Any]:
+    """An installed browser; playwright's own Firefox is not needed, as it speaks WebDriver BiDi with any."""
+    program = BROWSERS[request.param]
+    if not program:
+        pytest.skip(f"there is no {request.param}")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'playwright>=1.57,<1.61'")
+    only = {"chromium": {"args": ["--no-sandbox", "--disable-gpu"]}, "firefox": {"channel": "moz-firefox"}}
     with sync_api.sync_playwright() as play:
-        made = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        made = getattr(play, request.param).launch(executable_path=program, timeout=WAIT * 1000, **only[request.param])
         yield made
         made.close()
 
@@ -45,6 +54,7 @@ def browser(home: str) -> Iterator[Any]:
 def opened(browser: Any, home: str, **options: Any) -> Any:
     """A page of a phone, in English, with the addresses that it asks for and its errors."""
     made = browser.new_page(**{"viewport": {"width": 390, "height": 844}, "locale": "en-GB", **options})
+    made.set_default_timeout(WAIT * 1000)
     made.requested, made.errors = [], []
     made.on("request", lambda request: made.requested.append(request.url))
     made.on("pageerror", lambda error: made.errors.append(str(error)))
@@ -79,6 +89,19 @@ def checked(page: Any, answer: str) -> str:
             return str(text)
         page.wait_for_timeout(100)
     raise AssertionError(answer)
+
+
+def test_python_reads_byte_code_and_less_than_20_megabytes_go_over_the_wire(home: str):
+    sent = {path for path in Path(FOLDER).rglob("*") if path.suffix != ".gz" and path.is_file()}
+    packed = [path.with_name(f"{path.name}.gz") for path in sent]
+    sizes = [(gz if gz.is_file() else gz.with_suffix("")).stat().st_size for gz in packed]
+    assert sum(sizes) < 20e6
+    for archive, kept in (
+        ("py/python_stdlib.zip", "dataclasses.pyc"),
+        ("libraries.zip", "sympy/__init__.pyc"),
+        ("symcomm.zip", "symcomm/__pycache__/__init__.cpython-314.pyc"),
+    ):
+        assert kept in zipfile.ZipFile(Path(FOLDER) / archive).namelist()
 
 
 def test_an_answer_is_checked_and_a_wrong_one_does_not_get_the_answer(page: Any):
