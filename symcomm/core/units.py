@@ -565,6 +565,7 @@ def _in_clock(seconds: Fraction) -> tuple[str, str]:
     return _relation(text, seconds / worth), f"{text} {unit}"
 
 
+@cache
 def _power(base: int, exponent: int) -> Fraction:
     return Fraction(base) ** exponent
 

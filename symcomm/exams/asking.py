@@ -111,8 +111,7 @@ class Asking:
     @property
     def is_settled(self) -> bool:
         """Whether no number can change what was derived here, whatever was asked again."""
-        asked = (self, *(one for one in self._asked.values() if one is not None))
-        return all(one.derivation.otherwise is None for one in asked)
+        return self.derivation.otherwise is None and all(one.is_settled for one in self._asked.values() if one)
 
     @property
     def _counted(self) -> Model:

@@ -132,6 +132,12 @@ class Candidates:
         known = (*self.conventions, *self.singles, *self.pairs)
         return self._new(found, {self._residues(wrong.form) for wrong in known})
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no number can change what is known, whatever was asked again for two mistakes."""
+        self.pairs  # noqa: B018  (what they ask again is looked at, too)
+        return all(one.is_settled for one in (self.question, *(question for question, _ in self.others)))
+
     def _wrong(self, mistakes: Sequence[Misconception], draft: Attempt) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)
         return Wrong(tuple(m.name for m in mistakes), tuple(m.says for m in mistakes), form, self.unit, False,

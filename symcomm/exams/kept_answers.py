@@ -8,7 +8,7 @@ every paper is derived by itself. ``same_pages`` says that both also read alike,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -53,13 +53,6 @@ class _Entry:
     names: frozenset[str] = frozenset()
     whole: bool = True
     quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
-
-
-def _of_the_largest_stage(ask: Ask) -> bool:
-    """Whether numbers decide which stage is meant under some convention, so that each paper has its own answers."""
-    options = dict(ask.options)
-    strategy = options.get("strategy")
-    return isinstance(strategy, Strategy) and strategy.pipeline is not None and "stage" not in options
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ class KeptAnswers:
         self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
-        self._keys: dict[Hashable, Key] = {}
+        self._keys: dict[Hashable, Key | None] = {}
         self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
         self._tex: dict[int, tuple[Form, Notation, str]] = {}
         self._known_wrong: dict[Hashable, KnownWrong | None] = {}  # None where papers have their own
@@ -156,56 +149,54 @@ class KeptAnswers:
     def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
         answer = self.answer(problem, ask)  # whether numbers can be put in is known then
-        read = self._read(problem, ask)
-        about, numbers = self._about_key(problem, ask, read)
-        return self._key(about, problem, ask, numbers).at(dict(answer.derivation.given) | _values(read.known, numbers))
+        bases = self._bases(problem, ask)
+        key, basis = next((key, basis) for basis in bases if (key := self._key(basis, problem, ask)))
+        known = self._read(problem, ask).known
+        return key.at(dict(answer.derivation.given) | _values(known, basis.numbers))
 
     def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
         """What is recognised of a question whose answer is known, and the numbers of the paper."""
-        read = self._read(problem, ask)
-        about, numbers = self._about_key(problem, ask, read)
-        found = self._known_wrong.get(about) or self._of_some_stages(problem, ask, read)
-        if found is None:
-            found = self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
-        return found, found.values(dict(answer.derivation.given) | _values(read.known, numbers))
+        for basis in self._bases(problem, ask):
+            if basis.about not in self._known_wrong:
+                key = self._key(basis, problem, ask)
+                self._known_wrong[basis.about] = KnownWrong.of(key) if key else None
+            if found := self._known_wrong[basis.about]:
+                break
+        assert found is not None
+        known = self._read(problem, ask).known
+        return found, found.values(dict(answer.derivation.given) | _values(known, basis.numbers))
 
-    def _of_some_stages(self, problem: Problem, ask: Ask, read: _Read) -> KnownWrong | None:
-        """What is recognised of all papers with so many stages, where no other number decides which one is meant."""
-        model, strategy = self.model(problem, ask.model), dict(ask.options).get("strategy")
-        if model is None or not _of_the_largest_stage(ask) or self._entries[read.same].symbolic is None:
-            return None
-        assert isinstance(strategy, Strategy)
-        assert strategy.pipeline is not None
-        sizes = strategy.pipeline.stages, strategy.pipeline.layers_per_stage
-        counts = {region.times for region in model.graph.regions}.union(*(names(size) for size in sizes if size))
-        known = tuple(one for one in read.known if one.name in counts)
-        values = {one.name: one.quantity.value for one in known}
-        about = "stages", read.same, _exactly(ask), tuple(values.items()), ask.answer, problem.mistakes
-        if about not in self._known_wrong:
-            block = problem.models[ask.model]
-            items = tuple(replace(block, values=known) if one is block else one for one in problem.items)
-            made = {ask.model: replace(model, values=values)}
-            key = key_of(replace(problem, items=items), replace(ask, given=()), made)
-            found = KnownWrong.of(key)
-            every = key.candidates.question, *(question for question, _ in key.candidates.others)
-            self._known_wrong[about] = found if all(one.is_settled for one in every) else None
-        return self._known_wrong[about]
+    def _bases(self, problem: Problem, ask: Ask) -> Iterator[_Basis]:
+        """What the key of a question may be made from, for the most papers first."""
+        read, model = self._read(problem, ask), self.model(problem, ask.model)
+        chosen, strategy = (ask.answer, problem.mistakes_in(ask)), dict(ask.options).get("strategy")
+        if self._entries[read.same].symbolic is not None:
+            # Under some convention numbers decide which stage is meant.
+            staged = isinstance(strategy, Strategy) and "stage" not in dict(ask.options) and strategy.pipeline
+            if not staged:
+                yield _Basis((read.same, chosen), read.numbers)
+            elif model is not None:
+                sizes = [size for size in (staged.stages, staged.layers_per_stage) if size]
+                counts = {region.times for region in model.graph.regions}.union(*map(names, sizes))
+                known = tuple(one for one in read.known if one.name in counts)
+                numbers = tuple((one.name, one.quantity.value) for one in known)
+                yield _Basis((read.same, _exactly(ask), numbers, chosen), (), known)
+        yield _Basis((read.same, _exactly(ask), tuple(item.quantity.value for item in read.known), chosen), ())
 
-    def _about_key(self, problem: Problem, ask: Ask, read: _Read) -> tuple[Hashable, tuple[_Number, ...]]:
-        about: Hashable = read.same
-        numbers = read.numbers
-        if self._entries[read.same].symbolic is None or _of_the_largest_stage(ask):
-            about, numbers = (read.same, _exactly(ask), tuple(item.quantity.value for item in read.known)), ()
-        return (about, ask.answer, problem.mistakes_in(ask)), numbers
-
-    def _key(self, about: Hashable, problem: Problem, ask: Ask, numbers: tuple[_Number, ...]) -> Key:
-        if about not in self._keys:
-            model = self.model(problem, ask.model)
-            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in numbers)
-            left = tuple(one for one in ask.options if one[0] not in {number.option for number in numbers})
-            said = replace(ask, options=left, given=(*ask.given, *told))
-            self._keys[about] = key_of(problem, said, {ask.model: model} if model else {})
-        return self._keys[about]
+    def _key(self, basis: _Basis, problem: Problem, ask: Ask) -> Key | None:
+        """The key of all papers with a basis; None where other numbers decide on it, too."""
+        if basis.about not in self._keys:
+            model, stages = self.model(problem, ask.model), basis.stages
+            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in basis.numbers)
+            left = tuple(one for one in ask.options if one[0] not in {number.option for number in basis.numbers})
+            said = replace(ask, options=left, given=(*ask.given, *told) if stages is None else ())
+            if stages is not None and model is not None:
+                block, model = problem.models[ask.model], replace(model, values=_values(stages, ()))
+                items = tuple(replace(block, values=stages) if one is block else one for one in problem.items)
+                problem = replace(problem, items=items)
+            key = key_of(problem, said, {ask.model: model} if model else {})
+            self._keys[basis.about] = key if stages is None or key.candidates.is_settled else None
+        return self._keys[basis.about]
 
     # -- what processes tell one another -----------------------------------------------------------
 
@@ -365,6 +356,18 @@ class _Number:
     @cached_property
     def value(self) -> Fraction:
         return Quantity.parse(self.text).value
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What a key is made from: all that it depends on, and the options that are only numbers in it.
+
+    With ``stages`` these numbers alone are known while it is derived.
+    """
+
+    about: Hashable
+    numbers: tuple[_Number, ...]
+    stages: tuple[Known, ...] | None = None
 
 
 @dataclass(frozen=True)

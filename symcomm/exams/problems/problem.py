@@ -470,20 +470,21 @@ def _names(value: ByIdentity[Value]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _only_numbers(held: ByIdentity[Section]) -> frozenset[str]:
-    """The drawn values that are only numbers of symbols to a question or a model."""
-    section = held.it
+def _depends_on(held: ByIdentity[Section]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The drawn values that a question or a model depends on, and those that are more than numbers of its symbols."""
+    section, every = held.it, tuple(sorted(referred(held.it)))
     entries = {key.text: value for key, value in section.entries}
     given, asked = entries.get("given" if "ask" in entries else "values"), entries.get("ask")
     options = _options_of(asked.text) if isinstance(asked, Scalar) else {}
     if not isinstance(given, Section) or options is None or {"worksheet", "symbols"} & {*entries}:
-        return frozenset()
+        return every, every
     left = tuple((key, value if key.text in options else key) for key, value in given.entries)
     rest = replace(given, entries=left)
     others = tuple((key, rest if value is given else value) for key, value in section.entries)
-    return referred(given) - referred(replace(section, entries=others))
+    return every, tuple(sorted(referred(replace(section, entries=others))))
 
 
+@lru_cache(maxsize=1024)
 def _options_of(quantity: str) -> dict[str, Option] | None:
     """The options of a quantity by their names; None where it is not known."""
     from symcomm.core.quantities import QUANTITIES
@@ -603,15 +604,13 @@ class _Reader:
         elif not isinstance(value, Section) or not self.may_be_kept(value):
             self.block(filled(value, self.known()) if names else value)
         else:
-            self.compiled(value, names)
+            self.compiled(value)
 
-    def compiled(self, section: Section, names: frozenset[str]) -> None:
+    def compiled(self, section: Section) -> None:
         """Adds a question or a model, which is read once for all draws that differ in nothing but its numbers."""
-        numbers = _only_numbers(ByIdentity(section)) if names else frozenset[str]()
-        above = (*self.models,), self.above
+        above = id(section), (*self.models,), self.above  # sections live as long as their template
         about, like = (
-            (section.span, tuple((name, self.drawn[name].text) for name in sorted(some)), above)
-            for some in (names, names - numbers)
+            (above, tuple([self.drawn[name].text for name in some]), some) for some in _depends_on(ByIdentity(section))
         )
         tables: tuple[Table, ...] = () if "ask" in section else tuple(self.tables)
         made, below = self.kept.get(about) or self.kept.get(like) or ((), ())
@@ -623,7 +622,7 @@ class _Reader:
             self.again(made)
         else:
             before = len(self.items)
-            self.block(filled(section, self.known()) if names else section)
+            self.block(filled(section, self.known()))
             made = tuple(self.items[before:])
         if not any(isinstance(item, Ask) and item.divided_by for item in made):
             if len(self.kept) >= _ITEMS_KEPT:
