@@ -88,6 +88,7 @@ def steps() -> list[tuple[RankStep, dict[str, Fraction]]]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_peak_of_a_step_is_found_at_the_ends_of_its_loops() -> None:
     for step, values in steps():
         ends, every = (

@@ -21,6 +21,7 @@ def model() -> sc.Model:
     return sc.load(LLAMA, dtype="bf16").at(B=8, L=4096)
 
 
+@pytest.mark.long
 def test_the_best_tensor_degree_is_one_that_divides_the_heads() -> None:
     """Every degree asked by itself: 11 ranks would be fastest, but 8 key and value heads are not cut into 11 parts."""
     times: dict[int, Fraction] = {}

@@ -59,6 +59,7 @@ def test_the_axes_of_each_mesh_fill_nodes_as_they_do_by_themselves(algorithm: st
     assert any("fill a node" in note for note in found.notes)
 
 
+@pytest.mark.long
 def test_a_model_with_a_vocabulary_fills_nodes_as_a_table_does() -> None:
     """Where words are cut, a mesh without tensor parallelism is derived by itself."""
     config = {"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 4,

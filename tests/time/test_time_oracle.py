@@ -286,6 +286,7 @@ def test_days_and_device_hours_follow_from_tokens_a_second() -> None:
     assert (str(days.unit), str(hours.unit)) == ("day", "GPU·hour")
 
 
+@pytest.mark.long
 def test_scaling_is_perfect_without_communication_and_weak_scaling_is_better_than_strong() -> None:
     at = {"N": 2, "B": 8, "L": 16, "D": 64, "F": 256, "k": 4}
     fast = {"peak": 10**12, "memory": 10**15, "network": 10**30}
@@ -323,6 +324,7 @@ MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hi
            "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("config", [GPT2, MIXTRAL], ids=["gpt2", "mixtral"])
 def test_the_ratio_of_the_step_times_of_whole_models_has_no_unit(config: dict[str, object]):
     model = sc.load(config, dtype="bf16")

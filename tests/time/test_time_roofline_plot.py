@@ -28,6 +28,7 @@ def test_the_three_products_of_the_homework_stand_on_their_roofs() -> None:
     assert math.log(ys[1] / ys[0]) == pytest.approx(math.log(xs[1] / xs[0]))  # a slope of one in log-log
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_plot_is_written_and_the_same_twice(tmp_path: Path, kind: str) -> None:
     ops = {name: product(*size).roofline(device="A100-80GB-SXM") for name, size in SIZES.items()}

@@ -8,6 +8,7 @@ GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positi
 PARAMETERS = 32 * 16 + 8 * 16 + 3 * (12 * 16**2 + 13 * 16) + 2 * 16
 
 
+@pytest.mark.long
 def test_one_stage_holds_the_whole_model_and_sends_nothing():
     model = sc.load(GPT2, loss=True, values={"B": 4, "L": 8})
     asked = "pipeline(p, microbatches=m)"

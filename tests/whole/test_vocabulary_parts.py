@@ -109,6 +109,7 @@ def test_a_convention_that_no_word_decides_is_not_named() -> None:
     assert "Nothing here depends on `vocabulary: padded_vocabulary`." in told
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("convention", ["largest_part", "padded_vocabulary"])
 def test_a_search_has_the_times_and_states_of_uneven_parts(convention: str) -> None:
     model = sc.load(GPT2).at(B=8, L=64)
