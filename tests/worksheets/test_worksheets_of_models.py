@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from api import DerivationError, SymcommError
+from api import DerivationError, SymcommError, ValuesError
 
 import symcomm as sc
 
@@ -250,3 +250,86 @@ def test_a_problem_file_asks_a_sheet_of_its_own_over_its_model():
     step = block().at(**sizes).step_time("fsdp(64)", device="DGX-A100").at().value
     hours = step * Fraction(15 * 10**8, 256 * 2048) / 3600
     assert found[3:5] == [64 * 2 * hours, Fraction(11, 10) * 64 * 400 * hours]
+
+
+OWN = """# Own or rented
+
+## Symbols
+
+- P [dollar] from price: price of a device
+- r [dollar/hour] from rent: rent of a device
+- w [dollar/hour] from power: power of an own device
+- h [hour] from hours: hours of work
+- n [count] from devices: devices
+
+## Lines
+
+- C_own := n (P + w h)
+  own: The price, and power for all hours.
+  run: same(C_own, n P + n w h)
+- C_rent := n r h
+  rented: Rent for all hours.
+  run: loops(n, r, h)
+
+## Break even
+
+"""
+PRICES = {"price": "30000 dollar", "rent": "2 dollar/hour", "power": "1/2 dollar/hour"}
+
+
+def test_where_two_lines_are_equal_is_an_answer_with_its_condition():
+    made = sc.worksheet(OWN + "answer: h where C_own = C_rent")()
+    assert [str(condition) for condition in made.where] == ["r > w"]
+    found = made.at(P=30000, r=2, w=Fraction(1, 2))
+    assert (found.value, str(found.unit)) == (30000 / Fraction(3, 2), "hour")  # the price over what an hour saves
+    made.check(deep=True)
+    with pytest.raises(ValuesError, match="the closed form holds where r > w"):
+        made.at(P=30000, r=1, w=2)
+
+
+def test_the_least_whole_value_on_the_side_that_holds_is_an_answer():
+    priced = {**PRICES, "rent": "2.1 dollar/hour"}  # 30000 over 1.6 is 18750
+    ask = sc.worksheet(OWN + "answer: least whole h with C_rent >= C_own")
+    assert ask(**priced).at().value == 18750
+    assert ask(**{**priced, "price": "30001 dollar"}).at().value == 18751
+    down = sc.worksheet(OWN + "answer: greatest whole h with C_own >= C_rent")
+    assert down(**{**priced, "price": "30001 dollar"}).at().value == 18750
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "said"),
+    [
+        ("greatest h with C_rent >= C_own", {}, "answer: least h with C_rent >= C_own"),
+        ("h where C_own = C_rent", {**PRICES, "rent": "1/4 dollar/hour"}, "equal for no positive h"),
+        ("k where C_own = C_rent", {}, "worksheet:20: 'k' cannot be the answer here"),
+        ("h where C_own = C_rant", {}, "did you mean 'C_rent'?"),
+        ("h where C_own = r", {}, "worksheet:20: C_own is in dollar, but r in dollar/hour"),
+        ("h where C_own > C_rent", {}, "or least n with A >= B"),
+        ("P where C_own = C_rent", PRICES, "price makes no difference to 'Break even'"),
+    ],
+)
+def test_a_slip_of_where_two_lines_meet_is_told(answer: str, options: dict[str, str], said: str):
+    with pytest.raises(SymcommError) as caught:
+        sc.worksheet(OWN + f"answer: {answer}")(**options)
+    assert said in str(caught.value)
+
+
+PAID_OFF = sheet(
+    "- F [FLOP] from flops(scope: forward, op: none, frozen: none)\n  operations: Of the forward pass.",
+    "- T_c := F/R_1\n  computing: At this rate.\n  run: same(T_c R_1, F)",
+    symbols="- R_1 [FLOP/second] from rate: what it does\n- T_most [second] from most: the most\n- x from over: a name",
+)
+
+
+def test_a_symbol_of_the_model_is_solved_for_by_its_name_or_by_that_of_an_option():
+    lines = PAID_OFF
+    one = sc.worksheet(lines + "\n## Batch\n\nanswer: least B with T_c >= T_most\n", block())(
+        rate="1 MFLOP/s", most="3 s"
+    )
+    two = sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(rate="1 MFLOP/s", over="B")
+    per_batch = block().flops().at(**{**SIZES, "B": 1}).value
+    at = {name: value for name, value in SIZES.items() if name != "B"}
+    assert one.at(**at).value == Fraction(3 * 10**6, per_batch)
+    assert two.at(**at, T_most=3).value == one.at(**at).value
+    with pytest.raises(ValuesError, match="neither T_c nor T_most depends on 'Q'"):
+        sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(over="Q")

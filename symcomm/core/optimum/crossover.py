@@ -57,12 +57,14 @@ def crossovers(
     between: tuple[object, object] | None = None,
     compared: Iterable[str] = ("algorithm",),
     given: Mapping[str, object] | None = None,
+    real: bool = False,
 ) -> Crossovers:
     """Every value of ``over`` in a range at which one of two costs overtakes the other.
 
     The costs are derivations, forms or text; ``given`` are numbers besides those of the derivations. A value of
     ``over`` that they were given is not used. Without ``between`` the range is 2 to 4096 for a
-    whole number without a unit, 1 to 2^60 for one with a unit, and 2^-60 to 2^60 for any other amount. Raises
+    whole number without a unit, 1 to 2^60 for one with a unit, and 2^-60 to 2^60 for any other amount, or where what
+    is counted is taken as ``real``. Raises
     ``AccountingError`` where the two are counted differently in another field than ``compared``, ``ValuesError`` where
     ``over`` appears in neither or numbers are missing that would decide.
 
@@ -71,19 +73,17 @@ def crossovers(
     """
     with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)"):
         a, b = (derived(cost, given, "", over) for cost in (first, second))
-        return _crossovers(a, b, over, between, compared, given or {})
+        return _crossovers(Pair.of(a, b, over, real), between, compared, given or {})
 
 
 def _crossovers(
-    a: Derivation,
-    b: Derivation,
-    over: str,
+    pair: Pair,
     between: tuple[object, object] | None,
     compared: Iterable[str],
     given: Mapping[str, object],
 ) -> Crossovers:
+    a, b, over = pair.a, pair.b, pair.over
     accounting = comparable(a, b, tuple(compared))
-    pair = Pair.of(a, b, over)
     low, high = _range(pair, between)
     used(given, over, pair.names)
     known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in given.items()}

@@ -150,6 +150,8 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
     signed = sp.sign(number) * sp.Mul(*unsure)
     numbers = signed.subs(put(known, ""))
+    if signed.free_symbols and numbers.is_number and not numbers.is_positive:
+        raise _never(x, (), None)
     if numbers.is_number or numbers.is_positive:
         return None
     terms = sp.Add.make_args(sp.expand(signed))
@@ -160,8 +162,10 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
 def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
     """Whether a difference goes from below zero to above where it vanishes; None where that depends on numbers."""
     at = put(known, x.name)
-    whole = sp.together(gap.subs(at))
-    sign = sp.factor(sp.diff(sp.numer(whole), x)) / sp.denom(whole)
+    top, bottom = sp.fraction(sp.together(gap.subs(at)))
+    sign = sp.factor(sp.diff(top, x)) / bottom
+    if sign.is_positive is None and top.is_polynomial(x):  # it crosses once: from its sign at first to the other one
+        sign = -sp.Poly(top, x).terms()[-1][1] / bottom
     return True if sign.is_positive else False if sign.is_negative else None
 
 

@@ -56,14 +56,16 @@ class Pair:
     second: Expr
 
     @classmethod
-    def of(cls, a: Derivation, b: Derivation, over: str) -> Pair:
+    def of(cls, a: Derivation, b: Derivation, over: str, real: bool = False) -> Pair:
         relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
         one, two = (closed(d) for d in (a, b))
         syms = [piece for form in (one, two) for piece in forms.walk(form) if isinstance(piece, Sym)]
         if all(s.name != over for s in syms):
             near = nearest(over, list(dict.fromkeys(s.name for s in syms)))
             raise ValuesError(f"neither cost depends on '{over[:40]}'", hint=near)
-        counts = {s.name for s in syms if s.whole}  # a number of things in one is one in the other, too
+        counts = {
+            s.name for s in syms if s.whole and not (real and s.name == over)
+        }  # a number of things in one is one in the other, too
         units = {**units_of(one), **units_of(two)}
         one, two = (forms.substitute(f, lambda s: Sym(s.name, s.name in counts, s.unit)) for f in (one, two))
         variable = symbol(over) if over in counts else amount(over)
@@ -203,7 +205,7 @@ def _readable(root: Expr) -> Expr:
     """A fraction whose parts are positive where all its symbols are large: minus over minus is taken away."""
     top, bottom = sp.fraction(root)
     point = {s: 997 + 2 * i for i, s in enumerate(_ordered(root))}
-    if not bottom.subs(point).is_negative:
+    if top.is_positive or not bottom.subs(point).is_negative:
         return root
     # The minus goes into a sum, so that (1 - k) / -3 becomes (k - 1) / 3.
     factors = list(sp.Mul.make_args(top))

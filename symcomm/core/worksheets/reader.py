@@ -21,9 +21,10 @@ several lines may define one name, and the first one whose conditions hold does.
 
 Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
 it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
-line counts here, and ``answer:`` the name of a line, ``c that makes T least``, ``whole c that makes T least`` or
-``least T over c``. All but the heading may be left out; the answer is then the last line. It takes the lines before it
-that its formulas name, and those that their reasons name in backticks. The unit of a symbol that counts things is
+line counts here, and ``answer:`` the name of a line, ``c that makes T least``, ``whole c that makes T least``,
+``least T over c``, ``n where A = B`` or ``least whole n with A >= B`` (``n`` may be a symbol of the model). All but the
+heading may be left out; the answer is then the last line. It takes the lines before it that its formulas name, and
+those that their reasons name in backticks. The unit of a symbol that counts things is
 ``count``; a number in a formula may have a unit: ``2 [FLOP/FMA]``.
 """
 
@@ -37,6 +38,7 @@ from typing import cast
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Relation
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.core.form import Sym
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Cell
 from symcomm.core.units import ONE, Unit
@@ -56,6 +58,9 @@ _ANSWER = re.compile(
     rf"|(?P<whole>whole )?(?P<place>{_NAME})(?: up to (?P<most>{_NAME}))? that makes (?P<cost>{_NAME}) "
     r"(?P<how>least|greatest)"
     rf"|(?P<value>least|greatest) (?P<of>{_NAME}) over (?P<each>whole )?(?P<over>{_NAME})(?: up to (?P<end>{_NAME}))?"
+    rf"|(?P<met>{_NAME}) where (?P<left>{_NAME}) = (?P<right>{_NAME})"
+    rf"|(?P<edge>least|greatest) (?P<round>whole )?(?P<reached>{_NAME}) with (?P<one>{_NAME}) (?P<side>[<>]=) "
+    rf"(?P<other>{_NAME})"
 )
 
 
@@ -70,6 +75,11 @@ class SheetSymbol:
     option: str = ""
     may_be_zero: bool = False
     value: str = ""
+
+    @property
+    def form(self) -> Sym:
+        """The symbol in a formula."""
+        return Sym(self.name, self.counts, self.unit)
 
 
 @dataclass(frozen=True)
@@ -280,7 +290,8 @@ class WorksheetReader:
             if key == "answer":
                 answer = _ANSWER.fullmatch(said)
                 if not answer:
-                    raise DocumentError("this is no answer", span, "answer: T, or answer: c that makes T least")
+                    hint = "answer: T, c that makes T least, n where A = B, or least n with A >= B"
+                    raise DocumentError("this is no answer", span, hint)
             elif key == "with" and self.takes(said):
                 given.append(said)
             elif key == "under":

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness, rational, unread
+from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness, rational, unread, worked_out
 from symcomm.core.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -206,16 +206,22 @@ class _Asked:
         self.read()
         answer = None if line else question.answer
         asked: Mapping[str, str | None] = answer.groupdict() if answer else {}
-        named = next((asked[key] for key in ("name", "cost", "of") if asked.get(key)), None)
+
+        def said(*keys: str) -> str:
+            return next((found for key in keys if (found := asked.get(key))), "")
+
         own = [one.name for one in question.lines if one.relation == ":="]
-        self.name = line or named or (own or [*self.needs] or [""])[-1]
-        self.place = asked.get("place") or asked.get("over") or ""
-        self.value, self.whole = bool(asked.get("value")), bool(asked.get("whole") or asked.get("each"))
-        self.most = asked.get("most") or asked.get("end") or ""
+        self.name = line or said("name", "cost", "of", "left", "one") or (own or [*self.needs] or [""])[-1]
+        self.place, self.against = said("place", "over", "met", "reached"), said("right", "other")
+        self.value, self.whole = bool(said("value")), bool(said("whole", "each", "round"))
+        self.most, self.edge, self.side = said("most", "end"), said("edge"), said("side")
         self.greatest = "greatest" in (asked.get("how"), asked.get("value"))
         lines = [*self.needs]
-        for name, known in ((self.name, lines), (self.most or self.name, lines),
-                            (self.place or self.name, [*lines, *self.symbols])):  # fmt: skip
+        names = [*lines, *self.symbols]
+        checked = [(self.name, names if self.against else lines), (self.most or self.name, names)]
+        if not (self.against and sheet.needs_model):  # a symbol of the model
+            checked.append((self.place or self.name, names))
+        for name, known in (*checked, (self.against or self.name, names)):
             if name not in known:
                 raise DocumentError(f"'{name}' cannot be the answer here", question.span, nearest(name, known))
 
@@ -279,7 +285,7 @@ class _Asked:
 
         def symbol(s: Sym) -> Form:
             one = self.symbols.get(s.name)
-            return numbers.get(s.name) or (Sym(s.name, one.counts, one.unit) if one else s)
+            return numbers.get(s.name) or (one.form if one else s)
 
         try:
             text = re.sub(r"(\d[\d.]*) ?\[([^\]]+)\]", number, cell.text)
@@ -304,6 +310,7 @@ class _Asking:
     def chosen(self) -> list[WorksheetLine]:
         """The lines that the answer takes: of several that define a name, the first one whose guards hold."""
         self.pick(self.asked.name)
+        self.pick(self.asked.against)
         found: list[WorksheetLine] = []
         for line in self.asked.lines:
             before = next((one for one in reversed(found) if one.name == line.name), None)
@@ -374,12 +381,15 @@ class _Asking:
         """Notes of what an option describes that no line used; raises ``ValuesError`` for another one."""
         asked, title = self.asked, self.question.title
         used = {n for line in self.lines if line in asked.forms for n in forms.names(asked.forms[line])}
+        used |= {asked.name, asked.against}
         used |= {n for line in self.lines for left, _, right in line.guards.compared
                  for cell in (left, right) for n in forms.names(asked.compared[cell])}  # fmt: skip
         own_claims = {*self.question.claims, *(() if self.sheet.questions else self.sheet.claims)}
         used |= {n for claim, sides in asked.claims if claim in own_claims or not claim.required
                  for side in sides for n in forms.names(side)}  # fmt: skip
-        taken = {one.option for name, one in self.symbols.items() if name in used}
+        taken = {one.option for name, one in self.symbols.items() if name in used and name != asked.place}
+        if asked.place in self.symbols and self.spelled(asked.place) != asked.place:
+            taken.add(self.symbols[asked.place].option)  # the name to solve for, and no number
         for line in self.facts:
             assert line.source is not None
             fixed = dict(line.source.fixed)
@@ -402,7 +412,7 @@ class _Asking:
         nothing = {line.name: Fraction(0) for line, made in self.facts.items() if made.expr == 0}
         steps = self.steps(nothing | {name: value for name, value in numbers.items() if not value})
         facts = [*self.facts.values()]
-        names = {n for step in steps for n in forms.names(step.form)}
+        names = {n for step in steps for n in forms.names(step.form)} | {*map(self.called, (asked.name, asked.against))}
         over, meanings = setting.notation, {self.called(s.name): s.meaning for s in self.symbols.values()}
         for made in facts:
             meanings = {**made.notation.meanings, **meanings}
@@ -440,6 +450,8 @@ class _Asking:
                 except DerivationError as error:
                     raise error.at(line.span) from None
             raise
+        if asked.against:
+            return self.reached(made, title)
         if not asked.place:
             return made
         from symcomm.core.optimum.minimum import maximise, minimise
@@ -451,6 +463,52 @@ class _Asking:
         most = self.bound(asked.most, dict(made.given)) if asked.most else None
         found = (maximise if asked.greatest else minimise)(cost, place, integer=asked.whole, upper=most, wanted=wanted)
         return replace(continued(cost, found), title=title, notes=(*made.notes, *found.notes))
+
+    def reached(self, made: Derivation, title: str) -> Derivation:
+        """The value at which one line is equal to another, or the last one on the side where it is more."""
+        from symcomm.core.optimum.cost import derived as cost_of
+        from symcomm.core.optimum.crossover import crossovers
+        from symcomm.core.optimum.equality import rises
+
+        asked, over = self.asked, self.called(self.spelled(self.asked.place))
+        sides = []
+        for name in (asked.name, asked.against):
+            form = self.renamed(self.symbols[name].form if name in self.symbols else Sym(name))
+            at = [i for i, step in enumerate(made.steps, 1) if Sym(step.name) == form]
+            alone = replace(made, steps=made.steps[: at[-1]]) if at else replace(cost_of(form), given=made.given)
+            sides.append(replace(alone, title=f"`{name}`", notes=(), where=()))
+        one, other = sides
+        if one.unit != other.unit:
+            problem = f"{asked.name} is in {one.unit}, but {asked.against} in {other.unit}"
+            raise DocumentError(problem, self.question.span)
+        gap = one.expr - other.expr
+        x = next((s for s in gap.free_symbols if s.name == over), None)
+        if x is None:
+            raise ValuesError(f"neither {asked.name} nor {asked.against} depends on '{over[:40]}'",
+                              hint=nearest(over, sorted(s.name for s in gap.free_symbols)))  # fmt: skip
+        found = crossovers(one, other, over, compared=(), real=True)
+        if found.less and len(found.crossings) != 1:
+            many = f"at {len(found.crossings)} values of {over}" if found.crossings else f"at no {over}"
+            raise ValuesError(f"{asked.name} and {asked.against} are equal {many}", hint=found.derivation.notes[-1])
+        rising = found.less[0] < 0 if found.less else rises(gap, x, dict(made.given))
+        claim, steps = f"{asked.name} {asked.side} {asked.against}", [*made.steps, *found.derivation.steps[3:]]
+        if asked.edge and rising is None:
+            hint = f"give numbers, or ask for {asked.place} where {asked.name} = {asked.against}"
+            raise ValuesError(f"numbers decide whether {claim} holds for a large {over}", hint=hint)
+        if asked.edge and rising != ((asked.edge == "least") == (asked.side == ">=")):
+            edge = "greatest" if asked.edge == "least" else "least"
+            problem = f"there is no {asked.edge} {over} with {claim}: it holds on the other side"
+            raise ValuesError(problem, hint=f"answer: {edge} {asked.place} with {claim}")
+        if asked.whole:
+            last, up = steps[-1], asked.edge == "least"
+            rounded = (forms.Ceiling if up else forms.Floor)(Sym(last.name, False, last.unit))
+            text = f"Round `{last.name}` {'up' if up else 'down'} to a whole number."
+            why = Reason("whole numbers", text, witness=partial(worked_out, rounded))
+            steps.append(Step(f"{over}^whole", rounded, last.unit, why))
+        where = tuple(dict.fromkeys((*made.where, *found.derivation.where)))
+        given = tuple((name, value) for name, value in made.given if name != over)
+        notes = (*made.notes, *(found.derivation.notes if rising is None else ()))
+        return replace(made, title=title, steps=tuple(steps), given=given, where=where, notes=notes)
 
     def bound(self, line: str, known: Mapping[str, Fraction]) -> Fraction:
         """The number of a line up to which an answer is looked for."""
@@ -487,6 +545,8 @@ class _Asking:
         unnamed = {line.name for line, made in self.facts.items() if not line.reason or made.expr == 0}
         for name in (n for n in (*self.picked, *self.symbols) if n not in unnamed):
             free = self.spelled(name)
+            if self.asked.against and name == self.asked.place:
+                continue  # it may be a symbol of the model
             if free != name and free in taken:
                 raise ValuesError(f"{free} is a symbol of the model", hint=f"name {name} otherwise")
             while free in taken or (free == name and self.facts and free in self.setting.named):

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
-from functools import partial
 from typing import Unpack
 
-from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
+from symcomm.core.derivation import Derivation, put
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Num, Ratio, Total, evaluate, from_expr, names, negative, num, product, value
 from symcomm.core.graph.axis_roles import batch_axes
-from symcomm.core.libraries import Expr, sp
+from symcomm.core.optimum.comparison import ComparedTime, Comparison
+from symcomm.core.optimum.equality import limit
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, Rates
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.decode_time import Past
-from symcomm.core.quantities.time.terms import TimeWriter
-from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
-from symcomm.core.units import BYTE, FLOP, ONE
 
 
 def derive(
@@ -38,89 +32,33 @@ def derive(
     """
     made = step_of(setting, "decode", None, past)
     setting, work, writer, terms, _ = time.write(made, None, "forward", None, dtype, None, rates)
-    if terms.flops is None or terms.moved is None:
+    if terms.compute is None or terms.memory is None:
         raise ValuesError(f"{setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     machine, graph = writer.machine, setting.graph
     batch = graph.axes[batch_axes(graph)[0]].size
     if not batch.is_Symbol:
         raise ValuesError(f"the batch is {batch}, no symbol to solve for", hint="write a symbol into the table")
-    flops, moved = (_of_batch(setting, value(form, work.known), batch) for form in (terms.flops, terms.moved))
-    if flops[0] != 0:
-        raise ValuesError("operations that are not of a sequence are counted", hint="operations: matmul_only")
-    work.steps = time.ending(work, terms.flops, terms.moved)
-    several = from_expr(batch)
-    each = work.define("F_each", Ratio(terms.flops, several), FLOP, "of a sequence",
-                       "Each sequence adds these operations.",
-                       witness=partial(_counted, writer, "operations", str(batch), (-1, 1)))  # fmt: skip
-    every = work.define("M_all", _in_bytes(moved[0]), BYTE, "of all",
-                        "The step reads these bytes once for the whole batch.",
-                        witness=partial(_counted, writer, "bytes", str(batch), (2, -1)))  # fmt: skip
-    mine = work.define("M_each", Ratio(Total((terms.moved, negative(every))), several), BYTE, "of a sequence",
-                       "Each sequence adds these bytes.",
-                       witness=partial(_counted, writer, "bytes", str(batch), (-1, 1)))  # fmt: skip
-    for name, worth, form, unit in (("F_each", flops[1], from_expr(flops[1]), FLOP),
-                                    ("M_each", moved[1], _in_bytes(moved[1]), BYTE)):  # fmt: skip
-        work.steps.append(Step(name, form, unit, Reason("algebra", "This does not depend on the batch."), "="))
-        work.known[name] = worth
-    writer.forget_rate()
-    rate = writer.rate()
-    while_computing = product(each, Ratio(machine.sustained(machine.memory), machine.sustained(rate)))
-    there = work.combine("M_computing", while_computing, BYTE, "meanwhile",
-                         "The memory moves these bytes while one sequence is computed.")  # fmt: skip
-    work.combine("B^*", Ratio(every, Total((there, negative(mine)))), ONE, "solve",
-                 "At this batch computing and memory take equally long.")  # fmt: skip
-    left, right = (from_expr(value(form, work.known)) for form in (there, mine))
-    never = _never(setting, left, right, {**setting.values, **dict(machine.given)})
+    work.steps = time.ending(work, terms.compute, terms.memory)
+    known = {n: v for n, v in {**setting.values, **dict(machine.given)}.items() if n != batch.name}
+    sides = (
+        ComparedTime("compute", "computing", (terms.compute,)),
+        ComparedTime("memory", "the memory", (terms.memory,)),
+    )
+    met = Comparison(work, batch, *sides, known, {sym.name: sym.unit for sym in machine.symbols})
+    if not all(met.powers(side) for side in sides):
+        raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
+                          hint="experts_read: every_expert")  # fmt: skip
+    found = met.solve()
+    assert graph.step is not None
+    context = next(iter(graph.step.past.free_symbols), None)
+    end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
+    never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""
     told = f"no batch is compute bound: the cache of a sequence takes longer than its operations{never}"
-    where = Condition(left, ">", right, told)
-    known = {**setting.values, **dict(machine.given)}
-    if {*where.names} <= known.keys() and not where.holds(known):
+    if found.form is None:
         raise ValuesError(told, hint="a shorter context, fewer bytes a number, or more queries for each key")
+    met.define(f"{batch}^*", found, "solve", "At this batch computing and memory take equally long.")
     title = "Batch from which on a decode step is compute bound"
     note = "Below it the memory limits" + (f", and of any batch{never}." if never else ".")
     made_here = time.with_rates(setting.derivation(title, work.steps, notes=(note,)), writer)
-    return replace(made_here, where=(*made_here.where, where))
-
-
-def _of_batch(setting: Setting, worth: Expr, batch: Expr) -> tuple[Expr, Expr]:
-    """What is there for any batch, and what each sequence adds; raises ``ValuesError`` where they add unequal parts."""
-    worth = sp.expand(setting.graph.relations.expand(worth))
-    each = worth.coeff(batch, 1)
-    rest = sp.expand(worth - each * batch)
-    if rest.has(batch):
-        raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
-                          hint="experts_read: every_expert")  # fmt: skip
-    return setting.graph.relations.gather(rest), setting.graph.relations.gather(each)
-
-
-def _in_bytes(worth: Expr) -> Form:
-    """A number of bytes: the bytes of a number times how many of them."""
-    each, rest = sp.expand(worth).primitive()
-    return product(Num(Fraction(int(each.p), int(each.q)), BYTE), from_expr(rest))
-
-
-def _counted(writer: TimeWriter, what: str, batch: str, steps: tuple[int, ...], numbers: Numbers) -> Fraction:
-    """Operations or bytes, counted one by one for one sequence and for two: so often the one and the other."""
-    found = Fraction(0)
-    for sequences, often in enumerate(steps, 1):
-        at = numbers.moved(batch, Fraction(sequences))
-        if what == "operations":
-            found += often * writer.computes(writer.load, num(1), at)
-        else:
-            bandwidth = number(writer.machine.sustained(writer.machine.memory), at)
-            found += often * writer.moves(writer.load, at) * bandwidth
-    return found
-
-
-def _never(setting: Setting, left: Form, right: Form, known: Mapping[str, Fraction]) -> str:
-    """From which context on no batch is enough, where numbers tell it."""
-    assert setting.graph.step is not None
-    gap = sp.expand(value(Total((left, negative(right)))))
-    past = next(iter(setting.graph.step.past.free_symbols), None)
-    if past is None or gap.has(sp.Min) or sp.degree(gap, past) != 1:
-        return ""
-    slope = from_expr(gap.coeff(past, 1))
-    end = from_expr(-gap.coeff(past, 0) / gap.coeff(past, 1))
-    if not {*names(end), *names(slope)} <= known.keys() or evaluate(slope, known) >= 0:
-        return ""
-    return f", from {past} = {float(max(evaluate(end, known), Fraction(0))):.6g} on"
+    where = () if found.where is None else (replace(found.where, refusal=told),)
+    return replace(made_here, where=(*made_here.where, *where))
