@@ -237,6 +237,7 @@ NAMES = {
     "symcomm.verify.practice": "EXERCISES practice write_practice",
     "symcomm.verify.sizes": "small_sizes",
     "symcomm.verify.timing": "timing_measure=measure",
+    "symcomm.verify.measure": "MachineTable MeasuredSize device_yaml measured_text=text",
     "symcomm.verify.verify": "ComparedRow Verification _notes _version_notes prepare verify",
 }
 HOMES = {

@@ -21,6 +21,7 @@ from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.exam import exam
 from symcomm.cli.grade import grade
+from symcomm.cli.measure import measure
 from symcomm.cli.new import new
 from symcomm.cli.practice import practice
 from symcomm.cli.search import search
@@ -86,7 +87,7 @@ def main(debug: bool) -> None:
 
 
 for _command in (
-    new, solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, serve,
-    completion,
+    new, solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, measure,
+    serve, completion,
 ):  # fmt: skip
     main.add_command(_command)

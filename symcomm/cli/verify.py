@@ -69,10 +69,10 @@ def verify(
     models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if timed:
-        from symcomm.verify.timing import measure, text
+        from symcomm.verify import timing
 
-        found = measure(models[0], values)
-        write(json.dumps(found.json(), indent=2) if as_json else text(found), output, files[0])
+        found = timing.measure(models[0], values)
+        write(json.dumps(found.json(), indent=2) if as_json else timing.text(found), output, files[0])
         return
     if grid:
         from symcomm.verify import grid as grids

@@ -163,6 +163,11 @@ class NumericFunction:
     name: str
     unit: Unit
 
+    @property
+    def key(self) -> str:
+        """Its name for SymPy, which takes functions of one name for the same one."""
+        return self.name
+
     def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
         """The exact number of the function."""
         raise NotImplementedError
@@ -385,7 +390,7 @@ def _function(rule: NumericFunction) -> Callable[..., Expr]:
     """What SymPy calls a function that it knows nothing of; it carries its rule."""
     from sympy.core.function import AppliedUndef, UndefinedFunction
 
-    made = UndefinedFunction(rule.name, (AppliedUndef,), {"rule": rule}, nonnegative=True)
+    made = UndefinedFunction(rule.key, (AppliedUndef,), {"rule": rule}, nonnegative=True)
     return cast("Callable[..., Expr]", made)
 
 

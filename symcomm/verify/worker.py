@@ -862,6 +862,10 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
 
     if spec["method"] == "time":
         return timed(spec)
+    if spec["method"] == "measure":
+        from symcomm.verify.stopwatch import measured
+
+        return measured(spec)
     for seed in range(spec["seed"], spec["seed"] + 20):
         spec = {**spec, "seed": seed}
         alone = OneProcess({**spec, "ranks": 1}, 0)
@@ -1074,7 +1078,8 @@ def main() -> None:
     for line in sys.stdin:  # ends with the launcher
         folder = Path(line.rstrip("\n"))
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-        for name in _way(spec["method"]).modules if dist.is_available() and spec["method"] != "time" else ():
+        steps = dist.is_available() and spec["method"] not in ("time", "measure")
+        for name in _way(spec["method"]).modules if steps else ():
             importlib.import_module(name)  # once for all ranks
         print(json.dumps(_forked(folder, spec)), file=answers, flush=True)
 

@@ -18,6 +18,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.blocks import Scalar, Section, Source, read
 from symcomm.core.errors import AccountingError, DocumentError, ValuesError, nearest
 from symcomm.core.files import read_text
+from symcomm.core.hardware.efficiency import Efficiency, staircase
 from symcomm.core.keys import (
     POSITIVE,
     RAW,
@@ -313,6 +314,25 @@ def _rates(section: Section, name: str) -> Mapping[str, PeakRate]:
     return made
 
 
+def _achieved(section: Section, name: str) -> Efficiency | None:
+    """Tables by what they are of; those of products by number format."""
+    found = section.section(name, f"'{name}'")
+    if found is None:
+        return None
+    found.only(["products", "memory", "messages", "source", "date", "spread"])
+    products = dict(found.pairs("products")) if isinstance(found.get("products"), Section) else None
+    try:
+        of = {dtype: staircase("products", text) for dtype, text in (products or {}).items()}
+        if products is None and "products" in found:
+            of = {"": staircase("products", found.text("products"))}
+        rows = {key: staircase(key, found.text(key)) for key in ("memory", "messages") if key in found}
+    except ValuesError as error:
+        raise found.error("", error.message, error.hint) from None
+    said = {key: _line(found, key) for key in ("source", "date", "spread") if key in found}
+    return Efficiency(of, rows.get("memory"), rows.get("messages"), "; ".join(said.values()))
+
+
+_ACHIEVED = Sort(_achieved, {"type": "object"}, None)
 _LINKS = Sort(_links, mapping_of(schema_of(Link)), MappingProxyType({}))
 
 
@@ -332,6 +352,7 @@ class Device:
     links: Mapping[str, Link] = keyed("what joins it to others, by name; first to its peers", _LINKS)
     aliases: tuple[str, ...] = keyed("other names", _NAMES)
     notes: str = keyed("what else is known", _LINE)
+    efficiency: Efficiency | None = keyed("what was measured that it achieves", _ACHIEVED)
 
     def rate(self, dtype: str) -> PeakRate:
         """The peak rate in a number format. Raises ``ValuesError`` for one that the device is not known to compute."""

@@ -12,6 +12,7 @@ from symcomm.core.derivation import Condition, exact
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, names, num, product
+from symcomm.core.hardware.efficiency import Efficiency, efficiency
 from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter
@@ -81,7 +82,8 @@ class MachineLink:
 class Machine:
     """The rates as forms, and the numbers that were given for them.
 
-    ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
+    ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained. A
+    table of ``efficiency`` says instead what each op and each call achieves.
     Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
     links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
     network, ``levels`` are those of all of it. ``named`` are those of which something was said; ``notes`` tell where
@@ -102,6 +104,7 @@ class Machine:
     where: tuple[Condition, ...] = ()
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)
     call_overhead: Sym | None = None
+    efficiency: Efficiency | None = None
 
     @property
     def symbols(self) -> tuple[Sym, ...]:
@@ -116,8 +119,18 @@ class Machine:
         return MachineLink("network", self.network, self.latency)
 
     def sustained(self, rate: Form) -> Form:
-        """A rate times the part of it that is sustained."""
+        """A rate times the part of it that is sustained.
+
+        Raises ``ValuesError`` where a table says that for each op: what is asked for has no ops.
+        """
+        if self.efficiency is not None:
+            raise ValuesError("a table of efficiency is of single ops and calls, not of this quantity",
+                              hint="step_time and time read it; here give one number, such as 4/5")  # fmt: skip
         return rate if self.utilisation is None else product(self.utilisation, rate)
+
+    def usual(self, rate: Form) -> Form:
+        """A rate times the part of it that every op achieves; with a table, that is for each op to say."""
+        return rate if self.efficiency is not None else self.sustained(rate)
 
     def rate_of(self, work: StepWriter) -> Form:
         """The peak rate for the format of the products: the given one, or a part of the 8-bit rate."""
@@ -186,6 +199,9 @@ def machine(
             chosen[option] = number if chosen.get(option) is None else chosen[option]
     made: dict[str, Sym | None] = {}
     given: list[tuple[str, Fraction]] = []
+    table = _table(chosen.get("utilisation"), device)
+    if table is not None:
+        del chosen["utilisation"]
     for option, rate in RATES.items():
         value = chosen.pop(option, None)
         symbol = rate.symbol if option != "peak" or setting.accounting.rate == "of_format" else "R_8bit"
@@ -207,7 +223,28 @@ def machine(
     assert memory is not None
     assert network is not None
     return Machine(peak, memory, network, made["utilisation"], made["latency"], tuple(given),
-                   call_overhead=made["call_overhead"])  # fmt: skip
+                   call_overhead=made["call_overhead"], efficiency=table)  # fmt: skip
+
+
+def _table(said: object, owner: object) -> Efficiency | None:
+    """The table of efficiency that is said instead of a utilisation: as text, or that of the device.
+
+    Raises ``ValuesError`` where the device has none.
+    """
+    from symcomm.core.hardware.devices import device
+
+    if isinstance(said, Efficiency):
+        return said
+    if not isinstance(said, str) or (said.strip() != "measured" and ":" not in said):
+        return None
+    if said.strip() != "measured":
+        return efficiency(said)
+    found = device(owner).efficiency if owner is not None else None
+    if found is None:
+        what = f"nobody has measured what {device(owner).name} achieves" if owner is not None else "no device is named"
+        raise ValuesError(f"utilisation: measured, but {what}",
+                          hint="utilisation: products: 0 FLOP 1/2, 1 GFLOP 4/5; or symcomm measure")  # fmt: skip
+    return found
 
 
 def host_bandwidth(name: object, link: str) -> Quantity | str:

@@ -119,7 +119,11 @@ CallOverhead = Annotated[
     Number | None, Meaning("the overhead of a bucket's call, such as 20 us; or the name of a symbol")
 ]
 Utilisation = Annotated[
-    Number | None, Meaning("the sustained part of the peak rate and the memory bandwidth, such as 4/5")
+    Number | None,
+    Meaning(
+        "the sustained part of the peak rate and the memory bandwidth, such as 4/5; a table for each size, such as "
+        "products: 0 FLOP 1/10, 1 GFLOP 4/5; or measured, the table of the device"
+    ),
 ]
 
 

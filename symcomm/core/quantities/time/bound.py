@@ -109,7 +109,7 @@ def derive(
             work.combine("t_least", Ratio(Sym(size.answer.name), made.sustained(made.memory)), SECOND, "memory",
                          f"Bytes of `{tensor}` over the bandwidth of the memory.")  # fmt: skip
     else:
-        setting, work, writer, terms, _ = time.write(setting, None, phase, op, dtype, None, rates)
+        setting, work, writer, terms, _ = time.write(setting, None, phase, op, dtype, None, rates, of != "least_time")
         flops, moved = terms.flops, terms.moved
         if of == "least_time":
             form = Largest(terms.local) if len(terms.local) > 1 else need(terms.compute or terms.memory, "this model")

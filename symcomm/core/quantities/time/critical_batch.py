@@ -31,7 +31,7 @@ def derive(
     Source: Austin et al., How to Scale Your Model, 2025, "Inference".
     """
     made = step_of(setting, "decode", None, past)
-    setting, work, writer, terms, _ = time.write(made, None, "forward", None, dtype, None, rates)
+    setting, work, writer, terms, _ = time.write(made, None, "forward", None, dtype, None, rates, True)
     if terms.compute is None or terms.memory is None:
         raise ValuesError(f"{setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     machine, graph = writer.machine, setting.graph

@@ -36,7 +36,7 @@ def derive(
     pair = [part.strip() for part in between.split(",")]
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
-    setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates, True)
     machine = writer.machine
     if any(over in condition.names for condition in machine.where):
         raise ValuesError(f"the number of {over} decides where the axes of the mesh lie in a node",

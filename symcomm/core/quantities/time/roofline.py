@@ -41,7 +41,7 @@ def derive(
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
     setting = setting.freeze(frozen)
-    setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates)
+    setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates, True)
     if terms.flops is None or terms.moved is None:
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     machine = writer.machine

@@ -54,6 +54,8 @@ def call_text(members: list[Call]) -> str:
 
 
 def sustained(text: str, machine: Machine) -> str:
+    if machine.efficiency is not None:
+        return f"{text}, each op with the share that the table says."
     return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
 
 

@@ -11,6 +11,7 @@ from symcomm.core.derivation import Numbers, Step
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Largest, Ratio, Total, num, product
 from symcomm.core.graph.graph import Region
+from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import HOST
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
@@ -70,6 +71,22 @@ class Terms:
     def every(self) -> tuple[Form, ...]:
         """All terms there are."""
         return (*self.local, *(() if self.network is None else (self.network,)))
+
+
+@dataclass(frozen=True)
+class TimedLaunch:
+    """One op, or a kernel of several, by its ``label``: the times of its computing and of what it moves."""
+
+    ops: tuple[OpLoad, ...]
+    op: OpLoad
+    label: str
+    computing: Form | None
+    moving: Form | None
+
+    @property
+    def region(self) -> str:
+        """The region in which it runs."""
+        return self.op.op.region
 
 
 class TimeWriter:
@@ -178,13 +195,15 @@ class TimeWriter:
 
         The share of the payload follows from the algorithm; what of it counts for a link the convention says.
         """
-        groups: dict[tuple[str, str, tuple[str, ...], str, str], list[Call]] = {}
+        groups: dict[tuple[str, str, tuple[str, ...], str, str, str], list[Call]] = {}
+        steps = self.machine.efficiency.messages if self.machine.efficiency is not None else None
         for phase, c in calls:
-            groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name), []).append(c)
+            alone = c.tensor if steps is not None else ""
+            groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name, alone), []).append(c)
         sent: list[Sent] = []
         words: list[tuple[Form, str]] = []
         how = self.setting.accounting
-        for (kind, phase, meshes, dtype, region), members in groups.items():
+        for (kind, phase, meshes, dtype, region, _), members in groups.items():
             k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
@@ -204,7 +223,9 @@ class TimeWriter:
                                            LINK_TEXTS[how.link][0], text, by=decided)  # fmt: skip
                 for used in (link.name, *meshes):
                     self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
-                through = self.often(region, through)
+                one_call = Ratio(product(element_bytes(dtype), through), num(len(members)))
+                waits = through if steps is None else Ratio(through, self._achieved(part, num(1), steps, one_call))
+                through, waits = self.often(region, through), self.often(region, waits)
                 if (how.link == "bidirectional" and not cost.own_links) or not TRAFFIC[how.traffic].collectives:
                     words.append((through, dtype))
                 else:
@@ -212,7 +233,7 @@ class TimeWriter:
                     made = self.work.define(f"w_{part}", product(cost.moved, n), ELEMENT, "through memory", text)
                     words.append((self.often(region, made), dtype))
                 rounds = self.often(region, product(num(len(members)), cost.rounds))
-                sent.append(Sent(link, through, dtype, rounds))
+                sent.append(Sent(link, waits, dtype, rounds))
         return sent, words
 
     def transfer(self, name: str, load: Load) -> Form | None:
@@ -286,23 +307,31 @@ class TimeWriter:
         machine, work = self.machine, self.work
         if not load.ops and not load.calls:
             return Terms()
-        done = self.flops(load.ops, tag)
         sent, words = self.calls(load.calls)
-        moved = self.moved(load.ops, words, tag)
+        tabled = machine.efficiency is not None
+        each = [self.launch(ops) for ops in launches(load)] if tabled else []
+        computing = [self.often(one.region, one.computing) for one in each if one.computing is not None]
+        moving = [self.often(one.region, one.moving) for one in each if one.moving is not None]
+        if tabled and moving and TRAFFIC[self.setting.accounting.traffic].collectives:
+            moving += [Ratio(product(element_bytes(dtype), form), machine.memory) for form, dtype in words]
+        done = None if tabled else self.flops(load.ops, tag)
+        moved = None if tabled else self.moved(load.ops, words, tag)
+        computing = computing if done is None else [Ratio(done, machine.sustained(self.rate()))]
+        moving = moving if moved is None else [Ratio(moved, machine.sustained(machine.memory))]
         compute = memory = None
-        if done is not None:
+        if computing:
             compute = work.define(
                 f"t_compute{tag}",
-                Ratio(done, machine.sustained(self.rate())),
+                _sum(tuple(computing)),
                 SECOND,
                 "computing",
                 sustained("Operations over the peak rate", machine),
-                witness=partial(self.computes, load, machine.sustained(self.rate())),
+                witness=partial(self.computes, load, machine.usual(self.rate())),
             )
-        if moved is not None:
+        if moving:
             memory = work.define(
                 f"t_memory{tag}",
-                Ratio(moved, machine.sustained(machine.memory)),
+                _sum(tuple(moving)),
                 SECOND,
                 "memory",
                 sustained("Bytes over the bandwidth of the memory", machine),
@@ -311,7 +340,8 @@ class TimeWriter:
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
-            per_op = tuple(self.one_op(ops, tag) for ops in launches(load))
+            each = each if tabled else [self.launch(ops) for ops in launches(load)]
+            per_op = tuple(self.one_op(one, tag) for one in each)
         return Terms(compute, memory, network, done, moved, sending, per_op)
 
     def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
@@ -334,32 +364,42 @@ class TimeWriter:
         return passes(number(self.strategy.sizes[mesh], numbers) for mesh in meshes)
 
     def computes(self, load: Load, rate: Form, numbers: Numbers) -> Fraction:
-        """The loops of every op, shared by the ranks, at the rate of the processor."""
+        """The loops of every op, shared by the ranks, at the rate of the processor, or at what each launch achieves."""
+        steps = self.steps_of_products
         done = Fraction(0)
-        for one in (one for one in load.ops if one.flops != num(0)):  # others only move something
-            last = last_part(self.setting.accounting, one.pairs)
-            mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
-            ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
-            others = self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
-            done += self._stands(load.regions, one.op.region, numbers) * ran / others
+        for ops in launches(load) if steps is not None else [load.ops]:
+            counted = [(one, self._counted(load, one, numbers)) for one in ops if one.flops != num(0)]
+            ran = sum((self._stands(load.regions, one.op.region, numbers) * many for one, many in counted), Fraction(0))
+            once = sum((many for _, many in counted), Fraction(0))
+            done += ran / steps.number((once,)) if steps is not None and once else ran
         return done / number(rate, numbers)
+
+    def _counted(self, load: Load, one: OpLoad, numbers: Numbers) -> Fraction:
+        last = last_part(self.setting.accounting, one.pairs)
+        mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
+        ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
+        return ran / self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
 
     def moves(self, load: Load, numbers: Numbers) -> Fraction:
         """Every tensor that goes through the memory, and what the calls send and receive."""
         moved, how = Fraction(0), self.setting.accounting
-        for one in load.ops:
-            for m in one.moved:
-                wide = m.times * element_bytes(m.dtype).number
-                moved += self._stands(load.regions, one.op.region, numbers) * wide * number(m.elements, numbers)
+        steps = self.machine.efficiency.memory if self.machine.efficiency is not None else None
+        for ops in launches(load) if steps is not None else [load.ops]:
+            each = [(one, m.times * element_bytes(m.dtype).number * number(m.elements, numbers))
+                    for one in ops for m in one.moved]  # fmt: skip
+            ran = sum((self._stands(load.regions, one.op.region, numbers) * many for one, many in each), Fraction(0))
+            once = sum((many for _, many in each), Fraction(0))
+            moved += ran / steps.number((once,)) if steps is not None and once else ran
         for _, c in load.calls if TRAFFIC[how.traffic].collectives else ():
             for _, cost in self.over(c, c.ranks(self.strategy)):
                 both = cost.through(how.link) if how.link == "bidirectional" and not cost.own_links else cost.moved
                 moved += self._carried(load.regions, c, number(both, numbers), numbers)
-        return moved / number(self.machine.sustained(self.machine.memory), numbers)
+        return moved / number(self.machine.usual(self.machine.memory), numbers)
 
     def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: MachineLink, numbers: Numbers) -> Fraction:
         """Every call over a link after the one before it, run message by message."""
         found, how = Fraction(0), self.setting.accounting
+        steps = self.machine.efficiency.messages if self.machine.efficiency is not None else None
         for c in calls:
             k = c.ranks(self.strategy)
             for mine, cost in self.over(c, k) if k != num(1) else ():
@@ -372,7 +412,10 @@ class TimeWriter:
                 if made is not None:
                     both = 2 * made.path if cost.own_links else made.moved
                     part, rounds = both if how.link == "bidirectional" else made.path, Fraction(made.rounds)
-                found += self._carried(regions, c, part, numbers) / number(link.bandwidth, numbers)
+                carried = self._carried(regions, c, part, numbers)
+                if steps is not None:
+                    carried /= steps.number((carried / self._stands(regions, c.region.name, numbers),))
+                found += carried / number(link.bandwidth, numbers)
                 if link.latency is not None:
                     stands = self._stands(regions, c.region.name, numbers)
                     found += stands * rounds * number(link.latency, numbers)
@@ -382,16 +425,25 @@ class TimeWriter:
         wide = element_bytes(call.dtype).number
         return self._stands(regions, call.region.name, numbers) * part * wide * size(call.elements, numbers)
 
-    def one_op(self, ops: Sequence[OpLoad], tag: str) -> Form:
-        """The time of one op alone, or of a kernel of several: the longer of its computing and its memory traffic."""
+    @property
+    def steps_of_products(self) -> Staircase | None:
+        """The table of what products achieve in the format that they are computed in."""
+        found = self.machine.efficiency
+        return None if found is None else found.of_products(self.setting.product_dtype)
+
+    def launch(self, ops: Sequence[OpLoad]) -> TimedLaunch:
+        """The operations and the bytes of one op, or of a kernel of several, each over what it achieves."""
         op = next((one for one in ops if not one.again), ops[0])
-        work = self.work
+        work, table = self.work, self.machine.efficiency
         what = " and ".join(dict.fromkeys(shown(self.load.graph, one.op) for one in ops))
         label = f"{slug(op.op.output)}^{'again' if op.again else TAGS[op.phase]}"
         flops = op.flops if len(ops) == 1 else Total(tuple(one.flops for one in ops))
-        done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op,
-                           by=rests_on(ops))  # fmt: skip
-        times: list[Form] = [Ratio(done, self.machine.sustained(self.rate()))]
+        computing: Form | None = None
+        counted = any(one.flops != num(0) for one in ops)
+        if table is None or counted:
+            done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op,
+                               by=rests_on(ops))  # fmt: skip
+            computing = Ratio(done, self._achieved(label, self.rate(), self.steps_of_products, done))
         formats: dict[str, list[Form]] = {}
         for m in (m for one in ops for m in one.moved):
             formats.setdefault(m.dtype, []).append(product(num(m.times), m.elements))
@@ -403,16 +455,34 @@ class TimeWriter:
                                 else f"Bytes that {what} reads and writes.", op.op,
                                 by=rests_on(m for one in ops for m in one.moved))  # fmt: skip
             parts.append(product(element_bytes(dtype), count))
+        moving: Form | None = None
         if parts:
             moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
-            times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
-        return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
-                           "The longer of computing and memory.", op.op, partial(self._alone, ops))  # fmt: skip
+            steps = table.memory if table is not None else None
+            moving = Ratio(moved, self._achieved(label, self.machine.memory, steps, moved))
+        return TimedLaunch(tuple(ops), op, label, computing, moving)
+
+    def _achieved(self, label: str, rate: Form, steps: Staircase | None, amount: Form) -> Form:
+        """What is achieved of a rate, with a name for the share that a table says."""
+        if steps is None:
+            return self.machine.usual(rate)
+        letter = {"products": "e", "memory": "e_mem", "messages": "e_net"}[steps.name]
+        name = f"{letter}_{label}" if letter == "e" else f"{letter},{label}"
+        share = self.work.define(name, steps.of(amount), ONE, "table", f"The share of the table of {steps.name}.",
+                                 witness=lambda numbers: steps.number((number(amount, numbers),)))  # fmt: skip
+        return product(share, rate)
+
+    def one_op(self, launch: TimedLaunch, tag: str) -> Form:
+        """The time of one launch alone: the longer of its computing and its memory traffic."""
+        times = [form for form in (launch.computing, launch.moving) if form is not None]
+        return self.work.define(f"t_{launch.label}{tag}", _largest(tuple(times)) if times else num(0), SECOND,
+                                "one op", "The longer of computing and memory.", launch.op.op,
+                                partial(self._alone, launch.ops))  # fmt: skip
 
     def _alone(self, ops: Sequence[OpLoad], numbers: Numbers) -> Fraction:
         """A launch by itself, once: the loops of its ops, or the tensors that it moves."""
         once = Load(self.load.graph, self.strategy, tuple(ops), ())
-        return max(self.computes(once, self.machine.sustained(self.rate()), numbers), self.moves(once, numbers))
+        return max(self.computes(once, self.machine.usual(self.rate()), numbers), self.moves(once, numbers))
 
     def time(self, name: str, terms: Terms, what: str) -> Form | None:
         """The time of a load from its terms, as the convention combines them."""

@@ -40,8 +40,12 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
+    amounts: bool = False,
 ) -> tuple[Setting, StepWriter, TimeWriter, Terms, list[Exhibit]]:
-    """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
+    """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with.
+
+    Raises ``ValuesError`` where ``amounts`` of all ops are wanted, and a table says what each op achieves.
+    """
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     setting = setting.divided(placed)
@@ -55,6 +59,8 @@ def write(
 
     part = wanted(setting)
     made = linked(setting, placed, rates)
+    if amounts:
+        made.sustained(made.memory)
     work = StepWriter(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
     setting.decided(TAKES_OUT, wanted)
@@ -128,5 +134,6 @@ def with_rates(made: Derivation, writer: TimeWriter) -> Derivation:
     given = {**dict(made.given), **dict(writer.machine.given)}
     named = made.named | {symbol.name for symbol in writer.machine.symbols}
     machine = writer.machine
-    return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *writer.told(made.steps)),
+    told = (*writer.told(made.steps), *(machine.efficiency.notes if machine.efficiency is not None else ()))
+    return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *told),
                    where=(*made.where, *machine.where), checks=(*made.checks, *machine.checks))  # fmt: skip

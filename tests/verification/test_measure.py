@@ -1,0 +1,77 @@
+"""``symcomm measure``: rows between measured sizes, a file that is read again, and a run on the processor."""
+
+from __future__ import annotations
+
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from api import MachineTable, MeasuredSize, device_yaml, main, measured_text
+from click.testing import CliRunner
+
+import symcomm as sc
+
+# A processor that takes 1 us for each product, and 1 us for a million operations.
+PRODUCTS = [MeasuredSize("products", "fp32", n, 2 * n**3, 1e-6 + 2 * n**3 / 1e12, 0.02) for n in (16, 64, 256, 1024)]
+COPIES = [MeasuredSize("memory", "", n, n, 1e-6 + n / 1e11, 0.02) for n in (4096, 2**20, 2**26)]
+CALLS = [MeasuredSize("messages", "", n, n, 1e-4 + n / 1e9, 0.02) for n in (2**10, 2**24)]
+LEFT = MeasuredSize("products", "fp32", 384, 2 * 384**3, 1e-6 + 2 * 384**3 / 1e12, 0.02)
+FOUND = MachineTable("a processor", "2.13.0", (*PRODUCTS, *COPIES, *CALLS), (LEFT,), date(2026, 11, 23))
+
+
+def test_a_share_holds_half_the_way_to_the_next_size() -> None:
+    starts, shares = zip(*FOUND.rows("products", "fp32"), strict=True)
+    assert starts == (0, 65536, 4194304, 268435456)  # 2 n^3 of 32, 128, 512: geometric means of neighbours
+    assert shares[-1] == 1
+    assert list(shares) == sorted(shares)
+    assert abs(FOUND.predicted(LEFT) / LEFT.seconds - 1) < 0.05
+
+
+def test_the_file_is_read_again_as_a_device_with_its_table(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(device_yaml(FOUND, "my-machine"))
+    mine = sc.devices(tmp_path / "mine.yaml")["my-machine"]
+    assert mine.efficiency is not None
+    assert mine.efficiency.told == (
+        "symcomm measure: PyTorch 2.13.0, a processor, fastest of 9 runs; 2026-11-23; "
+        "the median is 2.0% above the fastest run"
+    )
+    n = 384
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [N, N], W [N, N]\ty [N, N]\n", dtype="fp32").at(N=n)
+    made = model.time(phase="forward", device=mine, utilisation="measured", term="compute")
+    assert float(made.at().value) == pytest.approx(FOUND.predicted(LEFT), rel=5e-3)
+    assert mine.link().bandwidth("one").value == Fraction(994 * 10**6)
+
+
+def test_the_terminal_is_told_how_well_a_product_is_predicted() -> None:
+    told = measured_text(FOUND).splitlines()
+    assert told[0] == "a processor, PyTorch 2.13.0"
+    # A product of 256 takes 1/33.6 of its time to start, so 384 is said to take as much longer.
+    assert told[-1] == "The table says 0.12 ms of a product of 384 x 384 x 384 in fp32; it took 0.11 ms (+2%)."
+    assert next(line for line in told if "not in the table" in line).split()[:3] == ["products", "fp32", "384"]
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["--formats", "fp7"], "error: products are not measured in 'fp7'\nhint: known: fp32, bf16, fp16, fp64\n"),
+    (["--largest", "500"], "error: --largest is 500: a product of 384 is predicted from smaller and larger ones\n"
+     "hint: --largest 768, or more\n"),
+    (["--name", "7 up"], "error: '7 up' is no name of a device\nhint: a letter, then letters, digits, - or _\n"),
+])  # fmt: skip
+def test_what_cannot_be_measured_is_refused(words: list[str], told: str) -> None:
+    made = CliRunner().invoke(main, ["measure", *words])
+    assert (made.exit_code, made.output) == (2, told)
+
+
+@pytest.mark.torch
+@pytest.mark.long
+def test_a_machine_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    made = CliRunner().invoke(
+        main, ["measure", "--formats", "fp32", "--largest", "768", "-o", str(tmp_path / "m.yaml")]
+    )
+    assert made.exit_code == 0, made.output
+    assert "The table says" in made.output
+    mine = sc.devices(tmp_path / "m.yaml")["this-machine"]
+    assert mine.efficiency is not None
+    assert [*mine.efficiency.products] == ["fp32"]
+    assert mine.efficiency.messages is not None
