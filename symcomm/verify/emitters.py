@@ -216,6 +216,12 @@ def _sinksoftmax(op: Spelled) -> str:
     return _helper("sink_softmax")(op)
 
 
+def _topsoftmax(op: Spelled) -> str:
+    _last(op)
+    op.helpers.add("top_softmax")
+    return f"top_softmax({op.operands[0].text}, {op.number(op.attributes['number'])})"
+
+
 def _last(op: Spelled) -> None:
     if _dimension(op) != -1:
         raise RenderError(f"{op.kind} along another axis than the last is not written in PyTorch yet")
@@ -333,6 +339,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
     "sinksoftmax": _sinksoftmax,
+    "topsoftmax": _topsoftmax,
     "attention": _attention,
     "layernorm": _layernorm,
     "rmsnorm": _rmsnorm,
@@ -377,6 +384,11 @@ HELPERS: Mapping[str, str] = {
     """Softmax over the last axis and one score more, 0, whose weight is left out."""
     u = torch.cat([u, u.new_zeros(()).expand(*u.shape[:-1], 1)], dim=-1)
     return torch.softmax(u - u.max(dim=-1, keepdim=True).values, dim=-1)[..., :-1]
+''',
+    "top_softmax": '''def top_softmax(u, k):
+    """Softmax over the k largest of the last axis; the others are 0."""
+    largest, places = u.topk(k, dim=-1)
+    return torch.zeros_like(u).scatter(-1, places, torch.softmax(largest, dim=-1))
 ''',
     "rms_norm": '''def rms_norm(u):
     """The last axis divided by its root mean square."""

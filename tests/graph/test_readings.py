@@ -92,6 +92,9 @@ def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused()
     with pytest.raises(FormulaError, match="clamp says how far from 0 its result is at most") as nothing:
         costs("y = clamp(x)\tx [B, D]\ty [B, D]")
     assert nothing.value.hint == "clamp_{7}(x)"
+    with pytest.raises(FormulaError, match="topsoftmax says how many of a row are chosen") as none:
+        costs("y = topsoftmax(x)\tx [B, D]\ty [B, D]")
+    assert none.value.hint == "topsoftmax_{k}(g)"
     with pytest.raises(ShapeError, match=r"shapes do not fit: x and c \(L against 2\)"):
         costs("y = x + c\tx [B, L, D], c [2, D]\ty [B, L, D]")
 

@@ -19,13 +19,14 @@ ROOT = Path(__file__).parents[2]
 TABLES = ("convolution", "cross-attention", "encoder", "grouped-query-attention", "lora", "mixture-of-experts",
           "parallel-block", "swiglu", "two-matrix-ffn", "language-model")  # fmt: skip
 SMALL: dict[str, dict[str, Any]] = json.loads((ROOT / "tests" / "data" / "small_families.json").read_text())
-_SIZES = {"B": 16, "N": 4, "D": 16, "n_H": 4, "n_kv": 2, "R": 3}
+_SIZES = {"B": 16, "L": 16, "N": 4, "D": 16, "n_H": 4, "n_kv": 2, "R": 3}
 FUSED = {f"{row.prefix}Model" for row in ARCHITECTURES.values() if row.sdpa}  # attention is one kernel
 # The strategies of the registry, and how they are combined.
 STRATEGIES = (
     "data(2)", "fsdp(2)", "zero-1(2)", "zero-2(2)", "optimizer-sharded(2)", "hybrid-sharded(2, 2)", "tensor(2)",
     "tensor(2) + sequence", "context(2)", "data(2) + expert", "pipeline(2, microbatches=2)", "data(2) + tensor(2)",
-    "fsdp(2) + context(2)", "tensor(2) + pipeline(2, microbatches=2)",
+    "fsdp(2) + context(2)", "tensor(2) + pipeline(2, microbatches=2)", "ring(2)", "ulysses(2)", "ring(2) + ulysses(2)",
+    "fsdp(2) + ring(2)", "tensor(2) + ring(2)", "cut(B, 2)",
 )  # fmt: skip
 # Those of the default run; all others are long.
 USUAL = ("LlamaForCausalLM with loss", "GPT2Model", "MixtralForCausalLM with loss", "homework")
@@ -54,7 +55,7 @@ def model(name: str) -> sc.Model:
         made = sc.load(ROOT / "examples" / "layers" / f"{name}.md")
     elif name == "homework":
         made = sc.load(ROOT / "tests" / "data" / "homework2_table.tsv", repeat="N_layer")
-        return made.at(N_layer=4, B=16, L=8, D=16, n_h=4)
+        return made.at(N_layer=4, B=16, L=16, D=16, n_h=4)
     elif name == "printed BERT":
         made = sc.load(ROOT / "tests" / "data" / "bert_printed.txt")
     else:

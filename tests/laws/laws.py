@@ -31,7 +31,7 @@ RECOMPUTATIONS = {name: name.removesuffix("_recomputation") for name in AGAIN} |
 # Why a question may have no answer for a model under a strategy.
 NO_ANSWER = re.compile("|".join((
     "has no experts to spread", "has no attention scores to compute again", "one layer cannot be cut into stages",
-    "has no sequence axis to cut", "has no pair of weights for tensor parallelism",
+    "has no sequence axis to cut", "has no self-attention to cut", "has no pair of weights for tensor parallelism",
     "hand on different tensors, so that the boundaries between stages differ", "and no op tells them apart",
     "no value is given for k: the schedule of a pipeline is followed step by step",
     "which op is the peak depends on the sizes: no value is given for k\\b",
@@ -253,6 +253,29 @@ def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
         yield f"states of stage {stage}", minus(peaks[1], peaks[0]), minus(states[1], states[0])
 
 
+def host_has_the_rest(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """What the host and the device hold is together everything; activations go there and come back once."""
+    states = {"offloading": "states_on_host"}
+    stages: tuple[dict[str, int], ...] = ({"stage": 0}, {"stage": 1}) if "pipeline" in strategy else ({},)
+    for stage in stages:
+        parts = [worth(model, "state_memory", strategy=strategy, accounting=states, on=on, **stage)
+                 for on in ("device", "host")]  # fmt: skip
+        yield f"states {stage}", total(parts), worth(model, "state_memory", strategy=strategy, **stage)
+
+    def copied(said: str, **chosen: str) -> Fraction | None:
+        counted = {"communication": "sent_per_rank", "offloading": said, **chosen}
+        return worth(model, "communication", strategy=strategy, level="host", accounting=counted, **stages[0])
+
+    each = [copied("states_on_host"), copied("activations_on_host")]
+    yield "bytes of both", total(each), copied("states_and_activations_on_host")
+    chosen = [*({"recomputation": again} for again in AGAIN), {"saved": "pytorch"}]
+    for how in chosen if "pipeline" not in strategy else ():  # which sends more microbatches than it holds at a time
+        kept, left = (worth(model, "activation_memory", strategy=strategy, accounting={"offloading": said, **how})
+                      for said in ("on_device", "activations_on_host"))  # fmt: skip
+        gone = minus(kept, left)
+        yield f"activations, {how}", None if gone is None else 2 * gone, copied("activations_on_host", **how)
+
+
 def kinds_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
     """Weights, gradients and states are together all that is held between steps."""
     parts = [worth(model, "state_memory", strategy=strategy, of=of) for of in ("weights", "gradients", "states")]
@@ -264,13 +287,16 @@ def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
     stages: tuple[dict[str, int], ...] = ({"stage": 0}, {"stage": 1}) if "pipeline" in strategy else ({},)
     for counted, stage in (("payload", {}), *(("sent_per_rank", stage) for stage in stages)):
         for again in ("activations_kept", "full_recomputation"):
-            said = {"communication": counted, "recomputation": again, "pipeline": "both_directions"}
+            gradients = "shortest" if again == "activations_kept" else "from_home"
+            said = {"communication": counted, "recomputation": again, "pipeline": "both_directions",
+                    "ring_gradients": gradients}  # fmt: skip
             ask = {"strategy": strategy, "accounting": said, **stage}
             whole = worth(model, "communication", **ask)
             phases = ("forward", "recompute", "backward", "update")
             each = [worth(model, "communication", **ask, phase=phase) for phase in phases]
             yield f"phases, {counted}, {again}", total(each), whole
-            kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring-pass", "ring-sum", "send")
+            kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring-pass", "ring-sum",
+                     "ring-sum-home", "send")  # fmt: skip
             each = [worth(model, "communication", **ask, collective=one) for one in kinds]
             yield f"kinds, {counted}, {again}", total(each), whole
 
@@ -318,6 +344,6 @@ OF_MODELS: Mapping[str, Callable[[sc.Model], Iterator[Pair]]] = {
 }  # fmt: skip
 OF_STRATEGIES: Mapping[str, Callable[[sc.Model, str], Iterator[Pair]]] = {
     law.__name__: law
-    for law in (work_is_shared, recomputed_bytes, option_is_convention, states_are_in_the_peak, kinds_add_up,
-                sums_add_up, one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks)
+    for law in (work_is_shared, recomputed_bytes, option_is_convention, states_are_in_the_peak, host_has_the_rest,
+                kinds_add_up, sums_add_up, one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks)
 }  # fmt: skip

@@ -20,13 +20,13 @@ import symcomm as sc
 MODELS = ("GPT2LMHeadModel with loss", "MixtralForCausalLM with loss")
 ROOFS = {key: RATES[key] for key in ("peak", "memory")}
 OF_MESHES: Mapping[str, tuple[str, ...]] = {
-    "communication": ("data(2)", "fsdp(2)", "tensor(2) + sequence", "context(2)", "data(2) + expert",
-                      "pipeline(2, microbatches=2)"),
-    "activation_memory": ("data(2)", "tensor(2) + sequence", "context(2)", "pipeline(2, microbatches=2)"),
+    "communication": ("data(2)", "fsdp(2)", "tensor(2) + sequence", "context(2)", "ring(2)", "ulysses(2)",
+                      "data(2) + expert", "pipeline(2, microbatches=2)"),
+    "activation_memory": ("data(2)", "tensor(2) + sequence", "context(2)", "ring(2)", "pipeline(2, microbatches=2)"),
     "state_memory": ("fsdp(2)", "tensor(2)", "pipeline(2, microbatches=2)"),
-    "peak_memory": ("fsdp(2)", "tensor(2) + sequence", "context(2)", "pipeline(2, microbatches=2)"),
-    "step_time": ("data(2)", "fsdp(2)", "tensor(2) + sequence", "context(2)", "data(2) + expert",
-                  "pipeline(2, microbatches=4)"),
+    "peak_memory": ("fsdp(2)", "tensor(2) + sequence", "context(2)", "ring(2)", "pipeline(2, microbatches=2)"),
+    "step_time": ("data(2)", "fsdp(2)", "tensor(2) + sequence", "context(2)", "ring(2)", "ulysses(2)",
+                  "data(2) + expert", "pipeline(2, microbatches=4)"),
     "throughput": ("data(2)", "pipeline(2, microbatches=4)"),
     "recomputation": ("tensor(2)",),
 }  # fmt: skip
@@ -40,6 +40,14 @@ CASES += [
     (quantity, {"strategy": mesh, **(RATES if quantity in ("step_time", "throughput") else {})})
     for quantity, meshes in OF_MESHES.items() for mesh in meshes
 ]  # fmt: skip
+# What the host has is asked for in a setting of its own: it is on the device unless a convention says so.
+AWAY = "states_and_activations_on_host"
+CASES += [("communication", {"strategy": mesh, "level": "host", "accounting": {"offloading": AWAY}})
+          for mesh in ("fsdp(2)", "ring(2)")]  # fmt: skip
+CASES += [
+    ("state_memory", {"on": "host", "accounting": {"offloading": AWAY}}),
+    ("step_time", {**RATES, "links": {"host": "1 GB/s"}, "accounting": {"offloading": AWAY, "time": "serial"}}),
+]
 # A field that is named where no choice of it changes the number: its name, where that is (model: case), and why.
 UNUSED: dict[tuple[str, str], str] = {
     ("shards", r".*: state_memory tensor\(2\)"): "parts of a tensor-parallel weight divide",
@@ -49,7 +57,8 @@ UNUSED: dict[tuple[str, str], str] = {
 def said(case: tuple[str, Mapping[str, Any]]) -> str:
     """A quantity with its strategy, or what it is of."""
     quantity, options = case
-    return " ".join(filter(None, (quantity, options.get("strategy", ""), options.get("of", ""))))
+    where = options.get("accounting", {}).get("offloading", "")
+    return " ".join(filter(None, (quantity, options.get("strategy", ""), options.get("of", ""), where)))
 
 
 def _fields(made: sc.Derivation) -> set[str]:
@@ -59,15 +68,16 @@ def _fields(made: sc.Derivation) -> set[str]:
 
 def matrix(name: str, quantity: str, options: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     """The fields that change the number and are not named; and those named that change neither it nor the formula."""
-    usual = model(name).derive(quantity, **options)
+    options, chosen = {k: v for k, v in options.items() if k != "accounting"}, dict(options.get("accounting", {}))
+    usual = model(name).derive(quantity, accounting=chosen, **options)
     number, formula = usual.at().value, usual.expr
     named = _fields(usual)
     unnamed, used = set(), set()
     for row in CONVENTIONS:
-        if row.name == getattr(sc.Accounting(), row.field):
+        if row.name == getattr(usual.accounting, row.field):
             continue
         try:
-            made = model(name).derive(quantity, accounting={row.field: row.name}, **options)
+            made = model(name).derive(quantity, accounting={**chosen, row.field: row.name}, **options)
             other = made.at().value
         except sc.SymcommError:
             used.add(row.field)  # another answer is no longer possible: the choice matters

@@ -62,6 +62,13 @@ CHANGES = {
         "held = pipeline.held(graph, cut, cut and 1, setting.values, order)",
         "GPT2Model",
     ),
+    # What is on the host is on the device, too.
+    "host_has_the_rest": Change(
+        "quantities/memory/state_memory.py",
+        '(role in elsewhere) != (on == "host")',
+        '(role not in elsewhere and on == "host")',
+        strategy="data(2)",
+    ),
     # Where one kind is asked for, all are counted.
     "kinds_add_up": Change(
         "quantities/memory/state_memory.py",

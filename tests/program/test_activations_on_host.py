@@ -93,3 +93,22 @@ def test_a_checkpoint_of_each_layer_goes_out_and_comes_back(case: dict[str, Any]
     times = [numbers["t_compute_layer"] / 4, numbers["t_network_layer"] / 2]
     assert times == [computing, copying]
     assert min(Fraction(1), times[0] / times[1]) == hidden
+
+
+def test_what_a_function_keeps_besides_its_result_stays_on_the_device() -> None:
+    """GELU written out keeps its operand, its sigmoid and, for U, its result; of one shape, and the sigmoid stays."""
+    model = sc.load(
+        ROWS.replace("relu", "quick_gelu"), repeat="N", dtype="fp32", values={"T": T, "D": D, "F": 8, "N": N}
+    )
+    there = {"saved": "pytorch", "offloading": THERE}
+    assert model.activation_memory(accounting="pytorch").at().value == N * 4 * T * (D + 3 * 8)
+    assert model.activation_memory(accounting=there).at().value == N * 4 * T * 8
+    moved = model.communication("data(2)", level="host", accounting=there)
+    assert moved.at().value == 2 * N * 4 * T * (D + 2 * 8) // 2
+
+
+def test_a_table_whose_gradients_read_what_pytorch_keeps_does_not_name_it() -> None:
+    """GELU that is one function keeps its operand either way; the one that is written out keeps more."""
+    asked = [sc.load(ROWS.replace("relu", name), values={"T": 48, "D": 4, "F": 10}) for name in ("gelu", "quick_gelu")]
+    assert ["saved" in model.activation_memory().touched for model in asked] == [False, True]
+    assert ["saved" in model.peak_memory().touched for model in asked] == [False, True]

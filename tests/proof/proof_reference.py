@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from api import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Graph, Op, Rotate, value
+from api import EPSILON, MAP, AlongMax, AlongMean, AlongSum, Chosen, Graph, Op, Rotate, value
 
 Array = np.ndarray
 EPSILON_VALUE = 1e-3  # large, so that a forgotten epsilon shows
@@ -134,6 +134,12 @@ def _rotated(array: Array, along: tuple[int, ...]) -> Array:
     return np.moveaxis(turned.reshape(moved.shape), range(-len(along), 0), along)
 
 
+def _largest(array: Array, many: int, along: tuple[int, ...]) -> Array:
+    """1 for the ``many`` largest along an axis, 0 elsewhere."""
+    order = np.argsort(np.argsort(-array, axis=along[0], kind="stable"), axis=along[0], kind="stable")
+    return (order < many).astype(float)
+
+
 @cache
 def interpreted(expression: Any) -> Callable[[Environment, tuple[int, ...]], Any]:
     """A function of operands (by name) and the axes that the map works along."""
@@ -146,6 +152,8 @@ def interpreted(expression: Any) -> Callable[[Environment, tuple[int, ...]], Any
     parts = [interpreted(a) for a in expression.args]
     if isinstance(expression, Rotate):
         return lambda environment, along: _rotated(parts[0](environment, along), along)
+    if isinstance(expression, Chosen):
+        return lambda environment, along: _largest(parts[0](environment, along), parts[1](environment, along), along)
     for kind, reduction in ((AlongSum, np.sum), (AlongMax, np.max), (AlongMean, np.mean)):
         if isinstance(expression, kind):
             return lambda environment, along, reduction=reduction: reduction(

@@ -432,6 +432,7 @@ SPECIAL: dict[str, str] = {
     "at_most": SHAPES["min"].table,
     "clamp": table(r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"),
     "mask": SHAPES["mask"].table,
+    "topsoftmax": around("topsoftmax_{2}"),
 }
 
 

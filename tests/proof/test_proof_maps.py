@@ -46,6 +46,7 @@ DEFINED: dict[str, Row] = {
     "exp": each(math.exp),
     "softmax": softmax,
     "sinksoftmax": lambda u: softmax(np.append(u, 0.0))[:-1],
+    "topsoftmax": lambda u: np.where(u >= sorted(u)[-3], np.exp(u) / sum(np.exp(sorted(u)[-3:])), 0),
     "layernorm": lambda u: (u - np.mean(u)) / np.sqrt(np.var(u) + EPSILON_VALUE),
     "rmsnorm": lambda u: u / np.sqrt(np.dot(u, u) / len(u) + EPSILON_VALUE),
     "rope": rope,
@@ -62,7 +63,7 @@ ROWS, LENGTH = 3, 6
 
 NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
     "scale": (("scale", 3),), "shift": (("number", 3),), "minus": (("number", 3),),
-    "at_most": (("number", 3),), "clamp": (("number", 3),),
+    "at_most": (("number", 3),), "clamp": (("number", 3),), "topsoftmax": (("number", 3),),
 }  # fmt: skip
 
 
@@ -106,6 +107,7 @@ COUNTED = {
     "at_most": (1, 0),  # a comparison
     "clamp": (2, 0),
     "softmax": (5, 0),  # the largest, a subtraction, an exponential, the sum, a division
+    "topsoftmax": (5, 0),  # the same: choosing computes nothing
     "rmsnorm": (3, 3),  # a square, its sum, a division; a row: the mean's division, epsilon, a root
     "layernorm": (5, 4),  # the sum, a subtraction, a square, its sum, a division; two divisions, epsilon, a root
     "rope": (3, 0),  # two products and a sum

@@ -108,7 +108,7 @@ def _map_op(kind: str, backward: bool) -> Op:
     indices = tuple(dy if name == "dy" else (0, 1) for name in reads)
     attributes: dict[str, Any] = {"along": (1,)} if record.along else {}
     attributes |= {"scale": 3} if kind == "scale" else {}
-    attributes |= {"number": 3} if kind in ("shift", "minus", "at_most", "clamp") else {}
+    attributes |= {"number": 3} if kind in ("shift", "minus", "at_most", "clamp", "topsoftmax") else {}
     name = f"{kind}_gradient" if backward else kind
     return Op(name, name, tuple(reads), "out", indices, result, tuple(attributes.items()))
 

@@ -604,11 +604,14 @@ def runs_by(said: str, kind: str) -> str:
 def told(said: str, kinds: Iterable[str]) -> list[str]:
     """What touches an answer in which collectives of some kinds run: the field, and the algorithm of each kind.
 
+    Of sums that travel round a ring the choice of their sends does, too.
+
     >>> told("usual", ["send", "all-to-all"])
     ['algorithm', 'algorithm of all-to-all: pairwise']
     """
-    found = [f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in dict.fromkeys(kinds) if kind != "send"]
-    return ["algorithm", *found] if found else []
+    ran = [kind for kind in dict.fromkeys(kinds) if kind != "send"]
+    home = ["ring_gradients"] if {*ran} & {"ring-sum", "ring-sum-home"} else []
+    return ["algorithm", *home, *(f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in ran)] if ran else []
 
 
 # -- how bytes are counted ---------------------------------------------------------------------------

@@ -82,6 +82,14 @@ def _clamp(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.map("clamp", reader.tensor(node.arguments[0]), node.span, number=number)
 
 
+def _topsoftmax(reader: Reader, node: tree.FunctionCall) -> Value:
+    reader.expect(node, 1)
+    number = _some(reader, node, "number", "how many of a row are chosen")
+    if not number:
+        raise FormulaError("topsoftmax says how many of a row are chosen", node.span, "topsoftmax_{k}(g)")
+    return reader.map("topsoftmax", reader.tensor(node.arguments[0]), node.span, **number)
+
+
 def _rope(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
@@ -557,6 +565,13 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("max", ("max",), "of 0 and a tensor: relu", _max),
     Function("min", ("min",), "of a number and a tensor: at most so much", _min),
     Function("clamp", ("clamp",), "between -c and c as `clamp_c`", _clamp, below=True),
+    Function(
+        "topsoftmax",
+        kinds.MAP["topsoftmax"].spellings,
+        "softmax over the k largest of a row as `topsoftmax_k`; the others are 0",
+        _topsoftmax,
+        below=True,
+    ),
     Function("mean", ("mean",), "the mean over all axes", _mean),
     Function("sum", ("sum",), "the sum over all axes", _sum),
     Function(

@@ -45,6 +45,12 @@ class Rotate(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
     nargs = 1
 
 
+class Chosen(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """1 where an operand is among the ``c`` largest along the axis, 0 elsewhere."""
+
+    nargs = 2
+
+
 REDUCTIONS = (AlongSum, AlongMax, AlongMean)
 _RESULT_KEPT = {"tanh": sp.tanh, "sigmoid": lambda x: 1 / (1 + sp.exp(-x))}
 
@@ -114,11 +120,12 @@ class MapKind:
     ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
 
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
-    as large as the operand), ``row`` (a number a row), ``one`` (a number), each with a format where it is not that of
-    the model: ``:int64``, or ``:wide`` for fp32 where the model's has fewer bits. ``fused_gain`` says that a gain
-    belongs to the library's function, so that the normalised values are not kept for the gain's gradient. ``inside``
-    is what the gradient of an op that is written out has at once besides that of the operand, one op of autograd after
-    the other: behind the first of them, ``dy`` and what is kept of rows are gone.
+    as large as the operand), ``row`` (a number a row), ``chosen`` (a number for each that is chosen in a row), ``one``
+    (a number), each with a format where it is not that of the model: ``:int64``, or ``:wide`` for fp32 where the
+    model's has fewer bits. ``fused_gain`` says that a gain belongs to the library's function, so that the normalised
+    values are not kept for the gain's gradient. ``inside`` is what the gradient of an op that is written out has at
+    once besides that of the operand, one op of autograd after the other: behind the first of them, ``dy`` and what is
+    kept of rows are gone.
     """
 
     name: str
@@ -232,6 +239,15 @@ MAPS: tuple[MapKind, ...] = (
         eager=("y", "row", "row:int64"),  # the library's result has a column for the sink, and it takes the maxima off
     ),
     MapKind(
+        "topsoftmax",
+        ("topsoftmax", "top_softmax"),
+        lambda: _exp() * Chosen(u, c) / AlongSum(_exp() * Chosen(u, c)),
+        lambda: y * (dy - AlongSum(dy * y)),
+        along=True,
+        source="Shazeer et al., arXiv 1701.06538, eq. 3",
+        eager=("chosen", "chosen:int64"),
+    ),
+    MapKind(
         "layernorm",
         ("layernorm", "ln"),
         lambda: _centred() / _spread(),
@@ -326,8 +342,9 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
             visit(e.args[0])
             return
         args = [a for a in e.args if not (a.is_Number and a in (1, -1))] if e.is_Mul else list(e.args)
-        if isinstance(e, Rotate):
-            cost = 0  # a change of places; its sign is folded into the addition
+        args = [a for a in args if not isinstance(a, Chosen)]
+        if isinstance(e, (Rotate, Chosen)):
+            cost = 0  # a change of places, whose sign is folded into the addition; or a choice
         elif e.is_Add or e.is_Mul or isinstance(e, (sp.Max, sp.Min)):
             # x - a is one subtraction and x / a one division: the sign and the reciprocal cost nothing more.
             cost = max(0, len(args) - 1)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph, Op, Tensor
-from symcomm.core.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Rotate, dy, y
+from symcomm.core.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Chosen, Rotate, dy, y
 from symcomm.core.records import dataclass, replace
 
 Part = Literal["whole", "statistics", "pointwise"]
@@ -58,7 +58,7 @@ class Reduction:
 def reducible(kind: str) -> bool:
     """Whether a map is made of reductions along its axis and steps point by point, and of nothing else."""
     record = MAP.get(kind)
-    return record is not None and record.expression.has(*REDUCTIONS) and not record.expression.has(Rotate)
+    return record is not None and record.expression.has(*REDUCTIONS) and not record.expression.has(Rotate, Chosen)
 
 
 @cache

@@ -28,7 +28,8 @@ Key = tuple[str, str, tuple[str, ...]]  # a storage: whose it is, what stands be
 TENSORS = ("input", "activation")
 LOG_SUM_EXP = "log-sum-exp of its rows"
 # What a function keeps besides operands, by the words of ``MapKind.eager``.
-PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
+PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number",
+         "chosen": "chosen results"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,12 @@ class Saved:
 def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
     """What one rank keeps of a repetition of a region from its forward to its backward pass, in a program.
 
-    What it sends to the host in between is not kept.
+    A tensor that it sends to the host in between is not kept; what stands beside one is.
     """
     sends = (t.work for t in made.turns if t.region.name == region and t.phase == "forward")
     away = {(w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST}
     kept = autograd(made, region, dtype).kept(made.dropped, made.runs)
-    return tuple(item for item in kept if (item.tensor, item.elements) not in away)
+    return tuple(item for item in kept if not item.is_tensor or (item.tensor, item.elements) not in away)
 
 
 def autograd(made: Program, region: str, dtype: str = "fp16") -> Autograd:
@@ -390,11 +391,12 @@ class Autograd:
             word, _, dtype = part.partition(":")
             if word not in PARTS and not dtype:
                 continue
-            kept = [i for i in dict.fromkeys(forward.indices[0]) if word != "row" or i not in along]
+            kept = [i for i in dict.fromkeys(forward.indices[0]) if word not in ("row", "chosen") or i not in along]
             what = PARTS.get(word, f"the operand in {dtype}").format(kind=forward.kind)
-            what = "places of the maxima of its rows" if part == "row:int64" else what
+            what = {"row:int64": "places of the maxima of its rows", "chosen:int64": "indices"}.get(part, what)
             dtype = dtype or graph.tensors[forward.output].dtype or self.dtype
             elements = self.elements(forward, kept if word != "one" else [])
+            elements = elements * forward.attribute("number") if word == "chosen" else elements
             scores = word == "copy" and has_scores(graph, forward.output)
             yield self.beside(forward, f"{part} {n}", what, elements, dtype, reader, scores)
 
@@ -428,7 +430,9 @@ class Autograd:
             names = [f"{ids.name} chosen"]
             if self.eager:  # the choice keeps its indices; tokens and gates are put in order by some of their own
                 chosen = names if reader == ids.name.split("·")[0] else []
-                names = [*chosen, f"{ids.name} ordered for {reader if chosen else 'tokens'}"]
+                before = graph.producers.get(ids.name)  # what has chosen them itself keeps the indices, too
+                again = before is None or before.kind not in MAP or "chosen:int64" not in (self.parts_of(before) or ())
+                names = [*(chosen if again else ()), f"{ids.name} ordered for {reader if chosen else 'tokens'}"]
             for name in names:
                 item = self.storage_of(ids, name, "indices", graph.elements(tensor.name), "int64", part, reader)
                 yield replace(item, makers=frozenset([made.output]))

@@ -132,6 +132,7 @@ class Architecture:
     mlp_bias: Switch = Switch(False)
     head_bias: bool = False
     router_bias: bool = False  # and the experts
+    gates: str = "softmax"  # the function of the router, which weighs the experts' results
     sinks: bool = False
     clipped: tuple[str, int] | None = None  # the key of how far experts let gate and up go, and its usual value
     head_norm: Literal["", "each", "all"] = ""  # queries and keys are normalised: each head, or all heads at once
@@ -299,7 +300,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture(
             "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
-            qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
+            qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True, gates="topsoftmax_{n_{top}}",
             sinks=True, clipped=("swiglu_limit", 7), head_dim=64, window=Window(128, _all_but_each, "", 2),
             notes=(_SWIGLU,), sdpa=False,
             source="arXiv 2508.10925",

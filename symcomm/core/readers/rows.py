@@ -232,17 +232,19 @@ def gated_mlp(
     linear(rows, target, w, f"down{mark}", f"{size}, D", STREAM, f"down{mark}" if bias else "")
 
 
-def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared: str, limit: str = "") -> None:
+def experts(
+    rows: Rows, source: str, target: str, act: str, biased: bool, shared: str, limit: str = "", gates: str = "softmax"
+) -> None:
     """Routed experts of gated blocks; every expert takes an equal share of the tokens and none is dropped.
 
-    With a ``limit`` the gate is at most so much, and what it multiplies is at most so far from 0, plus 1. ``biased``
-    experts and routers have biases. ``shared`` experts take every token; ``gated`` ones are weighted by a
-    number for each token.
+    ``gates`` is the function of the router. With a ``limit`` the gate is at most so much, and what it multiplies is at
+    most so far from 0, plus 1. ``biased`` experts and routers have biases. ``shared`` experts take every token;
+    ``gated`` ones are weighted by a number for each token.
     """
     share = r"\frac{n_{top} L}{E}"
     each = _heads("e", "E")
     router, bias = ("b^R [E]", " + b^R") if biased else ("", "")
-    rows.add(f"r = softmax({source} W^R{bias})", source, "W^R [D, E]", router, to="r [B, L, E]")
+    rows.add(f"r = {gates}({source} W^R{bias})", source, "W^R [D, E]", router, to="r [B, L, E]")
     rows.add("M = TopK_{n_{top}}(r)", "r", to=f"M [B, L, E, {share}]")
     rows.add(f"X_e = Dispatch({source}, M), {each}", source, "M", to=f"X_e [B, {share}, D]")
 

@@ -439,10 +439,9 @@ class ModelWriter:
             if isinstance(said, bool) or not isinstance(said, (int, float)) or said <= 0:
                 config.fail(f"{key} is {shown(said)}", key, "how far from 0 a gate may be, such as 7.0")
             limit = f"{said:g}"
-            self.notes.append("the gates of experts are quick_gelu of what is cut at the limit, as the library has it; "
-                              "its router's softmax is over the experts that are chosen, read here as over all")
+            self.notes.append("the gates of experts are quick_gelu of what is cut at the limit, as the library has it")
         activation = "quick_gelu" if limit else self.activation
-        experts(rows, source, "d", activation, record.router_bias, shared, limit)
+        experts(rows, source, "d", activation, record.router_bias, shared, limit, record.gates)
         self.notes.append(
             "every expert takes an equal share of the tokens, n_top L/E of each sequence, and none is dropped"
         )

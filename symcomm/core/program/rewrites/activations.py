@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
+from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import saved
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.program.rewrites.offloading import on_host
@@ -25,13 +29,35 @@ def _rewritten(program: Program) -> Program:
         turns.append(turn)
         if name not in layers or last.get(name) != n:
             continue
-        for item in saved(program, name):
-            if item.is_tensor and program.graph.tensors[item.tensor].role in _HELD:
-                out, home = (Send(item.tensor, item.elements, phase, "the host holds it until then", "copy", HOST)
-                             for phase in ("forward", "backward"))  # fmt: skip
-                turns.append(Instruction(out, turn.region, "forward"))
-                back.setdefault(name, []).append(Instruction(home, turn.region, "backward"))
+        copied, by = _copied(program, name), tuple(_decided(program, name))
+        for tensor, elements in copied:
+            out, home = (Send(tensor, elements, phase, "the host holds it until then", "copy", HOST)
+                         for phase in ("forward", "backward"))  # fmt: skip
+            turns.append(Instruction(out, turn.region, "forward", by=by))
+            back.setdefault(name, []).append(Instruction(home, turn.region, "backward", by=by))
     return replace(program, turns=tuple(turns))
+
+
+def _copied(program: Program, region: str) -> list[tuple[str, Expr]]:
+    """The tensors of a layer that the host holds, with the numbers of them that a rank has.
+
+    What all repetitions read, as what comes from an encoder, is none of a layer's own and stays on the device.
+    """
+    shared = next(program.graph.shared(one) for one in program.graph.regions if one.name == region)
+    return [(item.tensor, item.elements) for item in saved(program, region)
+            if item.is_tensor and program.graph.tensors[item.tensor].role in _HELD
+            and item.tensor not in shared]  # fmt: skip
+
+
+def _decided(program: Program, region: str) -> Iterator[str]:
+    """The conventions by which these are the tensors."""
+    if {op.output for op in program.region(region).graph.ops} & program.graph.scores:
+        yield "softmax"  # which says whether scores are kept
+    how = program.accounting
+    other = replace(how, saved="ideal" if how.saved == "pytorch" else "pytorch")
+    ours, theirs = (Counter(n for _, n in _copied(replace(program, accounting=said), region)) for said in (how, other))
+    if ours != theirs:
+        yield "saved"
 
 
 REWRITE = Rewrite("activations", 75, _rewritten, "offloading")

@@ -151,7 +151,7 @@ class _Ring:
         assert isinstance(call, Collective)
         dtype = "fp32" if how.ring_format == "fp32" else ""
         moved = replace(call, kind=SUMS[how.ring_gradients], dtype=dtype)  # type: ignore[arg-type]  # one of the kinds
-        return replace(turn, work=moved, ring=self.mesh, by=(*turn.by, "ring_gradients", "ring_format"))
+        return replace(turn, work=moved, ring=self.mesh, by=(*turn.by, "ring_format"))
 
 
 REWRITE = Rewrite("ring", 5, _rewritten)

@@ -84,7 +84,8 @@ def derive(
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
-    setting.choice("communication")
+    if level != TO_HOST or strategy.pipeline is not None:  # a rank's own copies are counted once
+        setting.choice("communication")
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
         hint = "accounting: sent_per_rank"

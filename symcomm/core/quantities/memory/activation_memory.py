@@ -21,7 +21,7 @@ from symcomm.core.program.program import program
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities import options
 from symcomm.core.quantities.counting.load import microbatched
-from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, told_again
+from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, saved_differs, told_again
 from symcomm.core.quantities.witnesses import number, size, together
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug
@@ -86,7 +86,9 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    read_choices(setting, [part.graph for _, part, _ in mine], strategy, asked)
+    read_choices(setting, [part.graph for _, part, _ in mine], made, asked)
+    if saved_differs(setting, made):
+        setting.choice("saved")
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("Recomputed activations live only while the backward pass uses them; they do not count here.",)

@@ -13,10 +13,11 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr
-from symcomm.core.program.autograd import storage
+from symcomm.core.program.autograd import saved, storage
+from symcomm.core.program.program import program
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.memory.activation_memory import bytes_of, saved_tensors
-from symcomm.core.quantities.memory.asked import read_choices
+from symcomm.core.quantities.memory.activation_memory import bytes_of
+from symcomm.core.quantities.memory.asked import read_choices, saved_differs
 from symcomm.core.quantities.options import Amount, Dtype, RankShare
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.setting import Setting, StepWriter, named, slug
@@ -57,7 +58,8 @@ def derive(
     """
     setting = setting.in_format(dtype)
     graph, work = setting.graph, StepWriter(setting)
-    kept = saved_tensors(setting)
+    made = program(graph, None, setting.accounting, setting.frozen, recomputation="none")
+    kept = saved(made, setting.regions[0].name, setting.dtype)
     parts: list[Form] = []
     asked: list[tuple[Expr, Num]] = []
     for n, item in enumerate(kept):
@@ -92,7 +94,9 @@ def derive(
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
                 witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
     notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
-    read_choices(setting, [graph], None, "")
+    read_choices(setting, [graph], made, "")
+    if saved_differs(setting, made):
+        setting.choice("saved")
     return setting.derivation("Memory before backward", work.steps, notes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from symcomm.core.accounting import Accounting
@@ -9,6 +10,9 @@ from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import SOFTMAXES, Graph, Region
 from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
+from symcomm.core.program.autograd import saved
+from symcomm.core.program.instructions import Program
+from symcomm.core.program.program import program
 from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
@@ -67,9 +71,25 @@ def of_step(
     return setting, said
 
 
-def read_choices(setting: Setting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object) -> None:
+def other_saved(setting: Setting) -> Accounting:
+    """The accounting under which the other tensors are kept: those of gradients, or those of eager PyTorch."""
+    return replace(setting.accounting, saved="ideal" if setting.accounting.saved == "pytorch" else "pytorch")
+
+
+def saved_differs(setting: Setting, made: Program) -> bool:
+    """Whether gradients read other numbers of bytes than eager PyTorch keeps."""
+    again = made.recomputation
+    other = program(setting.graph, made.strategy, other_saved(setting), setting.frozen, recomputation=again)
+
+    def kept(made: Program) -> list[Counter[tuple[object, str]]]:
+        return [Counter((item.elements, item.dtype) for item in saved(made, region.name, setting.dtype))
+                for region in setting.regions]  # fmt: skip
+
+    return kept(made) != kept(other)
+
+
+def read_choices(setting: Setting, graphs: Sequence[Graph], made: Program, recomputation: object) -> None:
     """Reads the conventions that what is kept rests on; the ``recomputation`` that is asked for, or None."""
-    setting.choice("saved")
     if "activation" in on_host(setting.accounting) and any(region.times for region in setting.regions):
         setting.choice("offloading")
     if recomputation is None and setting.accounting.recomputation != Accounting.recomputation:
@@ -80,5 +100,5 @@ def read_choices(setting: Setting, graphs: Sequence[Graph], strategy: Strategy |
         setting.choice("softmax")
     if setting.accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
         setting.choice("attention")
-    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
+    if any("gathered_activations" in turn.by for turn in made.turns):
         setting.choice("gathered_activations")

@@ -16,7 +16,7 @@ from symcomm.core.graph.autocast import copies_of_weights
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Size, degree
 from symcomm.core.program.closed_forms import chunks_of
-from symcomm.core.program.program import ONE_RANK
+from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
@@ -24,7 +24,7 @@ from symcomm.core.program.step import StepOptions
 from symcomm.core.program.storage import COPY, PASSING, SAVED
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
-from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, told_again
+from symcomm.core.quantities.memory.asked import of_step, other_saved, placed, read_choices, saved_differs, told_again
 from symcomm.core.quantities.memory.capacity import in_bytes
 from symcomm.core.quantities.memory.snapshots import Snapshot, StepRun, snapshots
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
@@ -48,6 +48,7 @@ from symcomm.core.units import BYTE, Quantity
 
 EXTENT = "rank"
 
+_MANY = 10**6  # layers: the line that is the highest there has the steepest slope
 KINDS = {
     "weights": "M_W",
     "gathered weights": "M_gathered",
@@ -121,7 +122,9 @@ def derive(
     cut = run.strategy.pipeline
     values = setting.graph.relations.complete(setting.values)
 
-    def followed(layers: int | None = None) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
+    def followed(
+        layers: int | None = None, setting: Setting = setting
+    ) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
         known = values if layers is None else {**values, name: Fraction(layers)}
         found = _follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
         if step == "backward":
@@ -170,7 +173,12 @@ def derive(
         notes.append("A stage frees an activation that it has sent, unless its own gradients read it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, we assume both peaks at the same time.")
-    read_choices(setting, [part.graph for part in setting.parts], strategy, asked)
+    stored = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
+    read_choices(setting, [part.graph for part in setting.parts], stored, asked)
+    other = replace(setting, accounting=other_saved(setting))
+    several = (2, _MANY) if linear else (None,)
+    if saved_differs(setting, stored) or any(max(followed(n)[2]) != max(followed(n, other)[2]) for n in several):
+        setting.choice("saved")
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
     if run.recipe.state and "state" in on_host(setting.accounting):
