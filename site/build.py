@@ -120,11 +120,19 @@ def exhibit(path: Path, folder: Path) -> tuple[str, str]:
     render(document, ("pdf", "html"), files, templates=template if template.is_dir() else None, name=name)
     thumbnail(files / f"{name}.pdf", folder / "gallery" / f"{name}.png")
     title = document.title or path.stem
-    text = (f"# {title}\n\n::::{{grid}} 1 1 2 2\n\n:::{{grid-item}}\n```{{button-link}} {name}/{name}.pdf\nPDF\n```\n"
-            f"```{{button-link}} {name}/{name}.html\nHTML\n```\n\n![The first page]({name}.png)\n:::\n\n"
-            f":::{{grid-item}}\n`````markdown\n{path.read_text(encoding='utf-8')}\n`````\n:::\n::::\n")  # fmt: skip
+    text = beside(name, title, path.read_text(encoding="utf-8"))
     (folder / "gallery" / f"{name}.md").write_text(text, encoding="utf-8")
     return name, f":::{{grid-item-card}} {title}\n:link: {name}\n:link-type: doc\n:img-top: {name}.png\n:::\n"
+
+
+def beside(name: str, title: str, source: str) -> str:
+    """The page of a document: its first page, and beside it the source, whose own fences are shorter than ours."""
+    longest = max((len(run) for run in re.findall(r"^(:{3,}|`{3,})", source, re.MULTILINE)), default=3)
+    item, grid, code = ":" * (longest + 1), ":" * (longest + 2), "`" * (longest + 1)
+    return (f"# {title}\n\n{grid}{{grid}} 1 1 2 2\n\n{item}{{grid-item}}\n"
+            f"```{{button-link}} {name}/{name}.pdf\nPDF\n```\n"
+            f"```{{button-link}} {name}/{name}.html\nHTML\n```\n\n![The first page of {title}]({name}.png)\n{item}\n\n"
+            f"{item}{{grid-item}}\n{code}markdown\n{source}\n{code}\n{item}\n{grid}\n")  # fmt: skip
 
 
 def thumbnail(pdf: Path, picture: Path) -> None:

@@ -28,7 +28,7 @@ from symcomm.exams.numbers import are_apart, is_exact, number_of
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
 from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.formula import Side, degree
-from symcomm.exams.reading.measures import counts
+from symcomm.exams.reading.measures import counts, measure
 from symcomm.exams.reading.numbers import Literal
 from symcomm.exams.verdict import Counterexample, Verdict
 
@@ -92,6 +92,15 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
     return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
 
 
+def _meant(part: Side, key: AnswerKey) -> str:
+    """A symbol that was typed in the other case and read as a unit: d^2 is square days, where D was meant."""
+    for name in (name for name in key.reader.spellings if len(name) == 1):
+        found = measure(name.swapcase())
+        if found is not None and (part.scale, part.unit) in {(found[0] ** n, found[1] ** n) for n in range(1, 5)}:
+            return name
+    return ""
+
+
 def _decided(part: Side, key: AnswerKey) -> Verdict:
     """The verdict on one part, whose unit may be the letter of a symbol.
 
@@ -136,12 +145,10 @@ class _Decision:
         part = self.part
         if part.unit is not None and not _same_kind(part.unit, key):
             asked = key.spec.unit or str(key.unit)
-            hint = (
-                f"this is in {part.unit}, but the answer is in {asked}"
-                if asked != "1"
-                else (f"this is in {part.unit}, but the answer is a plain number")
-            )
-            return Verdict("different", hint=hint)
+            said = f"in {asked}" if asked != "1" else "a plain number"
+            meant = _meant(part, key)
+            case = f": case matters, did you mean {meant}?" if meant else ""
+            return Verdict("different", hint=f"this is in {part.unit}, but the answer is {said}{case}")
         return self._formula() if part.names else self._number()
 
     # -- numbers -------------------------------------------------------------------------------------------

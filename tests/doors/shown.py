@@ -3,8 +3,8 @@
     python tests/doors/shown.py README.md docs/tutorials/first-homework.md
 
 runs each ``sh`` and ``python`` block of a page, in one empty folder with the examples, and writes what is printed into
-the ``text`` block that follows. A block that ends with a line of three dots shows the first lines only. A ``csv`` block
-is saved under the name that stands before it.
+the ``text`` block that follows. A block that ends with a line of three dots shows the first lines only. A ``csv`` or
+``json`` block is saved under the name that stands before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"`([\w-]+\.csv)`[^`]*(?:`[^`\n]*`[^`]*)*?\n\n```csv\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SAVED = re.compile(r"`([\w-]+\.(csv|json))`[^`]*(?:`[^`\n]*`[^`]*)*?\n\n```\2\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MORE = "...\n"
 
 
@@ -37,8 +37,8 @@ def written_again(page: Path) -> str:
     scope: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
-        for name, rows in _TABLE.findall(text):
-            (Path(folder) / name).write_text(rows, encoding="utf-8")
+        for name, _, saved in _SAVED.findall(text):
+            (Path(folder) / name).write_text(saved, encoding="utf-8")
         before = Path.cwd()
         os.chdir(folder)
         try:
@@ -69,7 +69,7 @@ def _command(line: str) -> None:
     from api import main
 
     words = shlex.split(line, comments=True)
-    if not words or words[0] in ("python3", "pip", "."):
+    if not words or words[0] in ("python3", "pip", ".", "git"):
         return
     assert words[0] == "symcomm", f"a page types {line!r}"
     status: object = 0

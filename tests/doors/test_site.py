@@ -1,6 +1,7 @@
 """The site: its links, the pages that follow from registries, and a build without warnings where Sphinx is there."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,17 @@ def test_the_gallery_has_every_document_that_asks_something():
     assert "examples/midterm/midterm.md" in names
     assert "examples/own-worksheet/checkpoints.md" not in names  # a worksheet asks nothing
     assert BUILD.documents("none") == []
+
+
+@pytest.mark.parametrize("path", BUILD.documents("all"), ids=lambda path: path.stem)
+def test_the_source_beside_a_document_does_not_end_the_box_around_it(path: Path):
+    source = path.read_text(encoding="utf-8")
+    page = BUILD.beside("a", "A", source)
+    code, inside = re.search(r"^(`+)markdown\n(.*?)^\1\n", page, re.MULTILINE | re.DOTALL).groups()
+    fence = re.search(r"^(:+){grid-item}", page, re.MULTILINE)[1]
+    assert inside == f"{source}\n"
+    assert code not in source
+    assert fence not in source
 
 
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path):

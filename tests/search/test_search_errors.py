@@ -1,10 +1,13 @@
 """What cannot be searched is said, with what to do about it."""
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
-from api import SymcommError, options, space
+from api import SymcommError, main, options, space
 from api import searching_evaluate as evaluate
+from click.testing import CliRunner
 from search_oracle import BLOCK, RATES, block
 
 import symcomm as sc
@@ -107,3 +110,13 @@ def test_without_joblib_the_error_says_what_to_install(monkeypatch):
 def test_the_usable_bytes_of_a_device_that_nobody_measured_are_not_guessed():
     said = refused(capacity=None, capacity_is="usable", device="V100-16GB-SXM")
     assert "the usable bytes of this device are not known" in said
+
+
+def test_a_hint_on_the_command_line_has_its_options(tmp_path: Path) -> None:
+    file = tmp_path / "gpt.json"
+    sizes = {"vocab_size": 128, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 2}
+    file.write_text(json.dumps({"model_type": "gpt2"} | sizes), encoding="utf-8")
+    asked = ["search", str(file), "--devices", "8", "--device", "H100-SXM"]
+    told = CliRunner().invoke(main, asked).output
+    assert "hint: say --capacity-is nominal_GB (10^9), nominal_GiB (2^30) or usable" in told
+    assert "hint: for instance --batch 512" in CliRunner().invoke(main, [*asked, "--capacity-is", "usable"]).output
