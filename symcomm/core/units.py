@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache, total_ordering
@@ -129,7 +129,31 @@ ELEMENT = Unit((("element", 1),))
 PARAMETER = Unit((("parameter", 1),))
 
 
+_OWN: dict[str, str] = {}  # words that worksheets declare, and the units that they spell
+
+
+def declare(words: Sequence[str]) -> None:
+    """Makes the first word a unit of its own, without prefixes, which the others spell, too.
+
+    Raises ``ValuesError`` for a word that is another unit already.
+
+    >>> declare(["pallet", "pallets"])
+    >>> str(Quantity.parse("3 pallets") / "1/2 hour")
+    '6 pallet/hour'
+    """
+    for word in words:
+        try:
+            _lookup(word, prefixes=True)
+        except ValuesError:
+            continue
+        if _OWN.get(word) != words[0]:
+            raise ValuesError(f"'{word[:40]}' is a unit already", hint="leave it out, or choose another word")
+    _OWN.update(dict.fromkeys(words, words[0]))
+
+
 def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
+    if word in _OWN:
+        return Fraction(1), Unit(((_OWN[word], 1),))
     word = word.replace("\N{GREEK SMALL LETTER MU}", "\N{MICRO SIGN}")
     if word == "%" and prefixes:
         return Fraction(1, 100), ONE
@@ -150,7 +174,7 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
             return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
     if word.endswith("b") and word[:-1] in DECIMAL | BINARY:
         raise ValuesError(f"unknown unit '{word}'", hint=f"write {word}it for bits, {word[:-1]}B for bytes")
-    known = [*_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
+    known = [*_OWN, *_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
     raise ValuesError(f"unknown unit '{word}'", hint=nearest(word, known))
 
 

@@ -333,3 +333,44 @@ def test_a_symbol_of_the_model_is_solved_for_by_its_name_or_by_that_of_an_option
     assert two.at(**at, T_most=3).value == one.at(**at).value
     with pytest.raises(ValuesError, match="neither T_c nor T_most depends on 'Q'"):
         sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(over="Q")
+
+
+LOADS = """# Loads
+
+## Units
+
+- truck, trucks: a load of a lorry
+
+## Symbols
+
+- N [truck] from trucks: trucks that drive
+- c [dollar/truck] from fare: the price of one
+
+## Lines
+
+- C := N c
+  fare: Each is paid.
+  run: loops(N, c)
+"""
+
+
+def test_a_sheet_has_units_of_its_own():
+    made = sc.worksheet(LOADS)(trucks="5 trucks", fare="3 dollar/truck")
+    assert str(made.at()) == "15 dollar"
+    assert str(sc.worksheet(LOADS)().at(N="2 trucks", c="3 dollar/truck")) == "6 dollar"
+    with pytest.raises(ValuesError, match="trucks is given in GPU, but must be in truck"):
+        sc.worksheet(LOADS)(trucks="5 devices")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("- hour, hrs: a part of a day", "worksheet:5: 'hour' is a unit already"),
+     ("- GB: another", "worksheet:5: 'GB' is a unit already"),
+     ("- tonne-mile: two words", "worksheet:5: this is no unit"),
+     ("- lorry: another", "unknown unit 'van'")],
+)  # fmt: skip
+def test_a_slip_of_a_unit_is_told_with_its_line(line: str, said: str):
+    other = LOADS.replace("- truck, trucks: a load of a lorry", line).replace("[truck]", "[van]")
+    with pytest.raises(SymcommError) as caught:
+        sc.worksheet(other)
+    assert said in str(caught.value)

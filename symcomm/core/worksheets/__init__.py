@@ -5,6 +5,7 @@ The files that come with symcomm stand in folders named as the groups of quantit
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,15 +15,34 @@ from symcomm.core.worksheets.sheet import Input, Worksheet, parse_worksheet, rea
 __all__ = ["Input", "Worksheet", "built_in", "parse_worksheet", "read_worksheet"]
 
 
+class _Sheets(Mapping[str, Worksheet]):
+    """The worksheets of a folder by name, each read when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {file.stem: file for file in sorted(folder.glob("*/*.md"))}
+        self._read: dict[str, Worksheet] = {}
+
+    def __getitem__(self, name: str) -> Worksheet:
+        if name not in self._read:
+            file = self._files[name]
+            self._read[name] = parse_worksheet(file.read_text(encoding="utf-8"), file.name)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 @cache
-def built_in() -> dict[str, Worksheet]:
+def built_in() -> Mapping[str, Worksheet]:
     """The worksheets that come with symcomm, by name; a formula is read when it is asked for.
 
     >>> built_in()["pipelined_broadcast"].summary
     'the time of a broadcast along a chain in chunks, and the best number of chunks'
     """
-    files = sorted(Path(__file__).parent.glob("*/*.md"))
-    return {file.stem: parse_worksheet(file.read_text(encoding="utf-8"), file.name) for file in files}
+    return _Sheets(Path(__file__).parent)
 
 
 def _sentences() -> dict[str, str]:

@@ -3,6 +3,7 @@
 A worksheet is a Markdown file. Its title is a heading of one mark, its first paragraph says what it tells; then come
 sections of lists, each item on lines of its own (an indented line goes on)::
 
+    ## Units                      - truck, trucks: a unit of your own, which the other words spell, too
     ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE: what it means
     ## Choices                    - OPTION = DEFAULT: what is chosen
     ## Options                    - strategy, device, all of step_time  (options of quantities that are passed on)
@@ -41,11 +42,11 @@ from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import Sym
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import Cell
-from symcomm.core.units import ONE, Unit
+from symcomm.core.units import ONE, Unit, declare
 from symcomm.core.worksheets.runs import RUNS
 
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
-_LISTS = ("Symbols", "Choices", "Options", "Lines")
+_LISTS = ("Units", "Symbols", "Choices", "Options", "Lines")
 _NAME = r"[^\W\d][\w^*']*"
 _SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
@@ -250,6 +251,9 @@ class WorksheetReader:
         if stray:
             raise DocumentError("this stands in no list", stray.span, "begin the line with a dash")
         match heading.text:
+            case "Units":
+                for item in listed:
+                    self.unit(item)
             case "Symbols":
                 for item in listed:
                     self.symbol(item)
@@ -266,6 +270,15 @@ class WorksheetReader:
                        for q in self.questions):  # fmt: skip
                     raise DocumentError("this question is the same as an earlier one", made.span)
                 self.questions.append(made)
+
+    def unit(self, item: _Item) -> None:
+        words = [word.strip() for word in item.text.partition(":")[0].split(",")]
+        if not all(re.fullmatch(r"[^\W\d_]\w{0,39}", word) for word in words):
+            raise DocumentError("this is no unit", item.span, "- truck, trucks: a load of a lorry")
+        try:
+            declare(words)
+        except SymcommError as error:
+            raise error.at(item.span) from None
 
     def symbol(self, item: _Item) -> None:
         found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
