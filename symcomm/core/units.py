@@ -138,8 +138,8 @@ def declare(words: Sequence[str]) -> None:
     Raises ``ValuesError`` for a word that is another unit already.
 
     >>> declare(["pallet", "pallets"])
-    >>> str(Quantity.parse("3 pallets") / "1/2 hour")
-    '6 pallet/hour'
+    >>> str(2 * Quantity.parse("3 pallets"))
+    '6 pallet'
     """
     for word in words:
         try:
