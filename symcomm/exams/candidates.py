@@ -134,8 +134,8 @@ class Candidates:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no number can change what is known, whatever was asked again for two mistakes."""
-        self.pairs  # noqa: B018  (what they ask again is looked at, too)
+        """Whether no number can change what is known, whatever was asked again for a convention or a mistake."""
+        self.singles  # noqa: B018  (what they ask again is looked at, too)
         return all(one.is_settled for one in (self.question, *(question for question, _ in self.others)))
 
     def _wrong(self, mistakes: Sequence[Misconception], draft: Attempt) -> Wrong:
