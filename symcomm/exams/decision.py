@@ -369,7 +369,7 @@ class _Decision:
             for turned, what in ((ratio, "large"), (1 / ratio if ratio else ratio, "small")):
                 if not hint and turned and abs(_float(turned) / size**power - 1) < 0.01:
                     times = f"{size}^{power}" if power > 1 else str(size)
-                    hint = f"this is {times} times too {what}: which prefix is meant?"
+                    hint = f"this is {times} times too {what}: which prefix do you mean?"
         if not hint and ratio == 100:
             hint = "this is 100 times too large: is it in percent?"
         if not hint and self.part.unit is None and self.part.literal and right.unit != ONE and not self.key.spec.unit:

@@ -46,7 +46,7 @@ def checked(problem, answer):
         ("24*N*(D^2", "a bracket is not closed: ("),
         ("24*N)*D^2", "a bracket is closed that was not opened"),
         ("24ND^1/2", "write x^(1/2) or sqrt(x)"),
-        ("24ND^2 =", "nothing stands after the equals sign"),
+        ("24ND^2 =", "the right side of the equals sign is empty"),
         ("24·N·D^2 or 12", "give one answer"),
         ("24*П*D^2", "cyrillic capital letter pe"),
         ("24 N D^2/(k-k)", "division by zero"),
@@ -133,7 +133,7 @@ def test_a_number_without_a_unit_is_in_that_of_the_prompt_and_is_asked_for_one_w
     assert checked(named, "32 KiB").right
     assert checked(open_, "32768").right
     assert "write the unit behind it" in checked(open_, "77").hint
-    assert checked(open_, "32").hint == "this is 1024 times too small: which prefix is meant?"
+    assert checked(open_, "32").hint == "this is 1024 times too small: which prefix do you mean?"
     assert checked(named, "77").hint == ""
 
 

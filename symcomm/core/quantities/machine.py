@@ -227,7 +227,7 @@ def machine(
 
 
 def _table(said: object, owner: object) -> Efficiency | None:
-    """The table of efficiency that is said instead of a utilisation: as text, or that of the device.
+    """The table of efficiency that is said instead of a utilisation: as text, or the device's own.
 
     Raises ``ValuesError`` where the device has none.
     """

@@ -140,7 +140,8 @@ class AnswerReader:
             told = (f"{sides[0][0].text} before = is read as the name of the answer",)
             sides = sides[1:]
         if not sides or not all(sides):
-            last = "nothing stands after the equals sign" if sides and not sides[-1] else "nothing stands between two ="
+            empty = "the right side of the equals sign" if sides and not sides[-1] else "one side of two equals signs"
+            last = f"{empty} is empty"
             raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
         if len(sides) == 1 and len(sides[0]) == 1 and sides[0][0].text == self.left and self._is_left(sides[0]):
             raise UnreadError(f"the answer is missing after {sides[0][0].text}")
