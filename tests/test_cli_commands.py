@@ -163,6 +163,20 @@ def test_solve_writes_each_format_and_prints_the_paths(tmp_path: Path):
     assert "155.9" in (tmp_path / "out" / "homework.md").read_text(encoding="utf-8")
 
 
+def test_solve_takes_several_files_and_refuses_two_of_one_name(tmp_path: Path):
+    other = tmp_path / "zero.md"
+    other.write_text("# A heading\n")
+    files = (str(ROOT / "examples/zero-table/zero.md"), str(ROOT / "examples/layers/lora.md"))
+    shown = run("solve", *files, "--to", "md", "-o", str(tmp_path / "out")).output
+    assert [Path(line).name for line in shown.split() if line.endswith(".md")] == ["zero.md", "lora.md"]
+    twice = run("solve", files[0], str(other), "-o", str(tmp_path / "out"), status=2)
+    assert "two files are called zero, and so would their solutions" in twice.stderr
+
+
+def test_help_names_no_exceptions_of_python():
+    assert "Raises" not in run("derive", "communication", "--help").output
+
+
 def test_solve_under_another_convention_changes_the_numbers(tmp_path: Path):
     run("solve", HOMEWORK, "--to", "md", "-o", str(tmp_path), "--accounting", "exact_adds,sent_per_rank", status=2)
     run("solve", HOMEWORK, "--to", "md", "-o", str(tmp_path), "--accounting", "mac")

@@ -48,7 +48,7 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
             del made["counterexample"]["key"]
         click.echo(json.dumps(made, ensure_ascii=False, indent=2))
     else:
-        told = str(verdict if reveal else replace(verdict, counterexample=None))
+        told = re.sub(r"\Adifferent\b", "wrong", str(verdict if reveal else replace(verdict, counterexample=None)))
         read = f"read as: {_text(verdict.read)}" if verdict.read else ""
         lines = [told, *([] if reveal else _not_right(verdict)), read]
         click.echo(shown_text("\n".join(filter(None, lines))))

@@ -94,7 +94,8 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     for one in reversed(declared.options):
         names = dict.fromkeys((f"--{one.name.replace('_', '-')}", f"--{one.name}"))
         run = click.option(*names, f"option_{one.name}", metavar=one.kind.upper(), help=plain(one.told))(run)
-    return click.command(declared.name, help=plain(declared.text))(run)
+    text = "\n\n".join(part for part in declared.text.split("\n\n") if not part.startswith("Raises"))  # Python's
+    return click.command(declared.name, help=plain(text))(run)
 
 
 def plain(text: str) -> str:

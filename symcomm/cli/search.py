@@ -31,6 +31,8 @@ _searching = (
     click.option("--jobs", type=int, help="Worker processes."),
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
     click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),
+    click.option("--detail", type=click.Choice(["brief", "full"]), default="brief", show_default=True,
+                 help="Full also says what each convention means."),
     click.option("--json", "as_json", is_flag=True, help="For a program."),
     click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
     *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
@@ -54,7 +56,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
     name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
-    **options: Any,
+    detail: str, **options: Any,
 ) -> None:  # fmt: skip
     """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
 
@@ -64,32 +66,34 @@ def search(
     --batch is the global batch here (512, or 256,512); the symbol of a batch axis that the table leaves out also goes
     there. Exit status 1 where nothing fits.
     """
-    from symcomm.core.errors import ValuesError
-    from symcomm.exams.problems.deriving import accounting_of
-    from symcomm.searching.run import search as searched
+    with shared.progress_bar("searching", at_once=True) as progress:
+        from symcomm.core.errors import ValuesError
+        from symcomm.exams.problems.deriving import accounting_of
+        from symcomm.searching.run import search as searched
 
-    device = str(options["device"] or "")
-    if device.lower().endswith((".yaml", ".yml")):
-        found_networks = shared.networks_of(device)
-        if len(found_networks) != 1:
-            raise ValuesError(f"{device} has {len(found_networks)} networks, and a search takes one")
-        options["device"] = found_networks[0]
-    number = batch[:1].isdigit()
-    limits: dict[str, str] = {}
-    for text in sizes:
-        key, equals, said = text.partition("=")
-        if not equals or key.strip() in limits:
-            hint = "write --sizes tensor=1..8, each name once"
-            raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
-        limits[key.strip()] = said
-    model = shared.read_model(file, name, repeat, "" if number else batch, loss).at(**shared.values(at))
-    with shared.progress_bar("searching") as progress:
+        device = str(options["device"] or "")
+        if device.lower().endswith((".yaml", ".yml")):
+            found_networks = shared.networks_of(device)
+            if len(found_networks) != 1:
+                raise ValuesError(f"{device} has {len(found_networks)} networks, and a search takes one")
+            options["device"] = found_networks[0]
+        number = batch[:1].isdigit()
+        limits: dict[str, str] = {}
+        for text in sizes:
+            key, equals, said = text.partition("=")
+            if not equals or key.strip() in limits:
+                hint = "write --sizes tensor=1..8, each name once"
+                raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
+            limits[key.strip()] = said
+        model = shared.read_model(file, name, repeat, "" if number else batch, loss).at(**shared.values(at))
         found = searched(
             model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
             accounting=accounting_of(shared.conventions(accounting)), progress=progress, **options,
         )  # fmt: skip
     if picture is not None and found.front:
         found.plot(picture)
-    shared.write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output, file)
+    shared.write(
+        json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(detail), output, file
+    )
     if not found.feasible:
         sys.exit(1)

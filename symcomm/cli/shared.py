@@ -184,8 +184,8 @@ def write(text: str, output: Path | None, read: Path | None = None) -> None:
 
 
 @contextmanager
-def progress_bar(what: str = "deriving") -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar on a terminal, once the work has taken a second; nothing otherwise."""
+def progress_bar(what: str = "deriving", at_once: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar on a terminal, at once or when the work has taken a second; nothing otherwise."""
     if not sys.stderr.isatty():
         yield lambda done, total, label: None
         return
@@ -195,18 +195,24 @@ def progress_bar(what: str = "deriving") -> Iterator[Callable[[int, int, str], N
     bar: Any = None
     task: Any = None
 
-    def show(done: int, total: int, label: str) -> None:
+    def begin(total: int | None) -> None:
         nonlocal bar, task
-        if bar is None and monotonic() - start > 1 and done < total:
-            from rich.console import Console
-            from rich.progress import Progress
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            task = bar.add_task(what, total=total)
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        bar.start()
+        task = bar.add_task(what, total=total)
+
+    def show(done: int, total: int, label: str) -> None:
+        if bar is None and monotonic() - start > 1 and done < total:
+            begin(total)
         if bar is not None:
             bar.update(task, completed=done, total=total, description=f"{what} {label}"[:40])
 
+    if at_once:
+        begin(None)
     try:
         yield show
     finally:

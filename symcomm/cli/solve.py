@@ -14,7 +14,7 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--to", "formats", default="pdf", show_default=True, callback=comma(FORMATS), metavar="LIST",
     help="Formats, with commas: pdf, md, tex, html, json.",
@@ -32,7 +32,7 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
 @click.option("--mistakes", is_flag=True, help="Common mistakes below each answer; graders always get them.")
 @accounting_option
 def solve(
-    file: Path,
+    files: tuple[Path, ...],
     formats: tuple[str, ...],
     output: Path,
     templates: Path | None,
@@ -42,16 +42,30 @@ def solve(
     mistakes: bool,
     accounting: tuple[str, ...],
 ) -> None:
-    """Solve a problem FILE: every question derived, as a worked solution.
+    """Solve problem FILEs: every question derived, as a worked solution.
 
     \b
     symcomm solve homework.md --to pdf,md,tex,html -o out/
     symcomm solve homework.md --edition paper,solution,key,graders -o out/
     """
+    twice = next((file for n, file in enumerate(files) if file.stem in [other.stem for other in files[:n]]), None)
+    if twice is not None:
+        raise click.UsageError(
+            f"two files are called {twice.stem}, and so would their solutions; write one into another folder (-o)"
+        )
+    for file in files:
+        _solve(file, formats, output, templates, engine, editions, detail, mistakes, accounting)
+
+
+def _solve(
+    file: Path, formats: tuple[str, ...], output: Path, templates: Path | None, engine: str, editions: tuple[str, ...],
+    detail: str | None, mistakes: bool, accounting: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Writes the solution of one file."""
     problem = read_template(file).problem()
     from symcomm.exams.problems.solve import solve as solved
 
-    with progress_bar() as progress:
+    with progress_bar(file.name) as progress:
         document = solved(problem, progress, conventions(accounting))
     if detail:
         document = replace(document, detail=detail)  # type: ignore[arg-type]  # click checked it

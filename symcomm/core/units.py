@@ -231,16 +231,10 @@ class Quantity:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
 
-    def _repr_latex_(self) -> str:
-        """Its readings as a notebook shows them."""
-        shown: list[str] = []
-        for relation, text in self.lines():
-            number, _, unit = re.sub(r"(?<=\d) (?=\d{3})", r"\\,", text).partition(" ")
-            number = re.sub(r"·10\^(-?\d+)", r" \\cdot 10^{\1}", number)
-            shown.append({"≈": r"\approx ", "=": "= "}.get(relation, "") + number)
-            if unit:
-                shown[-1] += rf"\ \mathrm{{{unit}}}".replace("%", r"\%").replace("·", r"\cdot ").replace("µ", r"\mu ")
-        return f"${' '.join(shown)}$"
+    def _repr_html_(self) -> str:
+        """Its readings as a notebook shows them, without a library that sets formulas."""
+        text = re.sub(r"\^(-?\d+)", r"<sup>\1</sup>", str(self))
+        return f"<span>{re.sub(r'(?<=[0-9]) (?=[^=≈])', '&nbsp;', text)}</span>"
 
     # -- arithmetic ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from symcomm.core.accounting import Accounting, Convention
 from symcomm.core.records import dataclass
 from symcomm.core.units import BYTE, Quantity, Unit, decimal_text
 from symcomm.searching.explain import Share, percent
+from symcomm.searching.template import PIPELINE
 
 SECOND = Unit.parse("second")
 FORMAT = 1  # raised only when a key changes its meaning
@@ -52,11 +53,17 @@ class Configuration:
         plan = [self.schedule] if self.schedule else []
         return (*again, *plan, *(f"{name} = {value}" for name, value in self.sizes))
 
-    def text(self) -> str:
-        """Its lines in a terminal."""
-        many = "1 microbatch" if self.microbatches == 1 else f"{self.microbatches} microbatches"
-        told = ", ".join((self.strategy, many, *self.runs))
-        return f"{read(self.time):>12}  {read(self.memory):>10}  {told}"
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its cells in a table of a terminal: numbers of four digits, the mesh, and the parts of its time."""
+        sizes = dict(self.mesh)
+        mesh = " x ".join(str(sizes.get(axis, 1)) for axis in ("data", "tensor", PIPELINE))
+        kinds = [piece.partition("(")[0].strip() for piece in self.strategy.split(" + ")]
+        plain = ("data", "tensor", PIPELINE)
+        extra = [kind for kind in kinds if kind not in plain] + [run for run in self.runs if "recomp" not in run]
+        limits = ", ".join(f"{share.what} {percent(share.part)}" for share in self.shares[:2] if share.part)
+        return (four(self.time), read(self.memory), mesh, str(self.microbatches), self.recomputation,
+                ", ".join(extra), limits)  # fmt: skip
 
     def json(self) -> dict[str, Any]:
         """Plain data, ready for JSON; exact numbers are text."""
@@ -75,6 +82,7 @@ class Configuration:
         }  # fmt: skip
 
 
+_CELLS = ("time", "memory", "data x tensor x pipe", "microbatches", "recomputation", "with", "takes the time")
 _COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
 
 
@@ -92,6 +100,16 @@ def read(quantity: Quantity) -> str:
         digits = number.replace(" ", "")
         return f"{decimal_text(Fraction(digits), 4)} {unit}" if "·" not in digits else f"{number} {unit}"
     return lines[-1][1]
+
+
+def four(quantity: Quantity) -> str:
+    """A time with a prefix and four digits, marked where digits are dropped.
+
+    >>> four(Quantity.parse("7.81449 s")), four(Quantity.parse("1/4 s"))
+    ('7.814 s', '250 ms')
+    """
+    number, _, unit = quantity.reading.rpartition(" ")
+    return f"{decimal_text(Fraction(number.replace(' ', '')), 4)} {unit}" if "·" not in number else quantity.reading
 
 
 @dataclass(frozen=True)
@@ -147,19 +165,18 @@ class SearchResult:
         ]
         return [table for table in shown if table[2]]
 
-    def text(self) -> str:
-        """The result as plain text, for a terminal."""
+    def text(self, detail: str = "full") -> str:
+        """The result as plain text, for a terminal; in ``brief`` with the names of its conventions alone."""
         out = [self.summary]
+        shown = [("The fastest", self.top), ("The front of time and memory", self.front)] if self.top else []
+        for title, found in shown or [("Does not fit, by the least", self.nearest)]:
+            out += ["", f"{title}:", *_lined([_CELLS, *(one.cells for one in found)])] if found else []
         if self.top:
-            out += ["", "The fastest:"]
-            for one in self.top:
-                out += [one.text(), f"{'':26}{one.why}"]
-            out += ["", "The front of time and memory:", *(one.text() for one in self.front)]
-        elif self.nearest:
-            out += ["", "Does not fit, by the least:", *(one.text() for one in self.nearest)]
+            out += ["", f"The fastest is {self.top[0].strategy}. {self.top[0].why}"]
         if self.refused:
             out += ["", "Configurations that cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
-        return "\n".join([*out, "", *self._said()]) + "\n"
+        named = [f"conventions: {', '.join(f'{c.field} {c.name}' for c in self.conventions)}", *self.notes]
+        return "\n".join([*out, "", *(self._said() if detail == "full" else named)]) + "\n"
 
     def markdown(self) -> str:
         """The result as Markdown."""
@@ -211,6 +228,15 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def _lined(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows as lines of text with aligned columns, without those that are empty."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    set_ = [str.rjust if n < 4 else str.ljust for n in range(len(columns))]
+    lined = [[put(cell, w) for cell in column] for put, column, w in zip(set_, columns, widths, strict=True)]
+    return [("  " + "  ".join(row)).rstrip() for row in zip(*lined, strict=True)]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -66,10 +66,9 @@ def test_an_amount_is_said_in_another_unit_exactly_or_marked():
     assert int(GIB.to("MiB")) == 1024
 
 
-def test_a_notebook_shows_readings_as_mathematics():
-    assert GIB._repr_latex_() == (
-        r"$1\,073\,741\,824\ \mathrm{B} = 1\ \mathrm{GiB} \approx 1.074\ \mathrm{GB}$"
-    )
+def test_a_notebook_shows_readings_as_html_without_a_network():
+    shown = GIB._repr_html_()
+    assert shown == "<span>1&nbsp;073&nbsp;741&nbsp;824&nbsp;B = 1&nbsp;GiB ≈ 1.074&nbsp;GB</span>"
     assert repr(GIB) == "<Quantity 1 073 741 824 B = 1 GiB ≈ 1.074 GB>"
     assert repr(LAYER.parameters()) == "<Derivation Parameters: D·F parameter>"
     assert repr(LAYER.parameters().steps[-1]).startswith("<Step ")

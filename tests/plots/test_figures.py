@@ -45,6 +45,8 @@ KINDS = {
     "evaluation_trace": "figure: evaluation_trace\nformulas: y_1 = (x_1 + x_2)^2\npoint: x_1 = 1, x_2 = 2\n",
     "ring": "figure: ring\nranks: 4\n",
     "state_bars": "figure: state_bars\nstrategies: data(8); zero-3(8)\n",
+    "mesh": "figure: mesh\nstrategy: fully-sharded(8)\n",
+    "rounding": "figure: rounding\nx: 0.01\nn: 1000\naccumulator: fp16\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
 
@@ -153,6 +155,10 @@ REFUSED = [
     (f"figure: crossover\n{PAIR}".replace("compare: algorithm", "compare: colour"),
      "'collective_time' has no option 'colour'", ""),
     (f"figure: crossover\n{PAIR}between: 1 kB\n", "'between' names two ends", ""),
+    ("figure: rounding\nx: 0.01\nn: 10\naccumulator: fp15\n", "unknown number format 'fp15'", ""),
+    ("figure: rounding\nx: 60000\nn: 10\naccumulator: fp16\n", "the sum becomes inf at addition 2", ""),
+    ("figure: rounding\nx: 0.01\naccumulator: fp16\n", "the figure 'rounding' needs the key 'n'", ""),
+    ("figure: mesh\nstrategy: data(4)\n", "'mesh' needs a model, and none is defined before", ""),
 ]  # fmt: skip
 
 
@@ -211,6 +217,48 @@ def test_a_ring_that_is_drawn_ends_as_its_collective_says(collective: str, k: in
         assert [sum(row) for row in whole] == [1] * k == [sum(column) for column in zip(*whole, strict=True)]
     else:
         assert all(map(all, whole))
+
+
+@pytest.mark.parametrize(("strategy", "told"), [
+    ("fsdp(X) + tensor(2)", "X has no value"), ("data(1)", "a mesh of 0 axes is not drawn"),
+])  # fmt: skip
+def test_a_mesh_that_cannot_be_drawn_is_refused_at_its_place(strategy: str, told: str) -> None:
+    with pytest.raises(SymcommError, match=re.escape(told)) as caught:
+        solved(f"figure: mesh\nstrategy: {strategy}\n", table=True)
+    assert caught.value.span is not None
+
+
+def test_a_mesh_says_which_calls_run_on_which_rings() -> None:
+    drawn = solved("figure: mesh\nstrategy: data(4) + cut(D, 2)\n", table=True)
+    picture = next(block for block in drawn.blocks if isinstance(block, Picture))
+    across, along = picture.says.split("`D`")
+    assert "rings of 4 ranks, for AllReduce of gradients." in across
+    assert along.startswith(": pairs of ranks, for ReduceScatter of activations")
+    assert picture.drawn.svg().count(b"<circle") == 8
+
+
+def test_a_sum_that_is_drawn_is_the_one_of_another_program() -> None:
+    np = pytest.importorskip("numpy")
+    drawn = solved("figure: rounding\nx: 0.01\nn: 4000\naccumulator: fp16\n")
+    picture = next(block for block in drawn.blocks if isinstance(block, Picture))
+    total, changed = np.float16(0), 0
+    for n in range(1, 4001):
+        new = np.float16(total + np.float16(0.01))
+        total, changed = new, n if new != total else changed
+    assert f"the sum in fp16 is {float(total):g}; without rounding it is 40." in picture.says
+    assert f"It grows no more after {changed} additions." in picture.says
+
+
+def test_weights_are_gathered_while_the_layer_behind_is_differentiated() -> None:
+    drawn = solved("figure: sharded_timeline\nstrategy: fsdp(4)\n", table=True)
+    picture = next(block for block in drawn.blocks if isinstance(block, Picture))
+    lefts: dict[str, list[float]] = {}
+    for found in re.finditer(r'<text x="([\d.]+)"[^>]*>([A-Z]+ \d)</text>', picture.drawn.svg().decode()):
+        lefts.setdefault(found[2], []).append(float(found[1]))
+    # as in PyTorch: the next gather is asked for before a backward, its reduction after it
+    assert lefts["B 3"][0] - 25 < lefts["AG 2"][-1] < lefts["B 3"][0] + 25
+    assert lefts["AG 3"][-1] < lefts["AG 2"][-1] < lefts["RS 3"][0] < lefts["AG 1"][-1] < lefts["RS 2"][0]
+    assert picture.says.endswith("AG 2 runs while B 3 computes.")
 
 
 def test_the_bars_of_states_are_as_long_as_what_a_rank_keeps() -> None:

@@ -99,6 +99,14 @@ def test_html_is_well_formed() -> None:
     assert "<b>" not in ALL_REDUCE.html()
 
 
+def test_a_notebook_shows_the_formula_with_its_value_and_the_steps_when_they_are_opened() -> None:
+    before, after = ALL_REDUCE.with_given(N_layer=2, D=3)._repr_html_().split("<details>")
+    said = "".join(ElementTree.fromstring(f"{before}</div>").itertext())
+    assert "=432B" in said  # 2 layers of 12·3² parameters, 2 bytes each
+    assert "25" not in said  # the rounded formula is one of the steps
+    assert "Six matrices." in after.split("</details>")[0]
+
+
 def test_a_number_that_is_not_rational_is_said_exactly_and_read_as_a_decimal() -> None:
     d = Derivation(
         "side",

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import tracemalloc
 from fractions import Fraction
 
@@ -340,6 +341,13 @@ def test_the_command_line_searches(tmp_path):
     shown = CliRunner().invoke(main, [*words, "1 GB"])
     assert shown.exit_code == 0, shown.output
     assert "12 configurations of block on 4 devices of 1 GB (nominal_GB) each" in shown.output
+    table = shown.output.split("The fastest:\n")[1].splitlines()
+    assert table[0].split("  ")[-1] == "takes the time"
+    assert re.search(r"(4 x 1 x 1|2 x 2 x 1) +\d+  none +\w", table[1])
+    assert "conventions: " in shown.output
+    assert "Computing, memory and network work in parallel" not in shown.output
+    full = CliRunner().invoke(main, [*words, "1 GB", "--detail", "full"]).output
+    assert "Computing, memory and network work in parallel" in full
     made = CliRunner().invoke(main, [*words, "1 GB", "--json", "-o", str(tmp_path / "out.json")])
     assert made.exit_code == 0
     assert json.loads((tmp_path / "out.json").read_text())["devices"] == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.core.derivation.steps import Exhibit
@@ -13,7 +14,7 @@ from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.forms import inline
 from symcomm.core.printing.quantities import amounts, said, short
 from symcomm.core.records import dataclass
-from symcomm.core.units import Quantity
+from symcomm.core.units import Converted, Quantity, decimal_text
 
 NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
 _LONG = re.compile(r"\d{5,40}")
@@ -21,7 +22,27 @@ _LONG = re.compile(r"\d{5,40}")
 
 @dataclass(frozen=True)
 class Short(Quantity):
-    """A quantity that a cell says in one way: with a prefix, exact where it can be."""
+    """A quantity that a cell says in one way: with a prefix, exact where it can be.
+
+    ``column`` is the unit of its whole column, with a prefix.
+    """
+
+    column: str = ""
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        if not self.column:
+            return super().lines()
+        number = self.worth(self.column)
+        text = decimal_text(number, 9)
+        exact = Fraction(text.replace(" ", "").replace("·10^", "e")) == number
+        if not exact or len(text) > 9:
+            text, exact = decimal_text(number, 4), False
+        return (("" if exact else "≈", f"{text} {self.column}"),)
+
+    def worth(self, unit: str) -> Fraction:
+        """How many of a unit it is."""
+        found = self.to(unit)
+        return found.number if isinstance(found, Converted) else found.value
 
     @staticmethod
     def of(quantity: Quantity) -> Short:
@@ -46,6 +67,8 @@ def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = N
         cell = Quantity(Fraction(cell))
     if not isinstance(cell, Quantity):
         return None
+    if isinstance(cell, Short) and cell.column:
+        return ("" if dialect == "mathml" else " ").join(filter(None, amounts(dialect, cell)[0]))
     if isinstance(cell, Short):
         lines, best = cell.lines(), short(cell)
         at = next((i for i, (_, text) in enumerate(lines) if text == best.removeprefix("≈ ")), 0)
@@ -63,6 +86,30 @@ def _ways(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ..
         return ways
     relation = ways[1][0] if said(quantity)[1].relation == "≈" else ""
     return ((relation, ways[1][1]), *ways[2:])
+
+
+def in_one_unit(exhibit: Exhibit) -> Exhibit:
+    """The table with one unit in each column of short numbers: the prefix of the greatest one.
+
+    A column whose least number would be below a hundredth of that stays as it is.
+
+    >>> from symcomm.core.units import Unit
+    >>> rows = tuple((Short(Fraction(n), Unit.parse("second")),) for n in ("0.0003", "0.0025"))
+    >>> [cell_maths("text", row[0]) for row in in_one_unit(Exhibit("Times", ("t",), rows)).rows]
+    ['0.3 ms', '2.5 ms']
+    """
+    columns = [[*column] for column in zip(*exhibit.rows, strict=True)]
+    changed = False
+    for column in columns:
+        cells = [cell for cell in column if isinstance(cell, Short) and cell.value and not cell.unit.is_count]
+        units = {short(cell).rpartition(" ")[2] for cell in cells}
+        if len(units) < 2 or len({cell.unit for cell in cells}) > 1:
+            continue
+        unit = short(max(cells, key=lambda cell: abs(cell.value))).rpartition(" ")[2]
+        if min(abs(cell.worth(unit)) for cell in cells) * 100 >= 1:
+            changed = True
+            column[:] = [replace(cell, column=unit) if isinstance(cell, Short) else cell for cell in column]
+    return replace(exhibit, rows=tuple(zip(*columns, strict=True))) if changed else exhibit
 
 
 def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:

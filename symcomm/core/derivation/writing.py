@@ -11,7 +11,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Convention
 from symcomm.core.derivation.chosen import chosen
 from symcomm.core.derivation.steps import Exhibit, Step
-from symcomm.core.derivation.tables import cell_maths, to_the_right
+from symcomm.core.derivation.tables import cell_maths, in_one_unit, to_the_right
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
@@ -193,6 +193,7 @@ def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
 
 def _text_table(e: Exhibit, notation: Notation, wide: int = 0) -> list[str]:
     """A table as text; one that is wider than ``wide`` has its widest column in several lines."""
+    e = in_one_unit(e)
     rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
     over = sum(widths) + 2 * len(widths) - wide
@@ -304,6 +305,7 @@ def _as_markdown(d: Printable, values: Mapping[str, Fraction] | None) -> str:
 
 def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
     """An exhibit as the lines of a Markdown pipe table under its title."""
+    e = in_one_unit(e)
 
     def maths(cell: object) -> str:
         found = cell_maths("latex", cell, notation)
@@ -332,17 +334,35 @@ def _as_html(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     conventions = "".join(
         f"<li><em>{html_text(c.field)}: {html_text(c.name)}.</em> {html_text(c.statement)}</li>" for c in d.conventions
     )
-    head = f"<p><strong>{html_sentence(d.title, d.notation)}</strong></p>" + (
-        f"<ul>{conventions}</ul>" if conventions else ""
-    )
-    tables = "".join(html_table(e, d.notation) for e in d.exhibits)
+    places = {place: "".join(html_table(e, d.notation) for e in d.exhibits if e.place == place)
+              for place in ("before", "after", "full")}  # fmt: skip
     notes = "".join(f"<p>{html_sentence(n, d.notation)}</p>" for n in d.notes)
     steps = '<table class="symcomm-steps"><thead><tr><th></th><th>step</th><th>reason</th></tr></thead>'
-    return f'<div class="symcomm">{head}{steps}<tbody>{"".join(rows)}</tbody></table>{tables}{notes}</div>'
+    return (
+        f'<div class="symcomm"><p><strong>{html_sentence(d.title, d.notation)}</strong></p>{_html_answer(d, values)}'
+        f"{places['before']}<details><summary>steps</summary>{conventions and f'<ul>{conventions}</ul>'}"
+        f"{steps}<tbody>{''.join(rows)}</tbody></table>{places['full']}</details>{places['after']}{notes}</div>"
+    )
+
+
+def _html_answer(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+    """The formula with its value beside it, and one sentence of why."""
+    last = chosen(d)[-1]
+    form = [form for relation, form in last.forms if relation != "≈"][-1]
+    signs = RELATIONS["mathml"]
+    said = name_in("mathml", last.name, d.notation) + signs["="] + PRINTERS["mathml"](form, None, d.notation)
+    alt = f"{last.name} = {plain(form)}"
+    found = result(d, values)
+    if found and forms.names(form):
+        said += signs[found[1].relation] + quantity_in("mathml", found[1])
+        alt += f" {found[1].relation} {quantity_in('text', found[1])}"
+    why = " ".join(d.lead or (last.reason,))
+    return f"<p>{math_element(said, alt)}</p><p>{html_sentence(why, d.notation)}</p>"
 
 
 def html_table(e: Exhibit, notation: Notation) -> str:
     """An exhibit as an HTML table with a caption and column headers."""
+    e = in_one_unit(e)
 
     def cell(c: object) -> str:
         found = cell_maths("mathml", c, notation)

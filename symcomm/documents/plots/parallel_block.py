@@ -16,7 +16,7 @@ from symcomm.core.records import dataclass
 from symcomm.documents.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 
 _MARKS = {"all-reduce": "+", "reduce-scatter": "+", "all-gather": "⇉", "all-to-all": "⤨"}
-_NAMES = {"all-reduce": "AllReduce", "reduce-scatter": "ReduceScatter", "all-gather": "AllGather",
+NAMES = {"all-reduce": "AllReduce", "reduce-scatter": "ReduceScatter", "all-gather": "AllGather",
           "all-to-all": "AllToAll"}  # fmt: skip
 _QUIET = ("scale", "partition", "merge", "split", "concat", "view", "embedding")
 _MOST = 14  # stations; a layer with more is not read from a picture
@@ -66,7 +66,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Sketch, str]:
         if station.kind == "call":
             drawing.dot(x + wide / 2, middle, 7, "#ffffff", MARK)
             _mark(drawing, x + wide / 2, middle, station.lines[0])
-            drawing.text(x + wide / 2, middle - 13, _NAMES[station.lines[0]], 6.5, MARK)
+            drawing.text(x + wide / 2, middle - 13, NAMES[station.lines[0]], 6.5, MARK)
         else:
             height = len(station.lines) * 12.0 + 6
             drawing.box(

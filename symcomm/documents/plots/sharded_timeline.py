@@ -54,20 +54,23 @@ def sharded_timeline(made: Program) -> tuple[Sketch, str]:
     drawing.line(x + 3, network - 8, x + 3, compute + _HIGH + 6, LINE, dashed=True)
     drawing.text((50 + x) / 2, 12, "forward", 7.5, SOFT)
     start = x + 8
-    x = free = start
+    x = free = ready = start
+    gathered = "all-gather" in kinds["backward"]
+    reduced = kinds["backward"] & {"reduce-scatter", "all-reduce"}
+    if gathered:
+        free = ready = call(free, f"AG {last}", MARK)
     for layer in range(last, 0, -1):
-        if "all-gather" in kinds["backward"]:
-            free = call(free, f"AG {layer}", MARK)
-            x = max(x, free)
-        wide = 1.6 * _BOX
+        x, wide = max(x, ready), 1.6 * _BOX
+        if gathered and layer > 1:  # asked for before this layer's backward, as PyTorch does
+            free = ready = call(max(free, x), f"AG {layer - 1}", MARK)
         drawing.box(x, compute, wide, _HIGH, TINT, INK)
         drawing.text(x + wide / 2, compute + 11, f"B {layer}", 7.5)
         x += wide + 2
-        reduced = kinds["backward"] & {"reduce-scatter", "all-reduce"}
         if reduced:
             free = call(max(free, x), f"{'RS' if 'reduce-scatter' in reduced else 'AR'} {layer}", INK)
     drawing.text((start + x) / 2, 12, "backward", 7.5, SOFT)
     names = {"all-gather": "AG: AllGather of the weights", "reduce-scatter": "RS: ReduceScatter of the gradients",
              "all-reduce": "AR: AllReduce of the gradients"}  # fmt: skip
     used = [text for kind, text in names.items() if kind in kinds["forward"] | kinds["backward"]]
-    return drawing, f"{'; '.join(used)}; three of the layers, not to scale."
+    ahead = f" AG {last - 1} runs while B {last} computes." if gathered else ""
+    return drawing, f"{'; '.join(used)}; three of the layers, not to scale.{ahead}"

@@ -9,8 +9,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.core import printing
-from symcomm.core.derivation import Exhibit
-from symcomm.core.derivation.tables import NUMBER, cell_maths, to_the_right
+from symcomm.core.derivation import Exhibit, tables
 from symcomm.core.form import Form
 from symcomm.core.notation import Notation
 from symcomm.core.printing import DialectName
@@ -234,15 +233,15 @@ def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, .
 
 def _together(text: str) -> str:
     """A number in a cell with gaps at which no line is broken."""
-    return text.replace(" ", "\u00a0") if NUMBER.fullmatch(text) else text
+    return text.replace(" ", "\u00a0") if tables.NUMBER.fullmatch(text) else text
 
 
 def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
-        found = cell_maths(writer.dialect, value, writer.notation)
+        found = tables.cell_maths(writer.dialect, value, writer.notation)
         if found is None:
             return writer.sentence(_together(str(value)))
-        maths = writer.maths(found, cell_maths("text", value) or "")
+        maths = writer.maths(found, tables.cell_maths("text", value) or "")
         # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
         fitted = wide and writer.kind == "tex" and isinstance(value, Form)
         return writer.markup(rf"\fit{{{maths}}}") if fitted else maths
@@ -252,16 +251,17 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * writer.width(value)) + 1
             return characters, min(24, characters)
-        text = cell_maths("text", value) or _together(writer.say(str(value))).replace("`", "")
+        text = tables.cell_maths("text", value) or _together(writer.say(str(value))).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
         return len(text), max(map(len, parts), default=0)
 
+    exhibit = tables.in_one_unit(exhibit)
     columns = list(zip(exhibit.columns, *exhibit.rows, strict=True))
     measured = [[lengths(c) for c in column] for column in columns]
     longest = [max(whole for whole, _ in column) for column in measured]
     wide = sum(longest) + 3 * len(columns) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
     rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
     needed = [max(part for _, part in column) for column in measured]
-    right = to_the_right(exhibit)
+    right = tables.to_the_right(exhibit)
     columns_told = tuple(writer.sentence(c) for c in exhibit.columns)
     return TableView(writer.sentence(exhibit.title), columns_told, rows, wide, shares(longest, needed), right)

@@ -14,7 +14,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.blocks import Section
 from symcomm.core.derivation.writing import numbers
 from symcomm.core.errors import DocumentError, Span, ValuesError, nearest
-from symcomm.core.form import Form, evaluate, rational
+from symcomm.core.form import Form, evaluate, names, rational
 from symcomm.core.keys import TEXT, YES, keyed, keys_of, read_keys
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import OneOf, Option
@@ -98,6 +98,16 @@ class Request:
         return int(value)
 
 
+    def size_of(self, form: Form) -> int:
+        """A size with the given numbers put in."""
+        try:
+            found = evaluate(form, {**self.model.values, **self.values})
+        except ValuesError as error:
+            missing = ", ".join(sorted({*names(form)} - {*self.values}))
+            raise ValuesError(f"{missing} has no value", hint=f"given: {{{missing}: 4}}") from error
+        return int(found)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it.
@@ -173,10 +183,10 @@ def _pipeline_schedule(request: Request) -> tuple[Any, str]:
 
 def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
     def draw(request: Request) -> tuple[Any, str]:
-        from symcomm.documents.plots.optimum import optimum_plot
+        from symcomm.documents.plots import optimum
 
         cost, over = request.derive(request.options["of"]), request.options["over"]
-        picture = optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
+        picture = optimum.optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
         return (
             picture,
             f"{cost.title} over `{over}`; the point marks the {'minimum' if sense == 'least' else 'maximum'}.",
@@ -204,7 +214,7 @@ def _titles(a: Derivation, b: Derivation) -> str:
 
 
 def _crossover(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.optimum import crossover_plot
+    from symcomm.documents.plots import optimum
 
     a, b, names = _costs(request)
     over, said = request.options["over"], request.options.get("between")
@@ -214,25 +224,25 @@ def _crossover(request: Request) -> tuple[Any, str]:
         if len(ends) != 2:
             raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
         between = (ends[0], ends[1])
-    picture = crossover_plot(a, b, over, between=between, labels=names)
+    picture = optimum.crossover_plot(a, b, over, between=between, labels=names)
     return picture, f"{_titles(a, b)} over `{over}`; the points mark where they are equal."
 
 
 def _break_even(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.optimum import break_even_plot
+    from symcomm.documents.plots import optimum
 
     a, b, names = _costs(request)
     over = request.options["over"]
-    return break_even_plot(a, b, over, labels=names), (
+    return optimum.break_even_plot(a, b, over, labels=names), (
         f"{_titles(a, b)} over `{over}`; the point marks where they are equal."
     )
 
 
 def _sensitivity(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.optimum import sensitivity_plot
+    from symcomm.documents.plots import optimum
 
     cost = request.derive(request.options["of"])
-    return sensitivity_plot(cost), f"{cost.title}: its change in per cent when a number grows by one per cent."
+    return optimum.sensitivity_plot(cost), f"{cost.title}: its change in per cent when a number grows by one per cent."
 
 
 def _roofline(request: Request) -> tuple[Any, str]:
@@ -280,6 +290,32 @@ def _ring(request: Request) -> tuple[Any, str]:
     from symcomm.documents.plots.ring import ring
 
     return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
+
+
+def _mesh(request: Request) -> tuple[Any, str]:
+    """The mesh of a strategy with the sizes that are given."""
+    from symcomm.documents.plots import mesh
+
+    strategy = request.options["strategy"]
+    sizes = {axis: request.size_of(size) for axis, size in strategy.sizes.items()}
+    return mesh.mesh(_program(request), sizes)
+
+
+def _rounding(request: Request) -> tuple[Any, str]:
+    """The sum of a number format as the table of its derivation has it."""
+    from symcomm.documents.plots import rounding
+
+    made = request.derive("accumulation")
+    options, rows = request.options, [row[:3] for row in made.exhibits[0].rows] if made.exhibits else []
+    x, n = Fraction(options["x"]), int(options["n"])
+    numbers = [tuple(q.value for q in row if isinstance(q, Quantity)) for row in rows]
+    if any(len(row) < 3 for row in numbers) or not numbers or numbers[0][0]:
+        raise ValuesError("the sum has too many spacings to be drawn", hint="n: a smaller number")
+    points = [(0, Fraction(0))]
+    for _, stop, more in numbers:
+        points.append((points[-1][0] + int(more), stop))
+    points += [(n, points[-1][1])] if points[-1][0] < n else []
+    return rounding.rounding(points, x, options["accumulator"])
 
 
 def _state_bars(request: Request) -> tuple[Any, str]:
@@ -371,6 +407,10 @@ FIGURES: dict[str, Kind] = {
         Kind("ring", "a collective on a ring: what each rank holds before, between and after its rounds",
              (Option("collective", "text", "all-reduce, reduce-scatter or all-gather", "all-reduce"),
               Option("ranks", "size", "the number of ranks, or its symbol")), ("ranks",), _ring),
+        Kind("mesh", "the ranks of a mesh with the rings along its axes, and the calls that run on them",
+             (), ("strategy",), _mesh, "communication", ("strategy",)),
+        Kind("rounding", "a number that is added again and again in a number format, beside the exact sum",
+             (), ("x", "n", "accumulator"), _rounding, "accumulation", ("x", "n", "accumulator", "x_format")),
         Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",
              (Option("strategies", "text", "strategies with semicolons between them: data(8); zero-1(8)"),),
              ("strategies",), _state_bars, "state_memory", ("recipe", "frozen")),
