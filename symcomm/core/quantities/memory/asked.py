@@ -72,7 +72,7 @@ def of_step(
 
 
 def other_saved(setting: Setting) -> Accounting:
-    """The accounting under which the other tensors are kept: those of gradients, or those of eager PyTorch."""
+    """The accounting under which the other tensors are kept: what gradients read, or what eager PyTorch keeps."""
     return replace(setting.accounting, saved="ideal" if setting.accounting.saved == "pytorch" else "pytorch")
 
 
