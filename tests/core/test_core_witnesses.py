@@ -252,6 +252,8 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         *((SMALL, {"want": want, "ranks": 4, "length": 16}) for want in ("pairs", "most")),
         (SMALL, {"want": "imbalance", "ranks": 4, "length": 16, "accounting": "causal_half"}),
         (SMALL, {"want": "flops", "ranks": 4, "length": 16, "heads": 4, "head_size": 2}),
+        *((SMALL, {"want": want, "ranks": 4, "length": 16, "kv_heads": 8, "head_size": 2})
+          for want in ("own", "memory", "gathered")),
         (SMALL, {"want": "tokens", "peak": "989 TFLOP/s", "bandwidth": "50 GB/s", "heads": 64, "kv_heads": 8}),
     ],
     "serving_cost": [(SMALL, {"price": "2 dollar/hour", "devices": 8, "tokens_per_second": "1000 token/second"}),

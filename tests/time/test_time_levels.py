@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -149,6 +150,20 @@ def test_a_line_takes_as_long_both_ways_as_one_way(case: dict[str, Any], tmp_pat
         net, int(at["n"]), f"data({at['k']})", algorithm="hierarchical" if line else "ring", rings="both_ways"
     )
     assert made == 2 * Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", [case for case in cases("levels.torus") if "shape" in case.values[0].get("at", {})])
+def test_all_axes_of_a_torus_are_used_at_once(case: dict[str, Any]) -> None:
+    """Half of a ring's blocks go each way, first of one row (a 16th), then of all: (1/2)(1 + 1/16) of both halves.
+
+    The case is the limit for large axes, 1/2.
+    """
+    at = case["at"]
+    ranks = prod(map(int, at["shape"]))
+    how = {"algorithm": "torus_2d", "torus": "all_axes_at_once", "rings": "both_ways", "message_cost": "bandwidth_only"}
+    made = sc.derive("collective_time", collective="all-gather", payload=f"{at['n']} B", ranks=ranks,
+                     bandwidth=f"{at['W']} B/s", accounting=how)  # fmt: skip
+    assert made.at(k_x=int(at["shape"][0])).value == (1 + Fraction(1, int(at["shape"][0]))) * Fraction(case["value"])
 
 
 # -- messages one by one ------------------------------------------------------------------------------------
@@ -340,6 +355,19 @@ def test_the_level_of_the_host_counts_what_is_copied_there_and_back() -> None:
     model, how = one_weight(weights), {"accounting": {"offloading": "states_on_host", **SENT}}
     assert model.communication("zero-2(8)", level="host", **how).at().value == 2 * weights / 8 * 2
     assert model.communication("zero-2(8)", level="host").at().value == 0
+
+
+@pytest.mark.parametrize("case", cases("offload.zero"))
+def test_zero_offload_copies_its_part_of_gradients_out_and_of_weights_in(case: dict[str, Any]) -> None:
+    at = {name: int(value) for name, value in case["at"].items()}
+    out, back, seconds = map(Fraction, case["value"])
+    model = replace(one_weight(at["P"]), dtype="fp16")
+    how = {"offloading": "states_on_host", **SENT}
+    assert model.communication(f"zero-2({at['k']})", level="host", accounting=how).at().value == out + back
+    made = model.time(f"zero-2({at['k']})", phase="end_of_batch", term="network", network="1 GB/s",
+                      accounting="states_on_host", links={"host": f"{at['W']} B/s"})  # fmt: skip
+    alone = model.time(f"zero-2({at['k']})", phase="end_of_batch", term="network", network="1 GB/s")
+    assert made.at().value - alone.at().value == seconds
 
 
 def test_an_unknown_network_is_told_with_those_that_are_known() -> None:

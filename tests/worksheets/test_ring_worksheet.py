@@ -95,6 +95,19 @@ def test_a_full_mask_and_striped_positions_take_the_time_of_their_events(send: i
     assert worth("time", "striped", **said) == finished(k, takes, send)
 
 
+@pytest.mark.parametrize("case", of("ring.memory"))
+def test_a_ring_holds_three_parts_of_the_keys_and_values(case: dict[str, Any]) -> None:
+    """The paper's six blocks are a query, a key, a value, two that arrive, and an output: as many as three parts."""
+    at = case["at"]
+    said = {"sequences": int(at["B"]), "bytes": f"{at['b']} B"}
+    if "c" in at:
+        blocks = worth("memory", length=int(at["c"]), ranks=1, kv_heads=1, head_size=int(at["h"]), **said)
+        assert blocks == int(case["value"])
+        return
+    said |= {"length": int(at["L"]), "ranks": int(at["k"]), "kv_heads": int(at["n_kv"]), "head_size": int(at["H"])}
+    assert [worth(want, **said) for want in ("own", "memory", "gathered")] == [*map(int, case["value"])]
+
+
 @pytest.mark.parametrize("case", of("ring.overlap"))
 def test_a_send_hides_behind_a_block_of_so_many_tokens(case: dict[str, Any]) -> None:
     at = case["at"]
