@@ -335,6 +335,17 @@ def test_a_symbol_of_the_model_is_solved_for_by_its_name_or_by_that_of_an_option
         sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(over="Q")
 
 
+def test_a_root_of_a_number_with_a_unit_is_solved_for():
+    text = sheet("- A := a x\n  one: It grows.\n  run: same(A, a x)", "- D := 12 [byte]/x\n  other: It shrinks.\n"
+                 "  run: same(D x, 12 [byte])", symbols="- a [byte] from size: a\n- x from over: b")  # fmt: skip
+    made = sc.worksheet(text + "\n## Meet\n\nanswer: least x with A >= D\n")(size="3 B")
+    assert made.at().value == 2  # 3 times 2 is 12 over 2
+    made.check(deep=True)
+    with pytest.raises(SymcommError) as caught:
+        sc.worksheet(text + f"\n## Meet\n\nanswer: x where {'A' * 60000} = D\n")
+    assert len(str(caught.value)) < 400
+
+
 LOADS = """# Loads
 
 ## Units

@@ -13,7 +13,7 @@ from symcomm.core.form import Form, Sym, Total, negative
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
-from symcomm.core.optimum.dimension import counted, with_units, worth
+from symcomm.core.optimum.dimension import counted, in_unit, with_units, worth
 from symcomm.core.optimum.equality import coefficients, sure_root
 from symcomm.core.optimum.roots import sign_of
 from symcomm.core.records import dataclass
@@ -171,7 +171,12 @@ class Pair:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
         text = "Set the difference to zero and solve for it."
         unit, name = self.units.get(self.over, ONE), self.free(f"{self.over}_cross")
-        return [Step(name, self.written(root), unit, Reason("solve", text, witness=self.meet(name)))]
+        try:
+            form = self.written(root)
+            forms.unit_of(form, {})
+        except DerivationError:  # the unit of a number stands under a root by itself
+            form = in_unit(forms.from_expr(worth(root)), unit)
+        return [Step(name, form, unit, Reason("solve", text, witness=self.meet(name)))]
 
     def meet(self, name: str) -> Witness:
         """Whether the costs are equal at what a step says, or change places within a hair of it."""

@@ -223,7 +223,7 @@ class _Asked:
             checked.append((self.place or self.name, names))
         for name, known in (*checked, (self.against or self.name, names)):
             if name not in known:
-                raise DocumentError(f"'{name}' cannot be the answer here", question.span, nearest(name, known))
+                raise DocumentError(f"'{name[:40]}' cannot be the answer here", question.span, nearest(name, known))
 
     def read(self) -> None:
         """Reads every formula: a line over the names before it, a comparison over all of them."""
