@@ -314,8 +314,8 @@ def one_rank_changes_nothing(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
 def ranks_never_add_work(model: sc.Model, strategy: str) -> Iterator[Pair]:
     """What a rank computes and holds never grows with the ranks; the pair is the larger number and the first."""
-    twice = strategy.replace("(2, 2)", "(4, 2 )").replace("2)", "4)").replace("(2,", "(4,")
-    twice = twice.replace("microbatches=4", "microbatches=2")
+    first, _, rest = strategy.rpartition("2)")
+    twice = f"{first}4){rest}"
     if "pipeline" in strategy:
         return
     asked: tuple[tuple[str, dict[str, Any]], ...] = (
