@@ -340,8 +340,8 @@ class TimeWriter:
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
-            each = each if tabled else [self.launch(ops) for ops in launches(load)]
-            per_op = tuple(self.one_op(one, tag) for one in each)
+            every = each if tabled else (self.launch(ops) for ops in launches(load))
+            per_op = tuple(self.one_op(one, tag) for one in every)  # each behind its own amounts
         return Terms(compute, memory, network, done, moved, sending, per_op)
 
     def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
