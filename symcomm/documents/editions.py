@@ -1,4 +1,4 @@
-"""What a document can be: how much of a derivation it shows, and for whom it is."""
+"""The details and editions of a document: how much of a derivation it shows, and for whom it is."""
 
 from __future__ import annotations
 

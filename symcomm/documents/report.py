@@ -1,4 +1,4 @@
-"""What a program reads: derivations, answers and op tables as plain data, ready for JSON.
+"""Results for programs: derivations, answers and op tables as plain data, ready for JSON.
 
 Numbers are exact and so are text: ``"12884901888"`` or ``"4096/3"``, never a float. Keys are only ever added.
 """
@@ -138,7 +138,7 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
 
 
 def axes(graph: Graph) -> dict[str, list[str]]:
-    """What the ops say of the axes, by their sizes: which are the batch, the sequence, the vocabulary, the experts.
+    """The roles of axes by their sizes, as the ops show them: batch, sequence, vocabulary, experts.
 
     ``pairs`` are those that tensor parallelism cuts. What there is not, or what reads in two ways, is left out here; a
     strategy that needs it asks for it.

@@ -61,7 +61,7 @@ _NOTHING = DeclaredQuantity("", "", "", "", (), False, derive)
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked, of which model, with which options, conventions and numbers.
+    """A question to a model, with its options, conventions and numbers.
 
     ``forgotten`` are weights, or steps, that are left out of what is counted. ``step`` names the step that is the
     answer, where it is not the last.
@@ -335,5 +335,5 @@ class Asking:
 
 
 def worth(form: Form) -> Expr:
-    """What a form is worth in SymPy."""
+    """A form as a SymPy expression."""
     return forms.value(form)

@@ -1,4 +1,4 @@
-"""What is known of a question: the right answer, those of other conventions, of mistakes, and of pairs of mistakes.
+"""The answers known to a question: the right one, and others by convention, by mistake and by pair of mistakes.
 
 It is symbolic: candidates are forms, made once; given numbers are put in when an answer is checked, so that every
 student's paper shares the work.
@@ -36,7 +36,7 @@ Choices = tuple[tuple[tuple[str, str], ...], ...]
 
 @dataclass(frozen=True)
 class Wrong:
-    """What a question comes to under another convention or a mistake (one or two names), and one sentence on each.
+    """The answer under another convention or a mistake (one or two names), and one sentence on each.
 
     ``prefix`` is the power of 1000 that was taken for 1024, where that is the mistake.
     """
@@ -88,7 +88,7 @@ class Candidates:
 
     @cached_property
     def singles(self) -> tuple[Wrong, ...]:
-        """What every mistake comes to, where it changes something."""
+        """The answer under every mistake that changes something."""
         found = []
         for mistake in self.mistakes:
             for n in range(len(mistake.changes)):
@@ -97,7 +97,7 @@ class Candidates:
 
     @cached_property
     def pairs(self) -> tuple[Wrong, ...]:
-        """What two mistakes come to together, where both change something and the two are not one."""
+        """The answers under two mistakes together, where both change something and the two are not one."""
         apply = {name for wrong in self.singles for name in wrong.names}
         found: list[Wrong] = []
         for one, other in combinations([m for m in self.mistakes if m.name in apply], 2):
@@ -117,7 +117,7 @@ class Candidates:
 
     @cached_property
     def mixed(self) -> tuple[Wrong, ...]:
-        """What one mistake comes to under another convention."""
+        """The answers under one mistake and another convention."""
         found = []
         for question, wrong in self.others:
             start = Attempt(question, same_names(self.question, question))
@@ -245,7 +245,7 @@ class AnswerKey:
 
     @property
     def relations(self) -> Relations:
-        """What holds between the symbols."""
+        """The relations between the symbols."""
         return self.derivation.relations
 
     @cached_property
@@ -282,7 +282,7 @@ class AnswerKey:
 
     @cached_property
     def bare(self) -> tuple[Fraction, int]:
-        """What a number without a unit is multiplied by, and the power of the prefix in that."""
+        """The factor of a number without a unit, and the power of the prefix in it."""
         if not self.spec.unit:
             return Fraction(1), 0
         from symcomm.exams.reading.measures import measure
@@ -292,7 +292,7 @@ class AnswerKey:
 
     @cached_property
     def reader(self) -> AnswerReader:
-        """What reads answers to this question."""
+        """The reader of answers to this question."""
         question = self.candidates.question
         real = frozenset(name for name, whole in question.symbols.items() if not whole)
         return _reader(self.spellings, self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed)

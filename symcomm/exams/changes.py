@@ -1,4 +1,4 @@
-"""What a mistake changes: a small vocabulary, from which the registry and a teacher's own mistakes are made.
+"""The changes that mistakes make: a small vocabulary, from which the registry and a teacher's own mistakes are made.
 
 A change takes a draft (a question and its answer so far) to the drafts that a person who makes it may end with: none
 where it changes nothing. Some ask the question again (conventions, options, weights left out), the others rewrite the

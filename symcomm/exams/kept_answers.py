@@ -201,12 +201,12 @@ class KeptAnswers:
     # -- what processes tell one another -----------------------------------------------------------
 
     def like(self, problem: Problem, ask: Ask) -> Hashable:
-        """What questions have in common whose answers are known from one of them."""
+        """The key that questions share whose answers are known from one of them."""
         return ask.exam.id, self._read(problem, ask).same
 
     @property
     def learned(self) -> Learned:
-        """What is known of answers, for another process."""
+        """The known answers, for another process."""
         return dict(self._entries), dict(self._known_wrong)
 
     def learn(self, learned: Learned) -> None:

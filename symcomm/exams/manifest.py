@@ -39,5 +39,5 @@ def is_whole(path: Path, line: Line | None, mark: str) -> bool:
 
 
 def fingerprint(words: Iterable[str]) -> str:
-    """What something is made from, as one word."""
+    """One word for the sources of something."""
     return hashlib.sha256("\0".join(words).encode()).hexdigest()

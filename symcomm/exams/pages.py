@@ -22,7 +22,7 @@ _BLANK = "\N{NO-BREAK SPACE}" * 5  # where points are written
 
 
 def paper_page(exam: Exam, paper: Paper) -> Document:
-    """What a student gets: questions with room for answers, and nothing that tells one.
+    """The paper of a student: questions with room for answers, and nothing that tells one.
 
     Raises ``DocumentError`` where the prose refers to an answer.
     """

@@ -60,7 +60,7 @@ class Pool:
         return self
 
     def run(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
-        """What the work makes of each task, whichever is finished first."""
+        """The result of each task, whichever is finished first."""
         todo: Sequence[Task] = [*tasks]
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)

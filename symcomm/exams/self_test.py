@@ -46,7 +46,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Report:
-    """What a self-test found; without ``problems`` the template is sound as far as it was drawn."""
+    """The findings of a self-test; without ``problems`` the template is sound as far as it was drawn."""
 
     draws: int
     space: int | None

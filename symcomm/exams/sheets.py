@@ -31,7 +31,7 @@ class Sheet:
     span: Span
 
     def answer(self, number: str, name: str) -> str:
-        """What was answered to a question, by its number on the paper or its id in the document."""
+        """The answer to a question, by its number on the paper or its id in the document."""
         return self.answers.get(number) or self.answers.get(name, "")
 
 

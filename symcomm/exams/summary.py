@@ -1,4 +1,4 @@
-"""What comes of grading: grades as CSV, a summary of each question, a picture, and what a person has to look at."""
+"""The results of grading: grades as CSV, a summary of each question, a picture, and a list of answers to look at."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person decided on an answer to a question, for everybody who gave it."""
+    """A grader's decision on an answer, for everybody who gave it."""
 
     question: str
     answer: str
@@ -138,7 +138,7 @@ def summary(grades: Grades) -> tuple[SummaryLine, ...]:
 
 
 def look_at(grades: Grades) -> tuple[tuple[str, str, str, int, tuple[str, ...]], ...]:
-    """What a person has to look at: question, answer, verdict, how many gave it, who.
+    """The answers that a grader has to look at: question, answer, verdict, how many gave it, who.
 
     These are answers that are undecided, unreadable or refused, and wrong ones that several gave for no known reason.
     """
@@ -177,7 +177,7 @@ def grades_csv(grades: Grades) -> str:
 
 
 def feedback(marks: Iterable[Graded]) -> str:
-    """What a student is told: for each answer its points, why, and the key where it is not right."""
+    """The feedback to a student: for each answer its points, why, and the key where it is not right."""
     told = []
     for one in marks:
         key = "" if one.mark.verdict == "right" and not one.mark.follows else f" (key: {one.key})"
@@ -186,7 +186,7 @@ def feedback(marks: Iterable[Graded]) -> str:
 
 
 def look_csv(grades: Grades) -> str:
-    """What a person has to look at; with points filled in it is read again as decisions."""
+    """The answers that a grader has to look at, as CSV; with points filled in it is read again as decisions."""
     rows = [[q, text, verdict, count, " ".join(who), "", ""] for q, text, verdict, count, who in look_at(grades)]
     return csv_text(LOOK, rows)
 

@@ -1,4 +1,4 @@
-"""What comes out of a check: the verdict, what was read, and what to tell the student."""
+"""The result of a check: the verdict, what was read, and what to tell the student."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Verdict:
 
     @cached_property
     def read(self) -> str:
-        """What was read, in LaTeX; written where somebody wants to see it."""
+        """The answer as it was read, in LaTeX; written where somebody wants to see it."""
         return " = ".join(_shown(side, self.notation) for side in self.sides)
 
     @property

@@ -78,7 +78,7 @@ def keys_csv(records: Iterable[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be made for each paper: the formats of its pages, the edition, and the template folder.
+    """The files to make for each paper: the formats of its pages, the edition, and the template folder.
 
     With ``qr`` the first page has a QR code of the paper and its student. Files of another ``version`` of the program
     are made again.

@@ -60,7 +60,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of some configurations: how many, why some cannot be, and the best ones.
+    """A summary of some configurations: how many, why some cannot be, and the best ones.
 
     ``refused`` counts, for each structure, what does not divide by constraint, then what has no closed form.
     """
@@ -125,7 +125,7 @@ def evaluate(task: EvaluationTask) -> Part:
 
 
 def merged(parts: Sequence[Part], top: int) -> Part:
-    """What is known of several parts together."""
+    """Several summaries as one."""
     refused: dict[int, tuple[int, ...]] = {}
     for part in parts:
         for number, counts in part.refused:

@@ -102,7 +102,7 @@ def _layer(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], convent
 
 
 def bytes_of(structure: Structure, worth: Mapping[str, Fraction]) -> tuple[Share, ...]:
-    """What the memory of one rank holds, the largest first; of several stages the one that holds most."""
+    """The contents of one rank's memory, the largest first; of several stages the one that holds most."""
     total = worth["memory"]
     stage = next(stage for stage in structure.stages if _worth(worth, stage.memory) == total)
     found = [(what, _worth(worth, form)) for what, form in stage.holds]

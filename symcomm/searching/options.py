@@ -1,4 +1,4 @@
-"""What is searched: the options as a person gives them, checked, and the structures that they make."""
+"""The options of a search, checked, and the structures that they make."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_sizes(
     model: Model, batch: object, microbatches: object, sizes: Mapping[str, object] | None, buckets: object,
     call_overhead: object,
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:  # fmt: skip
-    """What axes of the mesh may be, and the lists of everything else."""
+    """The allowed sizes of the mesh's axes, and the lists of everything else."""
     allowed: dict[str, tuple[int, ...]] = {}
     varied: dict[str, tuple[int, ...]] = {}
     free, name = free_sizes(model), batch_symbol(model)

@@ -1,4 +1,4 @@
-"""What a search found: the front of time and memory, the fastest configurations, and why others cannot be."""
+"""The result of a search: the front of time and memory, the fastest configurations, and why others cannot be."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Configuration:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """What it runs with, besides its strategy and microbatches."""
+        """Its recomputation, schedule and sizes."""
         again = [f"{self.recomputation} recomputation"] if self.recomputation != "none" else []
         plan = [self.schedule] if self.schedule else []
         return (*again, *plan, *(f"{name} = {value}" for name, value in self.sizes))

@@ -103,7 +103,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Core:
-    """What is evaluated for every configuration: ``time`` and ``memory``, all numbers put in.
+    """The forms that every configuration evaluates: ``time`` and ``memory``, all numbers put in.
 
     ``variables`` are the symbols that are left.
     """
@@ -115,7 +115,7 @@ class Core:
 
 @dataclass(frozen=True)
 class SearchStage:
-    """What one kind of stage holds: each region with how often it is there and its times, and what is in its memory.
+    """One kind of stage: each region with how often it is there and its times, and the contents of its memory.
 
     A region's name is empty for the model's first layer, where that is timed by itself. ``slots`` are the times of the
     pieces of work of a microbatch, with their messages; ``memory`` is all that it ``holds``.

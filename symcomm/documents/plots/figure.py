@@ -1,4 +1,4 @@
-"""What all pictures share: their figure, their colours, and how they are written. Matplotlib is imported here alone."""
+"""Shared by all pictures: their figure, their colours, and how they are written. Matplotlib is imported here alone."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def save(made: Any, path: str | Path | None) -> Any:
 
 
 def prefixed(unit: Unit) -> Any:
-    """What writes the numbers of an axis with the prefixes of a unit, such as 20 µs."""
+    """A formatter of axes that writes numbers with the prefixes of a unit, such as 20 µs."""
     from matplotlib.ticker import EngFormatter
 
     return EngFormatter(unit=str(unit))

@@ -12,7 +12,7 @@ from symcomm.documents.plots.figure import COLOURS, GRID, SOFT, checked, figure,
 
 
 class FrontPoint(Protocol):
-    """What is drawn of a configuration: how it runs, and where that puts it."""
+    """A configuration in the picture: how it runs, and where that puts it."""
 
     @property
     def strategy(self) -> str: ...
@@ -29,7 +29,7 @@ class FrontPoint(Protocol):
 
 
 class SearchFront(Protocol):
-    """What is drawn of a search."""
+    """The part of a search that is drawn."""
 
     @property
     def model(self) -> str: ...
@@ -95,7 +95,7 @@ def pareto_plot(found: SearchFront, path: str | Path | None = None) -> Any:
 
 
 def family(one: FrontPoint) -> str:
-    """What a configuration is called in a legend: its strategy without sizes, and its recomputation."""
+    """The name of a configuration in a legend: its strategy without sizes, and its recomputation."""
     import re
 
     name = re.sub(r"\([^()]*\)", "", one.strategy)

@@ -78,7 +78,7 @@ def schedule_plot(
 
 
 def says(made: Execution, unit: Unit = ONE) -> str:
-    """What the picture shows, as a sentence: the time and the share of it in which ranks work.
+    """One sentence on the picture: the time and the share of it in which ranks work.
 
     >>> from symcomm.core.program.schedules import run
     >>> says(run("gpipe", 4, 4, backward=False))

@@ -1,4 +1,4 @@
-"""What one rank keeps of a model under several strategies, as stacked bars of weights, gradients and states."""
+"""The weights, gradients and states of one rank under several strategies, as stacked bars."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _COLOUR = dict(zip(KINDS, (*COLOURS[:6], "#999999", "#8C6D31", "#444444", "#0000
 
 @dataclass(frozen=True)
 class Point:
-    """What is alive while one op runs, in bytes; ``layer`` counts from 1, and is 0 outside of the layers."""
+    """The bytes alive while one op runs; ``layer`` counts from 1, and is 0 outside of the layers."""
 
     phase: str
     layer: int

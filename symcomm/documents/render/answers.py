@@ -363,7 +363,7 @@ class AnswerWriter:
         return tuple(ConventionView(c.field, c.name.replace("_", " "), self.page.say(c.statement)) for c in told)
 
     def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, Fraction], ...]:
-        """What the steps of some answers are worth, for those who grade."""
+        """The points of the steps of some answers, for those who grade."""
         if not self.graders:
             return ()
         several = len(run) > 1

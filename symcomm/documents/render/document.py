@@ -1,4 +1,4 @@
-"""What a write-up is made of: prose, tables, questions and answers, in the order of the page.
+"""The parts of a write-up: prose, tables, questions and answers, in the order of the page.
 
 A document is read from a problem file and handed to a template; it holds derivations and computes nothing.
 """

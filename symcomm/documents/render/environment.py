@@ -133,7 +133,7 @@ class TemplateBudget:
                 self.weigh(member)
 
     def counted(self, items: Iterable[object], text: int) -> Iterator[object]:
-        """What a loop runs over, each turn counted with the text that it writes."""
+        """The items of a loop, each turn counted with the text that it writes."""
         for item in items:
             self.spend(_STEP + text)
             yield item

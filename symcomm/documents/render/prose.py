@@ -438,7 +438,7 @@ def _noted(tree: list[Any]) -> list[Any]:
 
 
 def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """What pandoc writes; it is confined to the files it is given.
+    """The output of pandoc, which is confined to the files it is given.
 
     Raises ``RenderError`` where pandoc is missing or fails.
     """

@@ -1,4 +1,4 @@
-"""What an answer is called, how its question is asked, and why it is so: a row a quantity in each language.
+"""The heading of an answer, its question, and why it is so: a row a quantity in each language.
 
 The rows stand in ``templates/questions``, by the name of the quantity and, behind it, the choices that the row is for:
 of the rows whose choices were made, the one with the most of them counts. What stands in brackets is left out where
@@ -25,7 +25,7 @@ _MAYBE = re.compile(r"\[([^\[\]]*)\]")
 
 @dataclass(frozen=True)
 class Wording:
-    """What an answer is called, its question, and one sentence why."""
+    """The heading of an answer, its question, and one sentence why."""
 
     heading: str
     question: str = ""
@@ -102,7 +102,7 @@ class Questions:
         return self.words["and"].join([", ".join(others), last] if others else [last])
 
     def headings(self, runs: Sequence[Sequence[Answer]], sections: Sequence[str]) -> list[str]:
-        """What the answers of a document are called, by rows and labels.
+        """The headings of a document's answers, by rows and labels.
 
         Where two would have one name, what is given with them tells them apart, or the ``sections`` they stand in.
         """

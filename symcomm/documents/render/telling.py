@@ -66,7 +66,7 @@ def telling(document: Document) -> Iterator[Span]:
 
 
 def numbers_in(text: str) -> set[Fraction]:
-    """What the numbers in a text are worth, with their units and without.
+    """The values of the numbers in a text, with their units and without.
 
     >>> sorted(map(int, numbers_in("{N: 32, n: 12 GiB}")))
     [12, 32, 12884901888]

@@ -1,4 +1,4 @@
-"""What an exporter gets: questions of drawn papers, as text, numbers and forms; nothing is derived after this.
+"""The input of an exporter: questions of drawn papers, as text, numbers and forms; nothing is derived after this.
 
 Texts are XHTML whose formulas are MathML with their TeX as an annotation; an exporter takes the one or the other
 (``markup``). Numbers are exact, in the unit that the question asks for.

@@ -23,7 +23,7 @@ from symcomm.exams.exports.spelled import check_names, stands_for, tree, without
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
-    """What is drawn for a variant, and the page that all share.
+    """The values drawn for a variant, and the page that all share.
 
     Raises ``DocumentError`` for names that PrairieLearn takes for others.
     """

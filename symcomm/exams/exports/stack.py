@@ -89,7 +89,7 @@ class _ResponseTree:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """What each word of a unit is worth, in the unit of the answer: in TFLOP/s a GFLOP is 1/1000 and s is 1."""
+        """The value of each word of a unit, in the unit of the answer: in TFLOP/s a GFLOP is 1/1000 and s is 1."""
         found: dict[str, str] = {}
         for name, times in self.part.units if self.part.kind == "numeric" else ():
             first, *others = re.findall(r"[A-Za-z]+", name) if name.isascii() else [""]
@@ -131,7 +131,7 @@ class _ResponseTree:
 
     @cached_property
     def answers(self) -> tuple[_ComparedAnswer, ...]:
-        """What can be answered, the right answer first."""
+        """The possible answers, the right one first."""
         return tuple(_ComparedAnswer(at, *one) for at, one in enumerate(self._answers(plain=False), start=1))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a document says of the answers students give: other names, the unit of a number, what is told apart."""
+"""The keys of a document on students' answers: other names, the unit of a number, what is told apart."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ Drawn = Mapping[str, NamedValue]  # a record's values are called by its name and
 
 @dataclass(frozen=True)
 class Draw:
-    """What one name may stand for, each with a whole weight: one value, or a record of several."""
+    """The values that one name may take, each with a whole weight: one value, or a record of several."""
 
     name: str
     values: tuple[tuple[tuple[str, NamedValue], ...], ...] = field(repr=False)
@@ -136,7 +136,7 @@ class Follows:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What drawn values have to satisfy; ``sides`` are compared from left to right."""
+    """A condition on drawn values; ``sides`` are compared from left to right."""
 
     text: str
     sides: tuple[Form, ...]
@@ -287,7 +287,7 @@ class _Group:
 
 
 def read_draws(sections: Iterable[Section]) -> Draws:
-    """What ``draw`` and ``require`` say in the front matter and in blocks, together.
+    """The contents of ``draw`` and ``require`` in the front matter and in blocks, together.
 
     Raises ``DocumentError`` for an unknown generator, a name that is drawn twice, too many values, and a requirement
     that cannot be read.

@@ -1,4 +1,4 @@
-"""What a document says of its questions as an exam: bounds on answers, options to choose from, points and credit."""
+"""The keys of an exam's questions: bounds on answers, options to choose from, points and credit."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _POINTS = Sort(lambda section, name: _share(section.get(name), name, most=10_000
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a drawn question's answer has to keep to."""
+    """The bounds of a drawn question's answer."""
 
     at_least: Quantity | None = keyed("the least it may be", QUANTITY)
     at_most: Quantity | None = keyed("the most it may be", QUANTITY)
@@ -105,7 +105,7 @@ class Bounds:
 
 
 def read_bounds(section: Section) -> Bounds:
-    """What ``bounds`` says of an answer."""
+    """The bounds that ``bounds`` gives an answer."""
     made = read_keys(Bounds, section)
     low, high = made.at_least, made.at_most
     if low is not None and high is not None and low.unit == high.unit and low.value > high.value:
@@ -141,7 +141,7 @@ _RUBRIC = replace(_LINES, read=_rubric)
 
 @dataclass(frozen=True)
 class ExamKeys:
-    """What a question says of itself as a part of an exam.
+    """The keys of a question that is a part of an exam.
 
     ``choices`` is the number of options it is asked with (0: none). ``follows`` are given symbols and options whose
     numbers are the answers of earlier questions, by their ids.

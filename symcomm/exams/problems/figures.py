@@ -62,7 +62,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is drawn from."""
+    """The model, options and numbers of a figure."""
 
     model: Model
     options: Mapping[str, Any]

@@ -73,7 +73,7 @@ def _symbol(section: Section, name: str) -> str:
 
 @dataclass(frozen=True)
 class Described:
-    """What is said of a symbol."""
+    """The meaning and spellings of a symbol."""
 
     meaning: str | None = keyed("what it means", TEXT, default=None)
     value: Quantity | None = keyed("its value", QUANTITY)
@@ -82,7 +82,7 @@ class Described:
 
 
 def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
-    """What ``symbols`` says: meanings, spellings, and the values that stand beside them."""
+    """The contents of ``symbols``: meanings, spellings, and the values that stand beside them."""
     symbols = section.section("symbols", "symbols")
     latex, meanings, spellings = dict(over.latex), dict(over.meanings), dict(over.spellings)
     known: list[Known] = []

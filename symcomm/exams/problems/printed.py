@@ -1,4 +1,4 @@
-"""What a source prints beside what was derived: the difference, and whether it is one at all."""
+"""A printed number beside the derived one: the difference, and whether it is one at all."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 
 
 def last_digit(text: str, unit: Unit) -> Fraction:
-    """What one more in the last digit of a written number is worth in a unit.
+    """The value of one more in the last digit of a written number, in a unit.
 
     >>> from symcomm.core.units import BYTE
     >>> last_digit("19.412 GB", BYTE), last_digit("3", ONE)

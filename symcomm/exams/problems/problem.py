@@ -326,7 +326,7 @@ def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
 
 
 def letters(number: int) -> str:
-    """What parts are counted by: a, b, ..., z, aa.
+    """The letters that count parts: a, b, ..., z, aa.
 
     >>> letters(1), letters(26)
     ('b', 'aa')

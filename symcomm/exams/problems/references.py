@@ -40,7 +40,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class NamedValue:
-    """What a name stands for: the text as it was written or drawn, and the quantity where it is one."""
+    """The value of a name: the text as it was written or drawn, and the quantity where it is one."""
 
     text: str
     quantity: Quantity | None = None

@@ -63,7 +63,7 @@ _LINES = re.compile(r"\\\\(?![A-Za-z])")
 
 
 def unquoted(text: str) -> str:
-    """What stands between the quotation marks around a text; empty where there are none.
+    """The text between its quotation marks; empty where there are none.
 
     Raises ``UnreadError`` for a power in quotes that only programs write so.
 
