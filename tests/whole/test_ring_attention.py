@@ -289,3 +289,24 @@ def test_weights_that_the_ranks_of_a_ring_shard_are_gathered_as_ever() -> None:
     assert calls["ring"]["all-gather"] == calls["context"]["all-gather"] > 0
     # The gather's gradients of keys and values are scattered, in as many bytes as went round.
     assert calls["context"]["reduce-scatter"] - calls["ring"]["reduce-scatter"] == alone
+
+
+GATHERED = [c for c in of("measured") if c.values[0]["options"]["method"] == "allgather"]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("case", GATHERED)
+def test_the_gather_of_pytorch_sends_as_many_bytes_as_were_measured(case: dict) -> None:
+    """It gathers keys and values in either pass; their gradients go round as on its ring, from home."""
+    at, k = case["at"], case["options"]["ranks"]
+    wide = {"float32": 4, "bfloat16": 2}[case["options"]["dtype"]]
+    model = one_layer(int(at["nh"]), int(at["nkv"]), int(at["H"]), at, wide)
+    calls = [(phase, kind, int(size)) for phase, kind, *_, size in case["value"]]
+    for phase in ("forward", "backward"):
+        (whole,) = [size for where, kind, size in calls if (where, kind) == (phase, "all_gather")]
+        said = {"communication": "sent_per_rank", "gathered_activations": "regather"}
+        made = model.communication(f"context({k})", collective="all-gather", phase=phase, accounting=said)
+        assert made.at().value == Fraction(k - 1, k) * whole
+    home = {"communication": "sent_per_rank", "ring_gradients": "from_home"}
+    made = model.communication(f"ring({k})", collective="ring-sum-home", phase="backward", accounting=home)
+    assert made.at().value == sum(size for _, kind, size in calls if kind == "all_to_all")
