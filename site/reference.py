@@ -11,9 +11,10 @@ import symcomm
 from symcomm.cli import main
 from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.collectives.algorithms import ALGORITHMS
-from symcomm.core.dtypes import FORMATS
+from symcomm.core.dtypes import FORMATS, GROUPED
 from symcomm.core.hardware.devices import known_devices, known_networks
 from symcomm.core.parallel.strategy import STRATEGIES
+from symcomm.core.printing import short
 from symcomm.core.program.schedules import schedules
 from symcomm.core.readers.architectures import ARCHITECTURES
 from symcomm.exams.mistakes import MISTAKES
@@ -24,11 +25,12 @@ def reference() -> dict[str, str]:
     return {
         "conventions": _conventions(),
         "strategies": _strategies(),
-        "devices": _table("Devices and clusters", ("device", "maker", "source"),
-                          [(d.name, d.maker, d.source) for d in known_devices().values()]
-                          + [(name, "", one.told) for name, one in known_networks().items()]),
+        "devices": _devices(),
         "formats": _table("Formats of numbers", ("name", "exponent bits", "mantissa bits", "source"),
-                          [(f.name, f.exponent, f.mantissa, f.source) for f in FORMATS.values()]),
+                          [(f.name, f.exponent, f.mantissa, f.source) for f in FORMATS.values()])
+                   + "\n## Formats quantised in groups\n\n"
+                   + _rows(("name", "a number, and the scale of a group"),
+                           [(f"`{name}`", f"`{made}`") for name, made in GROUPED.items()]),
         "mistakes": _table("Mistakes that are known", ("name", "what it says"), [(m.name, m.says) for m in MISTAKES]),
         "architectures": _table("Architectures that are read", ("model_type",), [(name,) for name in ARCHITECTURES]),
         "commands": _commands(),
@@ -44,6 +46,20 @@ def _conventions() -> str:
     return (
         "# Conventions\n\nThe first of each is the default. An answer names those that changed its number.\n\n"
         + "\n".join(rows)
+    )
+
+
+def _devices() -> str:
+    rows = [
+        (f"`{d.name}`", f"{short(d.capacity('nominal_GB'))}, {d.memory.bandwidth.text}",
+         ", ".join(f"{key} {short(rate.peak)}" for key, rate in d.rates.items()),
+         ", ".join(link.name for link in d.links.values()), d.source)
+        for d in known_devices().values()
+    ]  # fmt: skip
+    return (
+        _table("Devices and clusters", ("device", "memory", "dense peak rates", "links", "source"), rows)
+        + "\n## Clusters\n\n"
+        + _rows(("name", "what it is"), [(f"`{name}`", one.told) for name, one in known_networks().items()])
     )
 
 

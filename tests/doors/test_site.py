@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from api import ALGORITHMS, ARCHITECTURES, MISTAKES, main
+from api import ALGORITHMS, ARCHITECTURES, MISTAKES, known_devices, main
 
 import symcomm
 
@@ -48,6 +48,9 @@ def test_the_reference_has_every_row_of_its_registries():
         assert f"| {name} |" in pages["architectures"]
     for one in MISTAKES:
         assert f"| {one.name} |" in pages["mistakes"]
+    for one in known_devices().values():
+        assert f"| `{one.name}` | {one.memory.nominal} GB, " in pages["devices"]
+    assert "| `nf4` | `int4(64 fp8(256 fp32))` |" in pages["formats"]
     for name in ALGORITHMS:
         assert f"| `{name}` |" in pages["strategies"]
     for name in main.commands:
