@@ -335,3 +335,11 @@ def test_the_ratio_of_the_step_times_of_whole_models_has_no_unit(config: dict[st
     assert made.at(B=64, L=1024).value == one / other
     assert not made.unit.powers
     assert [str(step.unit) for step in made.steps[:2]] == ["s", "s"]
+
+
+@pytest.mark.parametrize("choice", ["overlap", "per_op", "serial"])
+def test_the_time_of_a_whole_model_counts_each_layer_whatever_adds_up(choice: str):
+    """Forward and backward are all that one device does in a step whose update takes no time."""
+    rates = {"peak": "1 TFLOP/s", "memory": "100 GB/s", "network": "1 GB/s", "accounting": {"time": choice}}
+    model = sc.load({**GPT2, "n_layer": 4}, dtype="bf16").at(B=2, L=16)
+    assert model.time(**rates).at().value == model.step_time(**rates).at().value

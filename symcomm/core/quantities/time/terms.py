@@ -341,7 +341,7 @@ class TimeWriter:
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
             every = each if tabled else (self.launch(ops) for ops in launches(load))
-            per_op = tuple(self.one_op(one, tag) for one in every)  # each behind its own amounts
+            per_op = tuple(self.often(one.region, self.one_op(one, tag)) for one in every)  # behind its own amounts
         return Terms(compute, memory, network, done, moved, sending, per_op)
 
     def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
