@@ -139,6 +139,8 @@ class Asking:
             known[step.name] = form
         found = known[self.step] if self.step in known else known[self.derivation.answer.name]
         free = {s.name for s in worth(found).free_symbols}  # what cancels may be one
+        if self.step not in known:  # of a sum over a size it cancels in the collected answer alone
+            free &= {*known, *(s.name for s in self.derivation.expr.free_symbols)}
         return forms.substitute(found, lambda s: s if s.name in free else Num(Fraction(1)))
 
     def _used(self, name: str) -> bool:
