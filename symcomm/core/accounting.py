@@ -49,6 +49,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         "windowed",
         "A window of w positions has L·min(L, w) pairs; where positions are cut, all keys and values are gathered.",
     ),
+    Convention("attention", "left_out", "Products of queries with keys and of scores with values do not count."),
     Convention(
         "context_order",
         "contiguous",
@@ -77,6 +78,13 @@ CONVENTIONS: tuple[Convention, ...] = (
         "Only weights, the cache, embedding rows and logits go through memory; a step keeps all else on the chip.",
     ),
     Convention(
+        "traffic",
+        "matrices_and_cache",
+        "Matrices are read, and the cache is read and written; embedding rows and logits do not count.",
+    ),
+    Convention("traffic", "matrices_and_cache_read", "Only the reads of matrices and of the cache count."),
+    Convention("traffic", "matrices", "Only the matrices of products are read, once in a step."),
+    Convention(
         "experts_read",
         "expected",
         "T tokens with k random experts of E read E(1 − (1 − k/E)^T) of them on average, to 12 decimals.",
@@ -88,6 +96,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "time", "per_op", "Computing and memory overlap inside an op; ops and collectives run one after another."
     ),
+    Convention("time", "roofline", "Computing and memory overlap; the collectives come after them."),
     Convention("time", "serial", "Nothing overlaps: the times of computing, memory and network are added."),
     Convention("rate", "of_format", "The peak rate belongs to the number format in use."),
     Convention("rate", "eight_bit", "The peak rate is given for 8-bit numbers; a format of w bytes runs at 1/w of it."),
@@ -162,6 +171,10 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("algorithm", "halving_doubling", "Collectives use recursive halving and doubling."),
     Convention("algorithm", "bruck", "Collectives use Bruck's algorithm."),
     Convention("algorithm", "pairwise", "Ranks send to each other directly, as over a crossbar."),
+    Convention("algorithm", "one_shot", "In an all-reduce each rank sends its whole tensor to all others at once."),
+    Convention(
+        "algorithm", "two_shot", "In an all-reduce each rank sends chunks to their owners, and the sums to all others."
+    ),
     Convention("algorithm", "scatter_allgather", "A broadcast scatters the tensor and gathers it again."),
     Convention("algorithm", "chain", "Collectives run in chunks along a chain of ranks."),
     Convention(
@@ -321,6 +334,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     ),
     Convention("logits", "last", "Only the last position has logits."),
     Convention("logits", "all", "Each position has logits."),
+    Convention("logits", "none", "No position has logits: the step ends before the product with the vocabulary."),
 )
 
 SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for row in CONVENTIONS}

@@ -190,7 +190,8 @@ def _slip(name: str, size: str) -> bool:
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
-OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", "kv_cache", "serving_capacity")
+OF_CACHES = ("kv_cache", "serving_capacity", "cache_of_sequences")
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", *OF_CACHES)
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
 # What is timed as if all layers were on one device.
@@ -200,6 +201,7 @@ OF_STEPS = {
     "parameters": "", "flops": "scope", "tensor_size": "", "traffic": "", "intensity": "", "roofline": "phase",
     "communication": "phase", "time": "phase", "step_time": "", "kv_cache": "", "prefill_time": "", "decode_time": "",
     "decode_throughput": "", "critical_batch": "", "serving_capacity": "",
+    "cache_of_sequences": "", "attention_intensity": "", "memory_bound_decode": "",
 }  # fmt: skip
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
@@ -325,7 +327,7 @@ class Model(DerivedQuantities):
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             placed = whole.at(known)
-            if self.graph.step is not None or quantity in ("kv_cache", "serving_capacity"):
+            if self.graph.step is not None or quantity in OF_CACHES:
                 placed = with_copies(placed, self.graph, known)
             said["strategy"] = placed
             shared = cut_vocabulary(ByIdentity(setting.graph), placed)

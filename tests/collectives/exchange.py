@@ -498,6 +498,33 @@ def pairwise_all_gather(net: Network, k: int, rows: RankShare) -> Steps:
             rows[rank][(rank - step) % k] = inbox[(rank - step) % k, rank, None]
 
 
+def one_shot_all_reduce(net: Network, k: int, held: RankShare) -> Steps:
+    for rank in range(k):
+        for other in range(k):
+            if other != rank:
+                net.send(rank, other, held[rank])
+    inbox = yield
+    for rank in range(k):
+        for other in range(k):
+            if other != rank:
+                net.add(rank, held[rank], inbox[other, rank, None])
+
+
+def two_shot_all_reduce(net: Network, k: int, rows: RankShare) -> Steps:
+    for adds in (True, False):
+        for rank in range(k):
+            for other in range(k):
+                if other != rank:
+                    net.send(rank, other, rows[rank][other if adds else rank])
+        inbox = yield
+        for rank in range(k):
+            for other in range(k):
+                if other != rank and adds:
+                    net.add(rank, rows[rank][rank], inbox[other, rank, None])
+                elif other != rank:
+                    rows[rank][other] = inbox[other, rank, None]
+
+
 def chain_broadcast(net: Network, k: int, rows: RankShare) -> Steps:
     chunks = len(rows[0])
     for step in range(k - 2 + chunks):

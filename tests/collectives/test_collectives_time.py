@@ -240,6 +240,8 @@ def test_a_model_is_counted_under_every_algorithm_that_can_run_its_collective() 
         "recursive_doubling": 3,
         "halving_doubling": Fraction(14, 8),
         "chain": 2,
+        "one_shot": 7,
+        "two_shot": Fraction(14, 8),
         "owner_multicast": Fraction(7, 8),
         "hierarchical": Fraction(14, 8),
         "torus_2d": Fraction(14, 8),
@@ -349,6 +351,7 @@ def test_the_table_lists_every_algorithm_that_can_run_and_says_what_the_others_n
     listed = {row[0] for row in d.exhibits[0].rows}
     assert listed == {"ring", "tree", "double tree", "recursive doubling", "halving doubling", "chain",
                       "owner multicast"}  # fmt: skip
+    assert "One shot is left out: its messages to all ranks share one latency." in d.notes
     assert any("Torus 3d is left out: it needs x_ranks, y_ranks." in note for note in d.notes)
 
 

@@ -187,7 +187,35 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "request_latency": [(LLAMA.at(B=2), {**RATES, "prompt": 32, "tokens": 8})],
     "generation_flops": [(LLAMA, {"prompt": 32, "tokens": 8})],
     "decode_throughput": [(LLAMA, RATES), (LLAMA, {**RATES, "strategy": "tensor(2)", "per": "device"})],
-    "critical_batch": [(LLAMA.at(c=4), RATES)],
+    "critical_batch": [(LLAMA.at(c=4), RATES), (LLAMA, {**RATES, "of": "context", "accounting": "matrices"})],
+    "cache_of_sequences": [(LLAMA, {"lengths": "3, 5, 4", "page": 4, "prefix": 6}),
+                           (LLAMA, {"lengths": "3, 5", "reserved": 8, "of": "used", "strategy": "tensor(2)"})],
+    "attention_intensity": [(LLAMA, {})],
+    "decode_pipeline_time": [(SMALL, {"forward": "3 s, 5 s", "groups": 2, "of": of}) for of in ("gap", "rate")]
+    + [(SMALL, {"forward": "3 s, 5 s", "hop": "1 s", "of": "groups"})],
+    "cache_room": [
+        (SMALL, {"devices": 2, "memory": "8 GB", "parameters": 10**9, "token": "1 MB", "tokens": 64}),
+        (SMALL, {"want": "tokens", "memory": "8 GB", "token": "1 MB", "sequences": 4}),
+        (SMALL, {"want": "weights", "parameters": 10**9}),
+        (SMALL, {"want": "left", "memory": "8 GB", "parameters": 10**9}),
+    ],
+    "compute_bound_batch": [(SMALL, {"peak": "989 TFLOP/s", "memory": "3 TB/s"}),
+                            (SMALL, {"want": "chunk", "peak": "989 TFLOP/s", "memory": "3 TB/s", "sequences": 64})],
+    "expert_hits": [(SMALL, {"experts": 8, "chosen": 2, "tokens": 3}), (SMALL, {"want": "least", "chosen": 2}),
+                    (SMALL, {"want": "most", "experts": 8, "chosen": 2, "tokens": 3})],
+    "memory_bound_decode": [
+        *((LLAMA.decode().at(c=4), {"want": want, "accounting": "matrices", **more}) for want, more in (
+            ("step", {"sequences": 4, "bandwidth": "3 TB/s"}), ("batch", {"limit": "1 s", "bandwidth": "3 GB/s"}),
+            ("rate", {"limit": "1 s", "bandwidth": "3 GB/s"}))),
+        (LLAMA.decode().at(c=4), {"want": "apart", "peak": "1 TFLOP/s", "bandwidth": "3 GB/s",
+                                  "accounting": {"traffic": "matrices", "attention": "left_out"}}),
+    ],
+    "tensor_latency": [
+        (SMALL, {"want": want, "weights": "14 GB", "layers": 32, "payload": "16384 B", "memory": "3 TB/s",
+                 "network": "450 GB/s", "latency": "3 us", "accounting": algorithm, **more})
+        for want, more in (("time", {"ranks": 8}), ("cuts", {"most_ranks": 16}), ("shortest", {}))
+        for algorithm in ("ring", "recursive_doubling", "one_shot")
+    ],
     "serving_capacity": [(LLAMA.at(c=64), {"capacity": "1 GB", "capacity_is": "nominal_GB", "page": 16})],
     "speculative_decoding": [
         (SMALL, {"acceptance": "4/5", "drafts": 4}),

@@ -72,7 +72,7 @@ WITHOUT_TENSORS = {
 # Of the steps of a language model; their formats are in tests/inference.
 OF_STEPS = {
     "kv_cache", "prefill_time", "decode_time", "request_latency", "decode_throughput", "critical_batch",
-    "serving_capacity",
+    "serving_capacity", "cache_of_sequences", "attention_intensity", "memory_bound_decode",
 }  # fmt: skip
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import pytest
-from inference_models import GOLDEN, model
+from inference_models import GOLDEN, configuration, model
 
 import symcomm as sc
 
@@ -20,6 +23,7 @@ MLA = {
     "cache latent, all latents expanded again in the step": {"mla": "expanded"},
     "prefill expanded, decode absorbed": {},
 }  # fmt: skip
+CONTEXT_PARTS = {"cross": "request", "self": "cache"}
 CACHES = {"latent": "latent", "expanded": "heads_with_rope"}
 
 
@@ -179,7 +183,214 @@ def quantised(case: Case) -> Any:
     """The bytes of a matrix; eight numbers have as many bytes as one has bits."""
     sizes = {"rows": 8, "cols": 1, **(case["model"] if "rows" in case["model"] else {})}
     table = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, R], W [R, C]\ty [B, L, C]\n")
-    return table.tensor_size("W", dtype=QUANTISED[case["id"]]).at(R=sizes["rows"], C=sizes["cols"]).value
+    last = {"last_group": "short"} if "last group" in options(case) else {}
+    return table.tensor_size("W", dtype=QUANTISED[case["id"]], **last).at(R=sizes["rows"], C=sizes["cols"]).value
+
+
+def cross(case: Case) -> Any:
+    """The caches of an encoder's output and of the tokens."""
+    made, numbers = model(case["model"]), {"c": int(case["at"]["c"]), "L_enc": int(case["at"]["S_enc"])}
+    return [made.kv_cache("sequence", dtype=bytes_of(case["at"]["b"]), kept=CONTEXT_PARTS[part]).at(**numbers).value
+            for part in ("cross", "self")]  # fmt: skip
+
+
+LINEAR = r"""Computation	Input	Output
+Q = x W^Q	x [B,L,D], W^Q [D,n P]	Q [B,L,n P]
+[Q_1, \dots, Q_n] = Partition(Q)	-	Q_i [B,L,P], i = 1, \dots, n
+K = x W^K	W^K [D,n P]	K [B,L,n P]
+[K_1, \dots, K_n] = Partition(K)	-	K_i [B,L,P], i = 1, \dots, n
+V = x W^V	W^V [D,n R]	V [B,L,n R]
+[V_1, \dots, V_n] = Partition(V)	-	V_i [B,L,R], i = 1, \dots, n
+A_i = K_i^T V_i	-	A_i [B,P,R]
+Z_i = Q_i A_i	-	Z_i [B,L,R]
+Z = Merge([Z_1, \dots, Z_n])	-	Z [B,L,n R]
+y = Z W^O	W^O [n R,D]	y [B,L,D]
+"""
+
+
+def linear(case: Case) -> Any:
+    """The state of linear attention, as a table has it; a normaliser is a value of 1 beside each token's values."""
+    if "normaliser" not in options(case):
+        raise sc.SymcommError("a state-space layer is no table yet")
+    sizes, ones = case["model"], int(options(case)["normaliser"])
+    made = sc.load(LINEAR, repeat="N").kv_cache("sequence", kept="state", dtype=bytes_of(case["at"]["b"]))
+    return made.at(N=sizes["layers"], n=sizes["heads"], P=sizes["d_k"], R=sizes["d_v"] + ones).value
+
+
+def prefix(case: Case) -> Any:
+    """Caches of several sequences whose lengths the question has in its text."""
+    first, page = re.search(r"prefix of (\d+) tokens", case["question"]), options(case)["page"]
+    assert first is not None
+    how = ({}, {"page": page}, {"prefix_is": "copied"})
+    made = model(case["model"])
+    return [made.cache_of_sequences(lengths(case), prefix=first[1], **one).at().value for one in how]
+
+
+def lengths(case: Case) -> str:
+    return case["question"].partition("[")[2].partition("]")[0]
+
+
+def waste(case: Case) -> Any:
+    made, page, most = model(case["model"]), case["at"]["page"], case["at"]["L_max"]
+    how = ({}, {"page": page}, {"reserved": most}, {"page": page, "of": "used"}, {"reserved": most, "of": "used"})
+    return [made.cache_of_sequences(lengths(case), **one).at().value for one in how]
+
+
+def chunks(case: Case) -> Any:
+    numbers = case["at"]
+    made = model(case["model"]).generation_flops(
+        int(numbers["S"]), 1, int(numbers["chunk"]), accounting=accounting(case)
+    )
+    return made.at(B=1).value
+
+
+def cross_step(case: Case) -> Any:
+    """The operations of the rows that are computed once a request, and of a decode step beside them."""
+    made, numbers = model(case["model"]), {**at(case, "B"), "L_enc": int(case["at"]["S_enc"])}
+    once = (made.prefill().flops(op=row).at(**numbers).value for row in ("K^C", "V^C"))  # a layer
+    return [
+        sum(once) * GOLDEN["models"][case["model"]]["N"],
+        made.decode().flops().at(**at(case, "c"), **numbers).value,
+    ]
+
+
+def absorbed(case: Case) -> Any:
+    """From which context absorbing is cheaper, and from how many queries on expanding again is."""
+    made, said = model(case["model"]).at(B=1), {"attention": "causal_half"}
+    found = []
+    for over, step in (("c", made.decode()), ("q", made.decode(new="q", past=100_000))):
+        one, two = (step.flops(accounting={**said, "mla": how}) for how in ("absorbed", "expanded"))
+        made_of = sc.crossover(one, two, over, compared=["mla"], between=(1, 4096))
+        always = "(first) is less than forward FLOPs (second) for every c from 1" in made_of.notes[-1]
+        found.append(1 if always else ceil(made_of.at().value))
+    return found
+
+
+HITS = {"least": ("chosen",), "expected": ("experts", "chosen", "tokens"), "most": ("experts", "chosen", "tokens")}
+
+
+def hits(case: Case) -> Any:
+    numbers = {"experts": case["model"]["E"], "chosen": case["model"]["k"], "tokens": case["at"]["B"]}
+    return [sc.derive("expert_hits", want=want, **{n: numbers[n] for n in names}).at().value
+            for want, names in HITS.items()]  # fmt: skip
+
+
+def attention(case: Case) -> Any:
+    made = model(case["model"]).attention_intensity(dtype=bytes_of(case["at"]["b"]), accounting=accounting(case))
+    return made.at().value
+
+
+def weights_bound(case: Case) -> Any:
+    """The batch of a product with weights; of experts as many as the model has."""
+    sizes = GOLDEN["models"][case["model"]] if case.get("model") else {}
+    routed = {"experts": sizes["E"], "chosen": sizes["k"]} if sizes else {}
+    return sc.derive("compute_bound_batch", bytes=f"{case['at']['b']} B", **routed, **rates(case)).at().value
+
+
+READS = {"traffic": "matrices_and_cache_read"}
+
+
+def cache_bound(case: Case) -> Any:
+    """The batch behind a context, and the context behind which there is none."""
+    left_out = "left out" in options(case)["FLOPs"]
+    said = {**READS, **({"attention": "left_out"} if left_out else {})}
+    made, how = model(case["model"]), {"dtype": bytes_of(case["at"]["b"]), "accounting": said, **rates(case)}
+    try:
+        batch = made.critical_batch(**how).at(**at(case, "c")).value
+    except sc.SymcommError as error:
+        batch = "never" if "no batch is compute bound" in str(error) else str(error)
+    return [batch, made.critical_batch(of="context", **how).at().value]
+
+
+def apart(case: Case) -> Any:
+    numbers, said = rates(case), {"traffic": "matrices", "attention": "left_out"}
+    formats = f"weights={bytes_of(case['at']['b'])}, cache={bytes_of(case['at']['b_kv'])}"
+    made = (
+        model(case["model"])
+        .decode()
+        .memory_bound_decode(
+            want="apart", peak=numbers["peak"], bandwidth=numbers["memory"], dtype=formats, accounting=said
+        )
+    )
+    return made.at(**at(case, "B", "c")).value
+
+
+def step_time(case: Case) -> Any:
+    return apart(case) if "attention apart" in options(case)["time"] else tpot(case)
+
+
+SHOTS = {"ring": "ring", "doubling": "recursive_doubling", "one-shot": "one_shot"}
+
+
+def shot(case: Case) -> Any:
+    """The payload from which on a ring is faster than one shot."""
+    said = {"other": "one_shot", "ranks": int(case["at"]["t"]), "accounting": "divisible"}
+    numbers = {"latency": f"{case['at']['alpha']} s", "bandwidth": f"{case['at']['W']} B/s"}
+    if any("one shot is less than" in note for note in sc.derive("collective_crossover", **said, **numbers).notes):
+        return "one-shot is always faster"
+    made = sc.derive("collective_crossover", **said)
+    return made.at(alpha=Fraction(case["at"]["alpha"]), W=Fraction(case["at"]["W"])).value
+
+
+def best_tensor(case: Case) -> Any:
+    numbers, sizes = case["at"], case["model"]
+    said = {
+        "weights": f"{Fraction(numbers['b']) * sizes['P']} B", "layers": sizes["N"], "payload": f"{numbers['n']} B",
+        "memory": f"{numbers['W']} B/s", "network": f"{numbers['W_l']} B/s", "latency": f"{numbers['alpha']} s",
+        "accounting": SHOTS[options(case)["all-reduce"]],
+    }  # fmt: skip
+    cuts, shortest = (sc.derive("tensor_latency", want=want, **said).at().value for want in ("cuts", "shortest"))
+    return [2**cuts, shortest]
+
+
+def stages(case: Case) -> Any:
+    (times, hop), groups = case["model"].values(), int(case["at"]["groups"])
+    said = {"forward": ", ".join(f"{one} s" for one in times), "groups": groups}
+    said |= {"hop": f"{hop} s"} if hop != "0" else {}
+    return [sc.derive("decode_pipeline_time", of=of, **said).at().value for of in ("gap", "rate")]
+
+
+def slo(case: Case) -> Any:
+    numbers = case["at"]
+    made = [model(case["model"]).decode().memory_bound_decode(
+        want=want, limit=f"{numbers['limit']} s", bandwidth=f"{numbers['W']} B/s", accounting="matrices"
+    ) for want in ("batch", "rate")]  # fmt: skip
+    return [one.at(**at(case, "c")).value for one in made]
+
+
+def chunk(case: Case) -> Any:
+    numbers = rates(case)
+    said = {"want": "chunk", "sequences": int(case["at"]["B"]), "bytes": f"{case['at']['b']} B", **numbers}
+    return sc.derive("compute_bound_batch", **said).at().value
+
+
+def table(case: Case) -> Any:
+    """A row of a published table: times of steps, or what fits."""
+    asked = case["question"]
+    found = re.search(r"of (\d+) sequences.*printed (\d+) GB and (\S+) GB", asked)
+    if found is not None:
+        made, heads = model(case["model"]).decode(), "of 8 heads" in asked
+        said = {"sequences": int(found[1]), "weights": f"{found[2]} GB", "bandwidth": f"{case['at']['W']} B/s"}
+        if heads:
+            fewer = {**configuration(case["model"]), "num_key_value_heads": 8}
+            made = sc.load(json.dumps(fewer)).decode()
+        return [made.memory_bound_decode(cache=f"{found[3]} GB", **said).at().value,
+                made.memory_bound_decode(**said).at(c=8192).value]  # fmt: skip
+    devices = r"(\d+)-bit weights and cache on (\d+) devices of (\d+) GB, (\S+) parameters.*of (\d+) tokens"
+    found = re.search(devices, asked)
+    if found is not None:
+        wide = Fraction(found[1]) / 8
+        token = model(case["model"]).kv_cache("token", dtype=bytes_of(str(wide))).at().value
+        of_all = {"parameters": found[4], "bytes": f"{wide} B"}
+        room = {**of_all, "devices": int(found[2]), "memory": f"{found[3]} GB"}
+        fits = {**room, "token": f"{token} B", "tokens": int(found[5])}
+        return [sc.derive("cache_room", want=want, **said).at().value
+                for want, said in (("weights", of_all), ("left", room), ("sequences", fits))]  # fmt: skip
+    made = sc.derive(
+        "cache_room", want="tokens", devices=case["model"]["devices"], memory="32 GiB", share="3/10",
+        token=f"{case['at']['bytes a token on all devices']} B", sequences=int(case["at"]["B"]),
+    )  # fmt: skip
+    return made.at().value
 
 
 ASKED: dict[str, Callable[[Case], Any]] = {
@@ -192,24 +403,39 @@ ASKED: dict[str, Callable[[Case], Any]] = {
     "flops.generate": generate,
     "cache.copies": copies,
     "cache.ratio": ratio,
-    "time.tpot": tpot,
+    "time.tpot": step_time,
     "time.ttft": ttft,
     "time.latency": latency,
     "capacity": capacity,
     "speculative.derived": verified,
     "disaggregation.cache": handed_over,
     "quantised.bits": quantised,
+    "cache.cross": cross,
+    "cache.state": linear,
+    "cache.prefix": prefix,
+    "capacity.waste": waste,
+    "flops.chunked": chunks,
+    "flops.cross": cross_step,
+    "flops.mla": absorbed,
+    "traffic.experts": hits,
+    "intensity.attention": attention,
+    "bound.weights": weights_bound,
+    "bound.cache": cache_bound,
+    "time.crossover": shot,
+    "time.best_tensor": best_tensor,
+    "time.pipeline": stages,
+    "time.slo": slo,
+    "time.chunk": chunk,
+    "published.table": table,
     "quantised.matrix": quantised,
 }
 # What is not asked yet, and what comes out otherwise; each with its reason.
 MISSING: dict[str, str] = {
+    **{f"cache.state.{n}": "a state-space layer is no table yet" for n in (1, 2, 3, 4)},
     "cache.pipeline.2": "layers with a window are read before others, wherever they stand in between",
     "capacity.4": "the copies of key/value heads have weights, too, which the case leaves out",
-    "time.tpot.3": "the cache is read apart from the weights: a worksheet",
-    "time.tpot.6": "the cache is read apart from the weights: a worksheet",
     "time.tpot.4": "an expected number of experts is rounded to 12 decimals",
     "time.latency.3": "of the prefill only the matrices are read in the case, which is memory bound",
-    "quantised.matrix.2": "groups are counted as full; here the last one of a row is short",
     "cache.copies.3": "tensor(4) does not divide the 9 columns of the feed-forward block, which the case leaves out",
     "cache.sequence.14": "tensor(4) does not divide the 9 columns of the feed-forward block, which the case leaves out",
 }

@@ -44,7 +44,8 @@ class Algorithm:
     """An algorithm: for each collective it can run, what a ``Case`` of it costs; the phases say how it goes.
 
     ``inner`` names the sizes it needs besides the number of ranks, ``chunked`` says that its tensor is cut into q
-    chunks, ``one_port`` that a rank uses one link at a time in each direction. ``notes`` say where a count is a limit.
+    chunks, ``one_port`` that a rank uses one link at a time in each direction, ``at_once`` that it sends to many ranks
+    with one latency. ``notes`` say where a count is a limit.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Algorithm:
     inner: tuple[str, ...] = ()
     chunked: bool = False
     one_port: bool = True
+    at_once: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def uses_at_once(self, torus: str) -> bool:
@@ -164,6 +166,24 @@ def _pairwise(reduces: bool) -> Run:
         return alike(case, Phase(what, minus(case.k, 1), bytes_sent, bytes_sent if reduces else ZERO))
 
     return run
+
+
+# -- all at once -------------------------------------------------------------------------------------
+
+
+def _one_shot_all_reduce(case: Case) -> Exchange:
+    path = times(minus(case.k, 1), case.n)
+    what = "Each rank sends its whole tensor to all others at once; each adds up what arrives."
+    return alike(case, Phase(what, ONE, path, path))
+
+
+def _two_shot_all_reduce(case: Case) -> Exchange:
+    path = times(minus(case.k, 1), case.split(case.n, case.k))
+    return alike(
+        case,
+        Phase("Each rank sends every other rank its chunk at once; each adds up the chunk it owns.", ONE, path, path),
+        Phase("Each rank sends its sum to all others at once.", ONE, path),
+    )
 
 
 # -- trees -------------------------------------------------------------------------------------------
@@ -516,6 +536,19 @@ _RECORDS = (
             "all-gather": _pairwise(False),
         },
         "Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005",
+    ),
+    *(
+        Algorithm(
+            name,
+            {"all-reduce": run},
+            "TensorRT-LLM, custom all-reduce kernels, 2024",
+            at_once=True,
+            notes={
+                "all-reduce": "The messages to all ranks leave at once: a round has one latency, and the bytes of "
+                "all its messages share one port. The lower bound of the rounds is for one message at a time."
+            },
+        )
+        for name, run in (("one_shot", _one_shot_all_reduce), ("two_shot", _two_shot_all_reduce))
     ),
     Algorithm(
         "scatter_allgather",

@@ -235,6 +235,10 @@ def _direct(group: Sequence[int], names: Callable[[int, int], Sequence[Hashable]
         yield [(a, b, names(a, b), adds, 0) for a, b in pairs]
 
 
+def _at_once(group: Sequence[int], names: Callable[[int, int], Sequence[Hashable]], adds: bool) -> Rounds:
+    yield [(a, b, names(a, b), adds, 0) for a in group for b in group if a != b]
+
+
 # -- a collective from its beginning to its end ---------------------------------------------------------
 
 
@@ -299,7 +303,8 @@ def run(
 
 
 _REDUCING = ("all-reduce", "reduce", "reduce-scatter", "ring-sum", "ring-sum-home")
-_WHOLE = {*(("tree", kind) for kind in ("all-reduce", "broadcast", "reduce")), ("recursive_doubling", "all-reduce")}
+_WHOLE = {*(("tree", kind) for kind in ("all-reduce", "broadcast", "reduce")), ("recursive_doubling", "all-reduce"),
+          ("one_shot", "all-reduce")}  # fmt: skip
 
 
 def _part(of: Fraction, parts: int, wide: Fraction | None) -> Fraction:
@@ -356,6 +361,10 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
         case "pairwise", ("reduce-scatter" | "all-gather"):
             reduces = kind == "reduce-scatter"
             return [_direct(range(k), lambda a, b: [b if reduces else a], reduces)]
+        case "one_shot", "all-reduce":
+            return [_at_once(range(k), lambda a, b: ["t"], True)]
+        case "two_shot", "all-reduce":
+            return [_at_once(range(k), lambda a, b: [b], True), _at_once(range(k), lambda a, b: [a], False)]
         case "owner_multicast", "all-reduce":
             pairs = [(a, b) for a, b in product(range(k), repeat=2) if a != b]
             multicast: Rounds = iter([[(a, b, [a], False, "multicast") for a, b in pairs]])

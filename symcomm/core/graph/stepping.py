@@ -224,12 +224,27 @@ class _Stepper:
         how = self.choices["logits"]
         last = how == "last" or (how == "generated" and self.phase == "prefill")
         found: list[Node] = []
+        if how == "none":
+            self.read["logits"] = None
+            return self.before_logits()
         for tensor in self.logits:
             several = bool(self.words & {*tensor.axes}) and self.new != 1 and bool({*self.stream} & {*tensor.axes})
             if several:
                 self.read["logits"] = None
             found.append((tensor.name, self.version(tensor.name, LAST if several and last else NEW)))
         return found
+
+    def before_logits(self) -> list[Node]:
+        """What the product with the vocabulary begins with, at all new positions."""
+        found, todo = dict[Node, None](), [(t.name, self.version(t.name, LAST)) for t in self.logits]
+        while todo:
+            name, version = todo.pop()
+            op = self.graph.producers.get(name)
+            if self.ends_here(name, version):
+                found[name, _of(version, NEW)] = None
+            elif op is not None:
+                todo += self.operands(op, version)
+        return [*found]
 
     def version(self, name: str, colour: str) -> Version:
         return tuple(colour if a in self.positions else "" for a in self.graph.tensors[name].axes)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache, partial
+from math import ceil, floor
 
 from symcomm.core.derivation import Derivation, Numbers, Witness
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, evaluate, from_expr, names, num, product, value
+from symcomm.core.form import Form, evaluate, from_expr, names, num, product
 from symcomm.core.graph.stepping import stepped
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import in_unit, with_units
-from symcomm.core.parallel.strategy import degree
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
@@ -57,19 +57,41 @@ def step_of(
     return replace(setting, graph=made, notation=notation)
 
 
+def last_chunk(prompt: int | str, chunk: int | str) -> tuple[int, int]:
+    """How many chunks of a prompt come before its last one, and the tokens of that; ``ValuesError`` for symbols."""
+    for name, said in (("prompt", prompt), ("chunk", chunk)):
+        if not str(said).isdecimal() or not int(said):
+            raise ValuesError(f"{name} is {str(said)[:20]}: how many chunks there are takes numbers",
+                              hint=f"{name}: 512")  # fmt: skip
+    before = -(-int(prompt) // int(chunk)) - 1
+    return before, int(prompt) - before * int(chunk)
+
+
+def chunked(setting: Setting, chunk: int | str) -> tuple[Setting, Expr]:
+    """The setting of a chunk of a prompt before its last one, which has no logits; and what is before it."""
+    how = replace(setting.accounting, logits="none")
+    made = step_of(replace(setting, accounting=how), "prefill", chunk, "c" if "c" not in setting.symbols else "c_past")
+    assert made.graph.step is not None
+    return made, next(iter(made.graph.step.past.free_symbols))
+
+
 def pieces(
-    setting: Setting, step: Derivation, prompt: int | str, tokens: int | str, name: str
+    setting: Setting, step: Derivation, prompt: int | str, tokens: int | str, name: str, past: Expr | None = None,
+    stride: int = 1,
 ) -> tuple[list[tuple[str, Form, Witness]], Callable[[Mapping[str, Fraction]], None] | None]:  # fmt: skip
     """The sum of a decode step's amount over the tokens behind the first one: in parts in which it grows linearly.
 
     The sum of what grows linearly is its amount at the mean context, as often as there are steps. Each part has a name,
     its form and a witness; where numbers decide where one ends (a window, the larger of two times), a check of later
-    numbers comes with them. Raises ``ValuesError`` where such numbers are missing.
+    numbers comes with them. Chunks of a prompt follow one another in a ``stride``, and count its contexts in it.
+
+    Raises ``ValuesError`` where such numbers are missing.
     """
-    decode = step_of(setting, "decode").graph.step
-    assert decode is not None
-    past = next(iter(decode.past.free_symbols))
-    worth, many, first = step.expr, value(degree(tokens)), value(degree(prompt))
+    if past is None:
+        decode = step_of(setting, "decode").graph.step
+        assert decode is not None
+        past = next(iter(decode.past.free_symbols))
+    worth, many, first = step.expr.subs(past, stride * past), count(tokens), count(prompt)
     units = units_of(closed(step))
 
     def part(often: Expr, mean: Expr, known: Mapping[str, Fraction] | None = None) -> Form:
@@ -95,16 +117,16 @@ def pieces(
         return [(name, part(many - 1, mean), witness)], None
     form = from_expr(worth)
     known = {**setting.values, **dict(step.given)}
-    asked = [n for n in (*names(form), *names(degree(prompt)), *names(degree(tokens))) if n != str(past)]
+    asked = [n for n in (*names(form), *names(from_expr(first)), *names(from_expr(many))) if n != str(past)]
     missing = [n for n in dict.fromkeys(asked) if n not in known]
     if missing:
         raise ValuesError(f"which part is the larger, and whether a window is reached, hangs on {', '.join(missing)}",
                           hint="give numbers to the model: model.at(...), or values: in its block")  # fmt: skip
     amount = cache(lambda c: evaluate(form, {**known, str(past): Fraction(c)}))
-    begin, end = int(evaluate(degree(prompt), known)), int(evaluate(degree(prompt), known)) + int(
-        evaluate(degree(tokens), known)) - 1  # fmt: skip
-    ends = {end, *(w for one in setting.graph.model.windows
-                   if (w := int(evaluate(from_expr(one), known)) - 1) and begin < w < end)}  # fmt: skip
+    begin = int(evaluate(from_expr(first), known))
+    end = begin + int(evaluate(from_expr(many), known)) - 1
+    full = [(int(evaluate(from_expr(one), known)) - 1) / Fraction(stride) for one in setting.graph.model.windows]
+    ends = {end, *(w for one in full for w in (floor(one), ceil(one)) if begin < w < end)}
     found: list[tuple[str, Form, Witness]] = []
     for bound in sorted(ends):  # between windows the amount is convex: the larger of linear ones
         while begin < bound:

@@ -86,6 +86,18 @@ def pairs_seen(parts: Fraction, length: Fraction, each: Fraction) -> Fraction:
     return sum((Fraction(query) for query in range(1, _whole(length, "positions") + 1)), Fraction(0)) * each / parts
 
 
+def hits(experts: Fraction, chosen: Fraction, tokens: Fraction) -> Fraction:
+    """The experts that tokens hit on average: of those that are left each token hits its share.
+
+    >>> hits(Fraction(8), Fraction(2), Fraction(2))
+    Fraction(7, 2)
+    """
+    hit = Fraction(0)
+    for _ in range(_whole(tokens, "tokens")):
+        hit += (experts - hit) * chosen / experts
+    return hit
+
+
 def causal_pairs(order: Fraction, length: Fraction, ranks: Fraction, rank: Fraction) -> Fraction:
     """The pairs of one rank under a causal mask, query by query: zigzag (0), contiguous (1) or striped (2).
 
@@ -243,6 +255,7 @@ RUNS: dict[str, LineRun] = {
     "copies": LineRun(copies, 4, again=True),
     "loops": LineRun(loops, 1, again=True),
     "adds": LineRun(adds, 1, again=True),
+    "hits": LineRun(hits, 3),
     "pairs_seen": LineRun(pairs_seen, 3),
     "causal_pairs": LineRun(causal_pairs, 4),
     "ring": LineRun(ring, 6),

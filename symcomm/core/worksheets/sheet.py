@@ -377,9 +377,9 @@ class _Asking:
         known |= {name + _OWN: value for name, value in self.numbers.items()}
         return {name: rational(value) for name, value in known.items()}
 
-    def unused(self) -> list[str]:
-        """Notes of what an option describes that no line used; raises ``ValuesError`` for another one."""
-        asked, title = self.asked, self.question.title
+    def taken(self) -> set[str]:
+        """The options that decide something."""
+        asked = self.asked
         used = {n for line in self.lines if line in asked.forms for n in forms.names(asked.forms[line])}
         used |= {asked.name, asked.against}
         used |= {n for line in self.lines for left, _, right in line.guards.compared
@@ -394,6 +394,11 @@ class _Asking:
             assert line.source is not None
             fixed = dict(line.source.fixed)
             taken |= {one.name for one in asked.of.quantities[line.source.quantity].options if one.name not in fixed}
+        return taken | ({*self.bounding(asked.most).said} if asked.most else set())
+
+    def unused(self) -> list[str]:
+        """Notes of what an option describes that no line used; raises ``ValuesError`` for another one."""
+        asked, title, taken = self.asked, self.question.title, self.taken()
         own = {one.option for one in self.symbols.values()}
         idle = [name for name in self.said if name not in taken and (name in own or name in asked.of.passed_on)]
         told = []
@@ -512,9 +517,14 @@ class _Asking:
 
     def bound(self, line: str, known: Mapping[str, Fraction]) -> Fraction:
         """The number of a line up to which an answer is looked for."""
-        said = {name: value for name, value in self.said.items() if name not in self.sheet.choices}
-        made: Derivation = replace(self.asked.of, line=line).derive(self.setting, **said)
+        made = self.bounding(line).derivation()
         return made.at(**known).value
+
+    def bounding(self, line: str) -> _Asking:
+        """The question for that line, with those options that decide it."""
+        asked = replace(self.asked.of, line=line)._asked(self.question, line)
+        taken = _Asking(asked, self.setting, {}).taken()
+        return _Asking(asked, self.setting, {name: value for name, value in self.said.items() if name in taken})
 
     def number(self, one: SheetSymbol) -> Fraction | None:
         """The number of a symbol: that of its option, the one given with the question, or its own."""

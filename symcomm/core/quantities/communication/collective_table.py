@@ -38,6 +38,9 @@ def times(
     for name, record in ALGORITHMS.items():
         if collective not in record.runs or (collective == "send" and found):
             continue
+        if record.at_once:
+            notes.append(f"{_called(name).capitalize()} is left out: its messages to all ranks share one latency.")
+            continue
         lacking = [s.option for s in parts.SYMBOLS.values() if s.name in _needs(record) and s.name not in call.known]
         if lacking:
             notes.append(f"{_called(name).capitalize()} is left out: it needs {', '.join(lacking)}.")

@@ -92,6 +92,12 @@ def _masked(graph: Graph, op: Op) -> Masked | None:
     return None
 
 
+def _of_pairs(graph: Graph, op: Op) -> bool:
+    """Whether an op works on pairs of a query and a key."""
+    origins = (graph.tensors[name].of or name for name in (op.output, *op.inputs))
+    return any(graph.pair(name) for name in origins)
+
+
 def _seen(length: Expr, window: Expr | None) -> Form:
     """The pairs of a query and a position that it sees: 1 of the first query, 2 of the second, up to the window."""
     if window is None:
@@ -235,6 +241,10 @@ def counted(setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | Non
     """The ops that the accounting counts, each with its operations; ``parts`` are those of ``matrix_flops``."""
     found: list[tuple[Op, Form]] = []
     for op in (op for op in ops if counts(setting, graph, op)):
+        if setting.accounting.attention == "left_out" and _of_pairs(graph, op):
+            setting.choice("attention")
+            found.append((op, num(0)))
+            continue
         form = (matrix_flops if is_matrix_product(op) else _other_flops)(setting, graph, op, parts)
         found += [(op, form)] if form is not None else []
     return found
@@ -249,7 +259,9 @@ def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]]
     targets = {op.row: op.output for op in setting.graph.ops}
     names: list[Form] = []
     for row in sorted(rows):
-        pieces = rows[row]
+        pieces = [one for one in rows[row] if one[1] != num(0)]
+        if not pieces:
+            continue
         target = targets.get(row, "sum")
         name = f"F_{slug(target)}{suffix}"
         form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
@@ -268,6 +280,8 @@ def looped(
     """
     found = Fraction(0)
     for region, op in ops:
+        if accounting.attention == "left_out" and _of_pairs(graph, op):
+            continue
         lengths = loops(graph, op, numbers)
         kept, summed = _loops(op)
         if not is_matrix_product(op):

@@ -36,7 +36,8 @@ class Traffic:
 
     The kinds of use: ``weight``, ``activation`` and ``gradient`` are read, ``saved`` is a tensor of the forward pass
     read in backward, ``result`` and ``weight_gradient`` are written. Of a step of generating text it may be the
-    ``ends`` alone that move: what comes from memory and what is kept there.
+    ``ends`` alone that move: weights, the ``cache`` and rows of an ``embedding`` are read, new rows of the cache (a
+    ``result``) and ``logits`` are written.
     """
 
     name: str
@@ -51,7 +52,15 @@ TRAFFIC: dict[str, Traffic] = {
     t.name: t
     for t in (
         Traffic("compulsory", dict.fromkeys(USES, 1), collectives=False),
-        Traffic("weights_and_cache", {"weight": 1, "cache": 1, "result": 1}, collectives=False, ends=True),
+        *(
+            Traffic(name, dict.fromkeys(uses.split(), 1), collectives=False, ends=True)
+            for name, uses in (
+                ("weights_and_cache", "weight embedding cache result logits"),
+                ("matrices_and_cache", "weight cache result"),
+                ("matrices_and_cache_read", "weight cache"),
+                ("matrices", "weight"),
+            )
+        ),
         Traffic("weights_and_reloaded_activations", {"weight": 1, "saved": 1, "weight_gradient": 2}, collectives=True),
     )
 }
@@ -263,7 +272,7 @@ def moves(setting: Setting, graph: Graph, op: Op) -> bool:
     roles = {graph.tensors[name].role for name in op.inputs}
     ends = counted or bool(roles & KEPT) or op.output in _left(graph)
     ends = ends or ("weight" in roles and bool(op.attribute("lookup")))
-    return ends and bool(_at_the_ends(graph, op))
+    return ends and bool(uses(setting, graph, op))
 
 
 def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
@@ -272,13 +281,15 @@ def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     Raises ``AccountingError`` for a training step.
     """
     if graph.step is None:
-        raise AccountingError("traffic: weights_and_cache is of a step that generates text",
+        raise AccountingError("only a step that generates text has this traffic of weights and cache",
                               hint="model.decode() or model.prefill(); compulsory counts any pass")  # fmt: skip
     roles = {name: graph.tensors[name].role for name in op.inputs if not graph.tensors[name].virtual}
     mine = {name: role for name, role in roles.items() if role in {"weight", *KEPT}}
-    found = {name: ("weight" if role == "weight" else "cache", 1) for name, role in mine.items()}
-    leaves = op.output in _left(graph) | {t.name for t in graph.outputs} or {"cache", "state"} & {*roles.values()}
-    return found | ({op.output: ("result", 1)} if leaves else {})
+    read = "embedding" if op.attribute("lookup") else "weight"
+    found = {name: (read if role == "weight" else "cache", 1) for name, role in mine.items()}
+    if op.output in _left(graph) or {"cache", "state"} & {*roles.values()}:
+        return found | {op.output: ("result", 1)}
+    return found | ({op.output: ("logits", 1)} if op.output in {t.name for t in graph.outputs} else {})
 
 
 def _left(graph: Graph) -> set[str]:
@@ -307,7 +318,7 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     """
     convention, kernel = TRAFFIC[setting.choice("traffic")], graph.kernels.get(op.output)
     if convention.ends:
-        return _at_the_ends(graph, op)
+        return {name: one for name, one in _at_the_ends(graph, op).items() if one[0] in convention.times}
     if kernel and setting.choice("softmax") != "fused":
         kernel = None
     there = graph.scores if kernel else frozenset[str]()

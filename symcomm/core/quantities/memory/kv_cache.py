@@ -32,6 +32,11 @@ Of = Annotated[
 ]
 Tokens = Annotated[Whole, Meaning("the tokens of a sequence in the cache, where the step does not say how many; c")]
 
+KeptRole = Annotated[
+    Literal["cache", "state", "request"],
+    Meaning("only what grows with the tokens, only states, or only what a request brings once; all unless told"),
+]
+
 
 @dataclass(frozen=True)
 class KeptShare:
@@ -57,8 +62,10 @@ def behind(setting: Setting) -> tuple[Setting, Form | None]:
     return step_of(setting, "decode", again=True), found
 
 
-def shares(setting: Setting, strategy: Strategy | None, tokens: Form, stage: object, of: str) -> list[KeptShare]:
-    """What a rank holds of each tensor that is kept; a ``token`` adds to those that grow."""
+def shares(
+    setting: Setting, strategy: Strategy | None, tokens: Form, stage: object, of: str, role: str | None = None
+) -> list[KeptShare]:  # fmt: skip
+    """What a rank holds of each tensor that is kept, or of one ``role``; a ``token`` adds to those that grow."""
     graph, step = setting.graph, setting.graph.step
     assert step is not None
     plan = program(graph, strategy, setting.accounting).plan if strategy is not None else None
@@ -66,7 +73,8 @@ def shares(setting: Setting, strategy: Strategy | None, tokens: Form, stage: obj
     batch = _batch(graph)
     found: list[KeptShare] = []
     for kept in step.kept:
-        if kept.region not in holds.regions or (of == "token" and kept.role != "cache"):
+        wanted = (of != "token" or kept.role == "cache") and role in (None, kept.role)
+        if kept.region not in holds.regions or not wanted:
             continue
         tensor = graph.tensors[kept.before]
         axes = [a for a in tensor.axes if a not in step.behind and a != batch]
@@ -110,17 +118,20 @@ def counted(strategy: Strategy | None, shares: Sequence[KeptShare], numbers: Num
     return found
 
 
+def share_bytes(setting: Setting, strategy: Strategy | None, one: KeptShare) -> Form:
+    """The bytes that a rank holds of a kept tensor."""
+    factors = (one.times, one.batch, one.tokens, setting.sizes(one.sizes))
+    form = product(*(f for f in factors if f is not None and f != num(1)), one.bytes)
+    return divided(form, strategy, tuple(mesh for mesh, _ in one.layout)) if strategy is not None else form
+
+
 def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of: str) -> Form:
     """The steps that add up what a rank holds; gives the name of the sum."""
     setting, names = work.setting, list[Form]()
     meant = {"token": "one token", "sequence": "one sequence", "batch": "all sequences"}[of]
     for one in mine:
         kept = one.kept
-        elements = setting.sizes(one.sizes)
-        factors = [f for f in (one.times, one.batch, one.tokens, elements) if f is not None and f != num(1)]
-        form = product(*factors, one.bytes) if factors else one.bytes
-        if strategy is not None:
-            form = divided(form, strategy, tuple(mesh for mesh, _ in one.layout))
+        form = share_bytes(setting, strategy, one)
         told = {
             "cache": f"`{bare(kept.tensor)}` of {meant} is kept: later positions read it for {kept.why}.",
             "state": f"`{bare(kept.tensor)}` of {meant} is kept and updated: later positions read it for {kept.why}.",
@@ -143,6 +154,7 @@ def derive(
     tokens: Tokens | None = None,
     stage: StageNumber | None = None,
     dtype: Dtype | None = None,
+    kept: KeptRole | None = None,
 ) -> Derivation:
     """The bytes of the cache: what is kept of earlier tokens.
 
@@ -163,7 +175,7 @@ def derive(
     if placed is not None:
         setting = setting.divided(placed)
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))
-    write(work, placed, shares(setting, placed, far, stage, of), of)
+    write(work, placed, shares(setting, placed, far, stage, of, kept), of)
     title = {"token": "Cache of a token", "sequence": "Cache of a sequence", "batch": "Cache"}[of]
     title += f" on one rank of {placed.name.lower()}" if placed is not None else ""
     notes = setting.graph.notes[len(setting.graph.model.notes) :]

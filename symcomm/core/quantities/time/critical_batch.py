@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from fractions import Fraction
+from functools import partial
+from typing import Annotated, Literal, Unpack
 
-from symcomm.core.derivation import Derivation, put
+from symcomm.core.derivation import Derivation, Numbers, put
 from symcomm.core.errors import ValuesError
+from symcomm.core.form import from_expr
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.optimum.comparison import ComparedTime, Comparison
 from symcomm.core.optimum.equality import limit
+from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, Rates
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.decode_time import Past
+from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
+from symcomm.core.units import ONE
+
+Of = Annotated[Literal["batch", "context"], Meaning("the batch, or the context from which on no batch is enough")]
 
 
 def derive(
-    setting: Setting, past: Past | None = None, dtype: Dtype | None = None, **rates: Unpack[Rates]
+    setting: Setting, past: Past | None = None, of: Of = "batch", dtype: Dtype | None = None, **rates: Unpack[Rates]
 ) -> Derivation:  # fmt: skip
     """The batch from which on computing a decode step takes as long as its memory traffic.
 
@@ -53,6 +61,16 @@ def derive(
     context = next(iter(graph.step.past.free_symbols), None)
     end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
     never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""
+    if of == "context":
+        last = limit(1 - found.ratio, context) if context is not None else None
+        if last is None:
+            raise ValuesError("the context is a number here, or a window bounds what each sequence adds",
+                              hint="leave out past; of: batch asks for the batch")  # fmt: skip
+        text = "From this context on the cache of a sequence takes at least as long as its operations."
+        work.define("c^*", from_expr(setting.graph.relations.gather(last)), ONE, "solve", text,
+                    witness=partial(_crossing, writer, str(batch), str(context)))  # fmt: skip
+        title = "Context from which on no batch is compute bound"
+        return time.with_rates(setting.derivation(title, work.steps), writer)
     told = f"no batch is compute bound: the cache of a sequence takes longer than its operations{never}"
     if found.form is None:
         raise ValuesError(told, hint="a shorter context, fewer bytes a number, or more queries for each key")
@@ -62,3 +80,17 @@ def derive(
     made_here = time.with_rates(setting.derivation(title, work.steps, notes=(note,)), writer)
     where = () if found.where is None else (replace(found.where, refusal=told),)
     return replace(made_here, where=(*made_here.where, *where))
+
+
+def _crossing(writer: TimeWriter, batch: str, context: str, numbers: Numbers) -> Fraction:
+    """Where the straight line through two contexts crosses zero: what one more sequence adds to computing and memory."""
+
+    def gap(past: int) -> Fraction:
+        found = Fraction(0)
+        for sequences, sign in ((2, 1), (1, -1)):
+            at = numbers.moved(batch, Fraction(sequences)).moved(context, Fraction(past))
+            rate = writer.machine.sustained(writer.rate())
+            found += sign * (writer.computes(writer.load, rate, at) - writer.moves(writer.load, at))
+        return found
+
+    return 1 - gap(1) / (gap(2) - gap(1))

@@ -20,9 +20,11 @@ USE_TEXTS = {
     "weight": ("W", "load weights"),
     "activation": ("x", "load activations"),
     "cache": ("C", "load the cache"),
+    "embedding": ("E", "load rows"),
     "saved": ("saved", "reload activations"),
     "gradient": ("dx", "load gradients"),
     "result": ("y", "write results"),
+    "logits": ("z", "write logits"),
     "weight_gradient": ("dW", "accumulate gradients"),
 }
 
@@ -36,7 +38,9 @@ def moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
     names = [*dict.fromkeys(worded(m.tensor) for m in members)]
     what = ", ".join(names[:6]) + (" and more" if len(names) > 6 else "")
     when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
-    done = {"result": "Written", "weight_gradient": "Written", "saved": "Read once more"}.get(use, "Read")
+    done = {"result": "Written", "logits": "Written", "weight_gradient": "Written", "saved": "Read once more"}.get(
+        use, "Read"
+    )
     if use == "weight_gradient" and times == 2:
         return f"Read and written by {when}, which adds to it: {what}."
     return f"{done} by {when}: {what}."

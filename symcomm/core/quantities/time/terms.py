@@ -122,6 +122,8 @@ class TimeWriter:
         for one in (one for one in ops if one.flops != num(0)):
             rows.setdefault((one.phase, one.again, one.op.row, one.op.region), []).append(one)
         targets = {op.row: op.output for op in self.setting.graph.ops}
+        if any(one.flops == num(0) and "attention" in one.by for one in self.load.ops):
+            self.setting.choice("attention")
         names: list[Form] = []
         for (phase, again, row, region), members in rows.items():
             form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
@@ -347,6 +349,9 @@ class TimeWriter:
     def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
         """When the last unit is done: units that work side by side, or one piece of work after the other."""
         how, now = self.setting.accounting.time, Fraction(0)
+        if how == "roofline":
+            now = max((number(piece, numbers) for piece in terms.local), default=now)
+            return now + (number(terms.network, numbers) if terms.network is not None else 0)
         pieces = (*terms.per_op, *filter(None, [terms.network])) if how == "per_op" else terms.every
         for piece in pieces:
             now = max(now, number(piece, numbers)) if how == "overlap" else now + number(piece, numbers)
@@ -521,5 +526,9 @@ def _per_op(terms: Terms) -> tuple[Form, str]:
 COMBINED: dict[str, Callable[[Terms], tuple[Form, str]]] = {
     "overlap": lambda terms: (_largest(terms.every), "the longest of the terms."),
     "serial": lambda terms: (_sum(terms.every), "the terms one after the other."),
+    "roofline": lambda terms: (
+        _sum((*((_largest(terms.local),) if terms.local else ()), *terms.every[len(terms.local) :])),
+        "computing or memory, then the network.",
+    ),
     "per_op": _per_op,
 }
