@@ -10,6 +10,7 @@ from symcomm.core.derivation import Derivation, Numbers, put
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import from_expr
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.libraries import sp
 from symcomm.core.optimum.comparison import ComparedTime, Comparison
 from symcomm.core.optimum.equality import limit
 from symcomm.core.quantities.declared import Meaning
@@ -56,18 +57,20 @@ def derive(
     if not all(met.powers(side) for side in sides):
         raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
                           hint="experts_read: every_expert")  # fmt: skip
-    found = met.solve()
+    both, found = [*work.steps], met.solve()
     assert graph.step is not None
     context = next(iter(graph.step.past.free_symbols), None)
     end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
     never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""
     if of == "context":
-        last = limit(1 - found.ratio, context) if context is not None else None
-        if last is None:
+        gap = sp.expand(sp.numer(sp.together(1 - found.ratio)))
+        if context is None or gap.has(sp.Min) or sp.degree(gap, context) != 1:
             raise ValuesError("the context is a number here, or a window bounds what each sequence adds",
                               hint="leave out past; of: batch asks for the batch")  # fmt: skip
+        last = setting.graph.relations.gather(-gap.coeff(context, 0)) / gap.coeff(context, 1)
+        work.steps = both
         text = "From this context on the cache of a sequence takes at least as long as its operations."
-        work.define("c^*", from_expr(setting.graph.relations.gather(last)), ONE, "solve", text,
+        work.define("c^*", from_expr(last), ONE, "solve", text,
                     witness=partial(_crossing, writer, str(batch), str(context)))  # fmt: skip
         title = "Context from which on no batch is compute bound"
         return time.with_rates(setting.derivation(title, work.steps), writer)
@@ -83,7 +86,7 @@ def derive(
 
 
 def _crossing(writer: TimeWriter, batch: str, context: str, numbers: Numbers) -> Fraction:
-    """Where the straight line through two contexts crosses zero: what one more sequence adds to computing and memory."""
+    """Where one more sequence adds as much to computing as to memory: a straight line through two contexts."""
 
     def gap(past: int) -> Fraction:
         found = Fraction(0)
