@@ -28,8 +28,8 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
     """Check an answer to a question of a problem file: right or wrong, and why.
 
     \b
-    symcomm check homework.md 2.1 '24 N_layer D^2'
-    symcomm check homework.md 2.1 '12.88 GB' --json
+    symcomm check homework.md 1.1 '16 N D^2'
+    symcomm check homework.md 1.1 '1.61 GB' --json
 
     QUESTION is its id or number, or its label. An answer that begins with a minus sign stands behind '--'.
 

@@ -57,9 +57,9 @@ def derive() -> None:
     """Derive one quantity, step by step.
 
     \b
-    symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
+    symcomm derive communication --model homework.md --strategy data --at N=32,D=4096
     symcomm derive peak_rate --clock '1.41 GHz' --units 108 --fma 512
-    symcomm derive cost.md --model homework.md --strategy 'data(8)'    (a worksheet of your own)
+    symcomm derive cost.md --model homework.md --strategy 'data(8)'    # a worksheet of your own
 
     'symcomm derive QUANTITY --help' tells the options of one, 'symcomm quantities' what each quantity is.
     """

@@ -60,8 +60,8 @@ def serve(file: Path | None, output: Path, port: int, only_build: bool, runtime:
     """Open a page in the browser that checks answers to the questions of FILE, and derives costs.
 
     \b
-    symcomm serve homework.md                    http://127.0.0.1:8000/, for this computer alone
-    symcomm serve homework.md --build -o page    a folder for any web server
+    symcomm serve homework.md                    # http://127.0.0.1:8000/, for this computer alone
+    symcomm serve homework.md --build -o page    # a folder for any web server
 
     The first time, the page is built: that needs Node.js 20 or later and the internet, for Pyodide from npm. Later it
     needs neither. Everything runs in the browser; nothing that is typed leaves it. FILE goes with the page, and whoever
