@@ -38,6 +38,7 @@ def test_the_best_tensor_degree_is_one_that_divides_the_heads() -> None:
     assert sc.minimise(cost, "k", divides=12, lower=2).at().value in times
 
 
+@pytest.mark.long
 def test_a_best_degree_that_cuts_a_head_in_two_is_refused_where_no_range_says_how_far_to_look() -> None:
     with pytest.raises(ValuesError, match="k = 11 is best, which is refused") as error:
         sc.minimise(model().step_time("tensor(k)", **ASKED), "k")

@@ -96,6 +96,7 @@ def test_every_way_to_train_a_whole_model_is_that_derived_by_hand(name, how):
             assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
 
 
+@pytest.mark.long
 def test_what_a_stage_of_a_whole_model_spends_adds_up_to_the_step():
     for time in ("overlap", "serial", "per_op"):
         for gradients in ("end_of_batch", "with_backward"):

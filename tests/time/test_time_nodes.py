@@ -121,8 +121,8 @@ def test_a_search_on_a_machine_keeps_tensor_parallelism_inside_its_nodes() -> No
     said = searched("--device", "DGX-H100", "--strategy", "data + tensor + sequence + pipeline",
                     "--recomputation", "none,selective", "--microbatches", "768,1536", "--top", "3")  # fmt: skip
     fastest = said.split("The fastest:\n")[1].split("\n\n")[0]
-    assert "tensor(8)" in fastest
-    assert "tensor(16)" not in fastest
+    assert " x 8 x " in fastest  # data x tensor x pipe
+    assert " x 16 x " not in fastest
     assert "DGX-H100: nodes of 8 H100-SXM, joined by NVLink 4; 8 nodes" in said
 
 

@@ -186,7 +186,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
         near = nearest(word.lower(), [*self])
         if near.startswith("did you mean") or len(low) < 3:
             return near if near.startswith("did you mean") else "'symcomm quantities' lists them"
-        found = [name for name in self if name.startswith(low)] or [name for name in self if low in name]
+        found = sorted((name for name in self if low in name), key=lambda name: not name.startswith(low))
         found = found or [name for name in self if re.search(rf"\b{re.escape(low)}", self[name].text, re.IGNORECASE)]
         named = [name for name in USUAL if name in found] + [name for name in found if name not in USUAL]
         if not named and " " in low:  # of several words, the first may be the one that is meant
