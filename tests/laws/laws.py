@@ -37,6 +37,7 @@ NO_ANSWER = re.compile("|".join((
     "which op is the peak depends on the sizes: no value is given for k\\b",
     "is written out in steps, which autocast runs in several formats",
     "into 2 parts, but 17 is not divisible by 2",  # the patches of an image and its class token
+    "at once, which is no ring",  # of one head of keys, both axes of the mesh gather all positions
 )))  # fmt: skip
 
 

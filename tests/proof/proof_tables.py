@@ -341,7 +341,7 @@ _shape(
     r"$Z_i = Q_i \odot K'_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
     r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
     "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
-    sizes={"n_h": "1 side side"},
+    sizes={"n_h": "1 ranks side"},
 )
 _shape(
     "dropout",
