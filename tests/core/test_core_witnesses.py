@@ -223,7 +223,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         *((SMALL, {"want": want, "acceptance": "4/5", "draft_cost": "1/20"}) for want in ("positions", "greatest")),
     ],
     "parameter_server": [
-        (SMALL, {"want": want, "n": "4 GB", "workers": 8, "servers": 2, **more})
+        (SMALL, {"want": want, "workers": 8, "servers": 2, **more})
         for want, more in (("time", {"bandwidth": "10 GB/s"}), ("bytes", {}), ("ratio", {"bandwidth": "10 GB/s"}))
     ],
     "local_updates": [(SMALL, {"parameters": 400, "number_bytes": "4 B", "replicas": 8, "steps": 50}),
