@@ -36,7 +36,7 @@ NO_ANSWER = re.compile("|".join((
     "no value is given for k: the schedule of a pipeline is followed step by step",
     "which op is the peak depends on the sizes: no value is given for k\\b",
     "is written out in steps, which autocast runs in several formats",
-    "into 2 parts, but 17 is not divisible by 2",  # the patches of an image and its class token
+    "into [24] parts, but 17 is not divisible by [24]",  # the patches of an image and its class token
     "at once, which is no ring",  # of one head of keys, both axes of the mesh gather all positions
 )))  # fmt: skip
 

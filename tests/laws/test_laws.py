@@ -19,6 +19,7 @@ import symcomm as sc
 LEFT_OUT: dict[tuple[str, str, str], str] = {
     ("work_is_shared", "BertModel", "fsdp(2) + context(2)"): "the pooled token is one position, which no rank shares",
     ("work_is_shared", "BertModel eager", "context(2)"): "the pooled token is one position, which no rank shares",
+    ("work_is_shared", "BertModel", "ring(2) + ulysses(2)"): "the pooled token is one position, which no rank shares",
 }
 # How many pairs a law asks for at least, whatever the model and the strategy.
 LEAST = {
