@@ -16,7 +16,7 @@ from symcomm.cli.shared import PATH, progress_bar, write
 @click.option(
     "--processes", type=click.IntRange(1, 8), default=2, show_default=True, help="Of the all-reduces; 1: none."
 )
-@click.option("--name", default="this-machine", show_default=True, help="What the device is called.")
+@click.option("--name", default="this-machine", show_default=True, help="The name of the device.")
 @click.option("-o", "--output", type=PATH, help="A YAML file of devices.")
 def measure(formats: str, largest: int, processes: int, name: str, output: Path | None) -> None:
     """Measure matrix products, copies and all-reduces on this machine, and write them as a device.
@@ -25,7 +25,7 @@ def measure(formats: str, largest: int, processes: int, name: str, output: Path 
     symcomm measure -o mine.yaml
     python -c 'import symcomm as sc; print(sc.devices("mine.yaml"))'
 
-    One product is left out of the table; the last lines tell how well the table predicts it.
+    One product is left out of the table; the last lines say how well the table predicts it.
     """
     from symcomm.core.errors import ValuesError
     from symcomm.verify import measure as machine
@@ -34,6 +34,6 @@ def measure(formats: str, largest: int, processes: int, name: str, output: Path 
         raise ValuesError(f"'{name[:60]}' is no name of a device", hint="a letter, then letters, digits, - or _")
     with progress_bar("measuring") as told:
         found = machine.measure([one.strip() for one in formats.split(",")], largest, processes, told)
+    click.echo(machine.text(found), nl=False)  # first, so that a file that cannot be written loses no measurement
     if output is not None:
         write(machine.device_yaml(found, name), output)
-    click.echo(machine.text(found), nl=False)

@@ -103,7 +103,7 @@ def read(quantity: Quantity) -> str:
 
 
 def four(quantity: Quantity) -> str:
-    """A time with a prefix and four digits, marked where digits are dropped.
+    """A time with a prefix and at most four digits.
 
     >>> four(Quantity.parse("7.81449 s")), four(Quantity.parse("1/4 s"))
     ('7.814 s', '250 ms')

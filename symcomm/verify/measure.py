@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import date
 from itertools import pairwise
 from math import sqrt
 from statistics import median
+from typing import Any
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.records import dataclass
@@ -41,9 +41,13 @@ class MeasuredSize:
 
 @dataclass(frozen=True)
 class MachineTable:
-    """The sizes that were measured on a machine; ``left_out`` are products that its table does not know."""
+    """The sizes that were measured on a device, with the bytes of its memory and the version of PyTorch.
+
+    ``left_out`` are products that its table does not know.
+    """
 
     device: str
+    memory: int
     torch: str
     points: tuple[MeasuredSize, ...]
     left_out: tuple[MeasuredSize, ...] = ()
@@ -62,7 +66,7 @@ class MachineTable:
         """The steps of a table: a share holds half the way to its neighbours, the first one from 0 on.
 
         >>> points = [MeasuredSize("memory", "", n, n, n / rate, 0) for n, rate in ((100, 10), (400, 40))]
-        >>> MachineTable("cpu", "", tuple(points)).rows("memory")
+        >>> MachineTable("cpu", 0, "", tuple(points)).rows("memory")
         ((0, 0.25), (200, 1.0))
         """
         points, best = self.of(kind, dtype), self.best(kind, dtype)
@@ -98,7 +102,8 @@ def measure(
     asked += [("memory", "", size, size) for size in COPIES]
     # In an all-reduce of a ring each process sends the tensor less a part, and gets as much.
     asked += [("messages", "", size, 2 * (processes - 1) * size // processes) for size in MESSAGES if processes > 1]
-    points, device, torch = [], "", ""
+    points: list[MeasuredSize] = []
+    first: dict[str, Any] = {}
     with Launcher() as launch:
         for done, (kind, dtype, size, amount) in enumerate(asked):
             told(done, len(asked), kind)
@@ -107,16 +112,17 @@ def measure(
                              "dtype": FORMATS.get(dtype, ""), "seed": 0, "source_text": ""})[0]  # fmt: skip
             times = report["seconds"]
             best = min(times)
-            device, torch = device or report["device"], report["torch"]
+            first = first or report  # of a product: all-reduces run on the processor, whatever computes
             points.append(MeasuredSize(kind, dtype, size, amount, best, median(times) / best - 1))
     known = [p for p in points if p.kind != "products" or p.size != LEFT_OUT]
-    return MachineTable(device, torch, tuple(known), tuple(p for p in points if p not in known))
+    left_out = tuple(p for p in points if p not in known)
+    return MachineTable(first["device"], first["memory"], first["torch"], tuple(known), left_out)
 
 
 def device_yaml(found: MachineTable, name: str) -> str:
     """A file of devices with the machine: its best rates, and the shares that smaller sizes achieve."""
     spread = median(p.spread for p in found.points)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    copies = _short(found.best("memory"))
     source = f"symcomm measure: PyTorch {found.torch}, {found.device}, fastest of {REPEATS} runs"
 
     def rows(kind: str, unit: str, dtype: str = "") -> str:
@@ -125,7 +131,7 @@ def device_yaml(found: MachineTable, name: str) -> str:
     lines = [
         "devices:", f"  {name}:", f"    source: '{source}'", "    rates:",
         *(f"      {dtype}: {{published: {_short(found.best('products', dtype))}FLOP/s}}" for dtype in found.formats),
-        f"    memory: {{kind: measured, nominal: {memory:.0f} GiB, bandwidth: {_short(found.best('memory'))}B/s}}",
+        f"    memory: {{kind: measured, nominal: {found.memory / 2**30:.0f} GiB, bandwidth: {copies}B/s}}",
     ]  # fmt: skip
     if found.of("messages"):
         rate = _short(found.best("messages"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +33,11 @@ def measured(spec: dict[str, Any]) -> dict[str, Any]:
     times = max(1, min(10_000, round(AT_LEAST / max(once(1), 1e-7))))
     if spec["ranks"] > 1:
         times = _agreed(torch, times)
-    name = torch.cuda.get_device_name() if device == "cuda" else "one thread of the CPU"
-    return {"seconds": [once(times) for _ in range(spec["repeats"])], "device": name, "torch": torch.__version__}
+    name, memory = "one thread of the CPU", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device == "cuda":
+        name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
+    return {"seconds": [once(times) for _ in range(spec["repeats"])], "device": name, "memory": memory,
+            "torch": torch.__version__}  # fmt: skip
 
 
 def _product(torch: Any, side: int, dtype: str, device: str) -> Callable[[], Any]:

@@ -112,3 +112,30 @@ def test_of_the_stages_of_a_pipeline_that_one_counts_on_which_the_fewest_fit() -
     made = model("Llama-3-8B")
     fits = [made.serving_capacity("24 GB", 8192, "nominal_GB", "pipeline(2)", stage=n).at().value for n in (0, 1)]
     assert made.serving_capacity("24 GB", 8192, "nominal_GB", "pipeline(2)").at().value == min(fits)
+
+
+SMALL = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 16, "intermediate_size": 24,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32,
+}  # fmt: skip
+
+
+def test_room_that_is_reserved_is_given_out_in_whole_pages():
+    model = sc.load(SMALL, dtype="bf16")
+    token = 2 * 2 * 2 * 4 * 2  # keys and values of two heads of four numbers in two layers, two bytes each
+    assert model.cache_of_sequences(lengths="100, 30", reserved=200).at().value == 2 * 200 * token
+    assert model.cache_of_sequences(lengths="100, 30", reserved=200, page=16).at().value == 2 * 208 * token
+
+
+def test_a_shared_prefix_that_there_is_not_is_refused():
+    with pytest.raises(sc.SymcommError) as caught:
+        sc.load(SMALL).cache_of_sequences(lengths="100, 30", prefix_is="copied")
+    assert str(caught.value) == "prefix_is changes nothing without a prefix\nhint: prefix: 512"
+
+
+@pytest.mark.parametrize("option", ["prompt", "tokens", "chunk"])
+def test_a_size_of_very_many_digits_is_refused(option: str):
+    said = {"prompt": 8, "tokens": 2, "chunk": 4, option: "9" * 5000}
+    with pytest.raises(sc.SymcommError) as caught:
+        sc.load(SMALL).generation_flops(**said)
+    assert str(caught.value) == f"'{option}' has 5,000 digits; at most 15 are read\nhint: {option}: 8"

@@ -17,7 +17,7 @@ PRODUCTS = [MeasuredSize("products", "fp32", n, 2 * n**3, 1e-6 + 2 * n**3 / 1e12
 COPIES = [MeasuredSize("memory", "", n, n, 1e-6 + n / 1e11, 0.02) for n in (4096, 2**20, 2**26)]
 CALLS = [MeasuredSize("messages", "", n, n, 1e-4 + n / 1e9, 0.02) for n in (2**10, 2**24)]
 LEFT = MeasuredSize("products", "fp32", 384, 2 * 384**3, 1e-6 + 2 * 384**3 / 1e12, 0.02)
-FOUND = MachineTable("a processor", "2.13.0", (*PRODUCTS, *COPIES, *CALLS), (LEFT,), date(2026, 11, 23))
+FOUND = MachineTable("a processor", 16 * 2**30, "2.13.0", (*PRODUCTS, *COPIES, *CALLS), (LEFT,), date(2026, 11, 23))
 
 
 def test_a_share_holds_half_the_way_to_the_next_size() -> None:
@@ -40,6 +40,7 @@ def test_the_file_is_read_again_as_a_device_with_its_table(tmp_path: Path) -> No
     model = sc.load("Computation\tInput\tOutput\ny = x W\tx [N, N], W [N, N]\ty [N, N]\n", dtype="fp32").at(N=n)
     made = model.time(phase="forward", device=mine, utilisation="measured", term="compute")
     assert float(made.at().value) == pytest.approx(FOUND.predicted(LEFT), rel=5e-3)
+    assert "nominal: 16 GiB" in device_yaml(FOUND, "my-machine")  # of what was measured, not of the machine of the test
     assert mine.link().bandwidth("one").value == Fraction(994 * 10**6)
 
 

@@ -62,6 +62,12 @@ def test_packed_sequences_fit_and_each_is_in_the_first_row_that_had_room() -> No
         assert worth("packing", want="rows", lengths=", ".join(map(str, lengths)), row=40) == len(room)
 
 
+def test_pairs_of_a_very_long_sequence_are_borne_out_at_once() -> None:
+    made = sc.derive("packing", lengths="100000000000, 3", row=10**11, want="pairs")
+    made.check(deep=True)
+    assert made.at().value == 10**11 * (10**11 + 1) // 2 + 6
+
+
 @pytest.mark.parametrize(("lengths", "row", "said"), [
     ("5, 12", 9, "a sequence of 12 tokens does not fit into a row of 9\nhint: row: 12, or more"),
     ("5, 1.5", 9, "'1.5' is no length\nhint: whole numbers with commas, such as 512, 100, 900"),

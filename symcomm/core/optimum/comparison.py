@@ -83,7 +83,7 @@ class Comparison:
         self.known, self.units, self.unit = known, units, units.get(x.name, ONE)
 
     def worth(self, side: ComparedTime) -> Expr:
-        """What a side is worth, in symbols."""
+        """The value of a side, in symbols."""
         return sp.Add(*(forms.value(part, self.work.known) for part in side.parts))
 
     def powers(self, side: ComparedTime) -> _Powers:
@@ -95,10 +95,10 @@ class Comparison:
         found: _Powers = {}
         for part in side.parts:
             form = made.get(part)
-            opened = {one: self._terms(one) for one in (form.terms if isinstance(form, Total) else ())}
             whole = self._terms(part)
-            found |= opened if len(whole) > 1 and all(len(one) == 1 for one in opened.values()) and opened else {
-                part: whole}  # fmt: skip
+            opened = {one: self._terms(one) for one in (form.terms if isinstance(form, Total) else ())}
+            is_sum = opened and len(whole) > 1 and all(len(one) == 1 for one in opened.values())
+            found |= opened if is_sum else {part: whole}
         return found if all(found.values()) else {}
 
     def _terms(self, part: Form) -> dict[int, Expr]:

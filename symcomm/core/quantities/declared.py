@@ -103,6 +103,9 @@ class Option:
             check(self.name, value, self.takes)
         if self.kind == "size" and re.fullmatch(r"0+|-\d+", str(value)):
             raise ValuesError(f"'{self.name}' is {value}, but it must be positive", hint=f"{self.name}: 8")
+        if self.kind == "size" and re.fullmatch(r"\d{16,}", str(value)):
+            what = f"'{self.name}' has {len(str(value)):,} digits; at most 15 are read"
+            raise ValuesError(what, hint=f"{self.name}: 8")
         if self.kind == "choice" and not isinstance(value, str):
             raise ValuesError(f"{self.name} is {said(value)}", hint=f"one of {', '.join(self.choices)}")
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:

@@ -35,24 +35,26 @@ def derive(
 ) -> Derivation:
     """The bytes of the caches of sequences of several lengths, or the part of these bytes that holds tokens.
 
-    Each sequence takes its tokens, rounded up to whole pages where a ``page`` is given, or all that is ``reserved``. A
+    Each sequence takes its tokens, or all that is ``reserved``, rounded up to whole pages where a ``page`` is given. A
     shared prefix is kept once; with pages only its full pages are shared.
 
-    Raises ``ValuesError`` for a length that is no whole number, and for a sequence longer than the reserved room.
+    Raises ``ValuesError`` for a length that is no whole number, for a sequence longer than the reserved room, and for
+    ``prefix_is`` without a prefix.
 
     Source: Kwon et al., arXiv 2309.06180, sections 3 and 4.
     """
     first, every = _count(prefix or 0, "prefix", 0), _count(page or 1, "page")
+    if not first and prefix_is == "copied":
+        raise ValuesError("prefix_is changes nothing without a prefix", hint="prefix: 512")
     words = lengths.replace(",", " ").split() if isinstance(lengths, str) else [*lengths]
     held = [first + _count(word, "lengths") for word in words]
     if not held or len({*held}) > MOST:
         raise ValuesError(f"{len({*held})} different lengths: there are 1 to {MOST}", hint="lengths: 100, 700, 33")
-    taken = [-(-length // every) * every for length in held]
-    if reserved is not None:
-        taken = [_count(reserved, "reserved")] * len(held)
-        if max(held) > taken[0]:
-            raise ValuesError(f"a sequence of {max(held)} tokens, and {taken[0]} are reserved",
-                              hint=f"reserved: {max(held)}")  # fmt: skip
+    room = held if reserved is None else [_count(reserved, "reserved")] * len(held)
+    if max(held) > max(room):
+        raise ValuesError(f"a sequence of {max(held)} tokens, and {room[0]} are reserved",
+                          hint=f"reserved: {max(held)}")  # fmt: skip
+    taken = [-(-tokens // every) * every for tokens in room]
     setting = behind(setting)[0].in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.divided(placed) if placed is not None else setting

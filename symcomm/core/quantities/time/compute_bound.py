@@ -166,7 +166,7 @@ def _enough(terms: MeshTerms, met: Comparison) -> Reached:
 
 
 def _number(expr: Expr, known: Mapping[str, Fraction]) -> Fraction | None:
-    """What an expression is worth with the given numbers; None where some are missing."""
+    """The value of an expression with the given numbers; None where some are missing."""
     form = forms.from_expr(expr)
     return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
 
