@@ -332,7 +332,7 @@ class Derivation:
             if all(name in known for name in condition.names) and not condition.holds(known):
                 numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
                 if condition.refusal:
-                    raise ValuesError(f"{condition.refusal}, where {numbers}", hint=f"{condition} would do")
+                    raise ValuesError(f"{condition.refusal}, where {numbers}", hint=condition.remedy)
                 raise ValuesError(
                     f"{self.title}: the closed form holds where {condition}, and {numbers}",
                     hint="give the numbers when it is derived, not afterwards",

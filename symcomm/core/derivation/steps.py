@@ -73,7 +73,7 @@ _COMPARED = {"<=": operator.le, ">=": operator.ge, "=": operator.eq, ">": operat
 class Condition:
     """What has to hold of the symbols for a closed form to be right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
 
-    ``refusal`` says what is so where it does not hold.
+    ``refusal`` says what is so where it does not hold, ``remedy`` what would help there.
 
     >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
     m >= 2·p
@@ -83,6 +83,7 @@ class Condition:
     relation: Comparison
     right: Form
     refusal: str = ""
+    remedy: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ def _enough(terms: MeshTerms, met: Comparison) -> Reached:
         missing = {s.name for side in (met.first, met.second) for s in met.worth(side).free_symbols}
         raise ValuesError(f"numbers decide whether a large or a small {over} is compute bound",
                           hint=f"give {', '.join(sorted(missing - {over, *terms.known}))}")  # fmt: skip
+    fewer = "fewer ranks, more links or a faster network"
     if reached.kind == "never":
         reason = "the communication alone takes longer"
         number = _number(reached.ratio, terms.known)
@@ -155,14 +156,14 @@ def _enough(terms: MeshTerms, met: Comparison) -> Reached:
         most = {name: limit(1 - reached.ratio, forms.value(Sym(name))) for name in sizes}
         limits = [f"{name} below {float(number):.4g}" for name, worth in most.items()
                   if worth is not None and (number := _number(worth, terms.known)) is not None]  # fmt: skip
-        fewer = "fewer ranks, more links or a faster network"
         hint = f"some {over} is enough with {' or '.join(limits)}" if limits else fewer
         raise ValuesError(_NEVER.format(over, reason), hint=hint)
     if reached.where is None:
         return reached
     faster = "faster than" if reached.kind == "either" else "no slower than"
     why = f"grows {faster} computing does" if reached.ratio else "alone takes longer"
-    return replace(reached, where=replace(reached.where, refusal=_NEVER.format(over, f"the communication {why}")))
+    told = replace(reached.where, refusal=_NEVER.format(over, f"the communication {why}"), remedy=fewer)
+    return replace(reached, where=told)
 
 
 def _number(expr: Expr, known: Mapping[str, Fraction]) -> Fraction | None:

@@ -25,6 +25,8 @@ from symcomm.core.units import ONE
 
 Of = Annotated[Literal["batch", "context"], Meaning("the batch, or the context from which on no batch is enough")]
 
+_REMEDY = "a shorter context, fewer bytes a number, or more queries for each key"
+
 
 def derive(
     setting: Setting, past: Past | None = None, of: Of = "batch", dtype: Dtype | None = None, **rates: Unpack[Rates]
@@ -76,12 +78,12 @@ def derive(
         return time.with_rates(setting.derivation(title, work.steps), writer)
     told = f"no batch is compute bound: the cache of a sequence takes longer than its operations{never}"
     if found.form is None:
-        raise ValuesError(told, hint="a shorter context, fewer bytes a number, or more queries for each key")
+        raise ValuesError(told, hint=_REMEDY)
     met.define(f"{batch}^*", found, "solve", "At this batch computing and memory take equally long.")
     title = "Batch from which on a decode step is compute bound"
     note = "Below it the memory limits" + (f", and of any batch{never}." if never else ".")
     made_here = time.with_rates(setting.derivation(title, work.steps, notes=(note,)), writer)
-    where = () if found.where is None else (replace(found.where, refusal=told),)
+    where = () if found.where is None else (replace(found.where, refusal=told, remedy=_REMEDY),)
     return replace(made_here, where=(*made_here.where, *where))
 
 
