@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 from symcomm.core.errors import ValuesError
 
-SECONDS = 60.0  # the longest that a search for an optimum or a crossing takes
+SECONDS = 60.0  # the longest that a search for an optimum takes
+CROSSING = 2.0  # the same, of the processor's time, for where two costs are equal
+
+_TRIED: ContextVar[list[str]] = ContextVar("tried")
 
 
 class OverdueError(Exception):
@@ -60,17 +64,26 @@ def limited(seconds: float, working: bool = False) -> Iterator[None]:
         raise OverdueError(f"given up after {seconds:g} s") from None
 
 
+def trying(what: str) -> None:
+    """Notes what a search tries now, such as ``a closed form``: where it is given up, the error says so."""
+    _TRIED.get([]).append(what)
+
+
 @contextmanager
-def patience(what: str, hint: str) -> Iterator[None]:
-    """Ends what runs in it after ``SECONDS`` of wall time with a ``ValuesError``.
+def patience(what: str, hint: str, crossing: bool = False) -> Iterator[None]:
+    """Ends what runs in it after ``SECONDS`` (a ``crossing``: ``CROSSING``) with a ``ValuesError`` that says what ran.
 
     >>> with patience("a sum", "add less"):
     ...     sum(range(10))
     45
     """
-    limit = SECONDS
+    limit, tried = CROSSING if crossing else SECONDS, list[str]()
+    before = _TRIED.set(tried)
     try:
-        with limited(limit):
+        with limited(limit, working=crossing):
             yield
     except OverdueError:
-        raise ValuesError(f"{what} was given up after {limit:g} s", hint=hint) from None
+        told = f": tried {' and '.join(dict.fromkeys(tried))}" if tried else ""
+        raise ValuesError(f"{what} was given up after {limit:g} s{told}", hint=hint) from None
+    finally:
+        _TRIED.reset(before)

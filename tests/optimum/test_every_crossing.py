@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -29,9 +30,7 @@ def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says
     """8 chunks of ceil(n/5) bytes in 8 rounds, doubling's, whose time is read off two payloads."""
     link = {"ranks": 5, "payload": "1 MB", "latency": f"{latency.numerator}/{latency.denominator} s",
             "bandwidth": "100 GB/s"}  # fmt: skip
-    ring, doubling = (
-        no_model().derive("collective_time", algorithm=a, **link) for a in ("ring", "recursive_doubling")
-    )
+    ring, doubling = (no_model().derive("collective_time", algorithm=a, **link) for a in ("ring", "recursive_doubling"))
     one, two = (doubling.at(n=n).value for n in (1, 2))
     found = crossovers(ring, doubling, "n")
 
@@ -106,6 +105,35 @@ def test_a_search_is_given_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> No
         "the search for the least value over n was given up after 0.05 s\n"
         "hint: give a narrower range (lower, upper), or numbers for all names"
     )
+
+
+@pytest.mark.parametrize(
+    ("solver", "ask", "told"),
+    [
+        ("optimum.pair.sure_root", lambda: sc.crossover("a + n", "3n", "n"),
+         "the search for where they cross over n was given up after 0.05 s: tried a root in closed form"),
+        ("optimum.equality.positive_root", lambda: _square().crossover("compute, memory", over="D", device="H100-SXM"),
+         "the search for the D at which computing and the memory take equally long was given up after 0.05 s: tried "
+         "the powers of D in both times and the roots of their difference in closed form"),
+    ],
+    ids=["costs", "times"],
+)  # fmt: skip
+def test_a_crossing_that_takes_too_long_is_refused_with_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch, solver: str, ask: Callable[[], object], told: str
+) -> None:
+    def forever(*given: object) -> None:
+        while True:  # only work counts, as another program may have the processor
+            pass
+
+    monkeypatch.setattr(patience, "CROSSING", 0.05)
+    monkeypatch.setattr(f"symcomm.core.{solver}", forever)
+    with pytest.raises(ValuesError) as caught:
+        ask()
+    assert caught.value.message == told
+
+
+def _square() -> sc.Model:
+    return sc.load("| Computation | Input | Output |\n|---|---|---|\n| y = x W | x [B, D], W [D, D] | y [B, D] |\n")
 
 
 def test_giving_up_works_in_any_thread_and_leaves_what_is_in_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.equality import cancelled, holding, meeting
 from symcomm.core.optimum.powers import sign, terms
+from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import StepWriter
@@ -59,12 +60,16 @@ class Reached:
 
 @dataclass(frozen=True)
 class _Power:
-    """The coefficients of one power of the name in both times, and the sign of their difference."""
+    """The coefficients of one power of the name in both times, and the sign of their difference.
+
+    ``told`` says that the given numbers decide about it.
+    """
 
     power: int
     worth: tuple[Expr, Expr]
     gap: Expr
     sign: int | None
+    told: bool
 
     @property
     def ratio(self) -> Expr:
@@ -111,6 +116,13 @@ class Comparison:
 
         Raises ``ValuesError`` where times that cannot be split are equal nowhere, at several values, or not for sure.
         """
+        one, other = self.first.words, self.second.words
+        what = f"the search for the {self.x} at which {one} and {other} take equally long"
+        with patience(what, "give numbers for other names", crossing=True):
+            return self._solved()
+
+    def _solved(self) -> Reached:
+        trying(f"the powers of {self.x} in both times")
         gap = self.worth(self.first) - self.worth(self.second)
         sides = [self.powers(side) for side in (self.first, self.second)]
         exponents = {e for side in sides for found in side.values() for e in found}
@@ -133,7 +145,8 @@ class Comparison:
         sense = -1 if higher.sign == -1 or lower.sign == 1 or (signs == [None, None] and other is None) else 1
         kind = "at_least" if lower.sign == -1 else "at_most" if higher.sign == -1 else ""
         form = Ratio(_less(one, other, -sense), _less(slope, other_slope, sense))
-        where = holding(gap, self.x, cancelled(-lower.gap / higher.gap), self.known)
+        told = higher.told and lower.told  # two numbers of different signs: nothing is left to be held
+        where = None if told else holding(gap, self.x, cancelled(-lower.gap / higher.gap), self.known)
         rises = None if signs == [None, None] else sense == 1
         return Reached(kind, form, rises, where, (higher if sense == 1 else lower).ratio)
 
@@ -162,12 +175,13 @@ class Comparison:
         one, other = (sp.Add(*(found.get(e, 0) for found in side.values())) for side in sides)
         gap = sp.expand(one - other)
         form = forms.from_expr(gap)
-        if {*forms.names(form)} <= self.known.keys():
+        told = {*forms.names(form)} <= self.known.keys()
+        if told:
             number = forms.evaluate(form, self.known)
             way: int | None = (number > 0) - (number < 0)
         else:
             way = sign(gap) if sign(gap) is not None else sign(sp.factor(gap))
-        return _Power(e, (one, other), sp.Integer(0) if way == 0 else gap, way)
+        return _Power(e, (one, other), sp.Integer(0) if way == 0 else gap, way, told)
 
     def _names(self, sides: Sequence[_Powers], of: _Power) -> list[Form | None]:
         """The coefficients of one power under names, None where there is none."""

@@ -22,7 +22,7 @@ from symcomm.core.optimum.dimension import worth
 from symcomm.core.optimum.equality import holding
 from symcomm.core.optimum.pair import Pair, comparable, differences
 from symcomm.core.optimum.roots import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
-from symcomm.core.patience import patience
+from symcomm.core.patience import patience, trying
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -71,7 +71,7 @@ def crossovers(
     >>> crossover("a + n", "3n", "n").expr
     a/2
     """
-    with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)"):
+    with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)", True):
         a, b = (derived(cost, given, "", over) for cost in (first, second))
         return _crossovers(Pair.of(a, b, over, real), between, compared, given or {})
 
@@ -90,6 +90,7 @@ def _crossovers(
     known = {name: value for name, value in (pair.given | known).items() if name != over}
     missing = [name for name in pair.names if name not in known and name != over]
     steps = pair.first_steps()
+    trying("a root in closed form")
     solved = pair.solution()
     crossings: tuple[Crossing, ...] = ()
     less: tuple[int, ...] = ()
@@ -97,6 +98,7 @@ def _crossovers(
     where: Condition | None = None
     exhibits: tuple[Exhibit, ...] = ()
     if not missing:
+        trying("every change of the sign of their difference")
         sign = pair.sign(known)
         found = changes(sign, pair.numbers(known), pair.variable, low, high, pair.whole)
         less = signs_between(sign, found.crossings, low, high, pair.whole)

@@ -11,6 +11,7 @@ from symcomm.core.derivation import Condition, put, rational
 from symcomm.core.errors import ValuesError
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.roots import RANGE, Crossing, changes
+from symcomm.core.patience import trying
 from symcomm.core.records import dataclass
 
 
@@ -93,6 +94,7 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
 
     steps = gap.atoms(AppliedUndef, sp.Min, sp.Max, sp.ceiling, sp.floor)
     if not any(x in step.free_symbols for step in steps):
+        trying("the roots of their difference in closed form")
         root = positive_root(gap, x, known, names)
         return Meeting(root, rises(gap, x, known), holding(gap, x, root, known))
     form = forms.from_expr(gap)
@@ -106,6 +108,7 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
         worth = forms.evaluate(form, {**known, x.name: at})
         return (worth > 0) - (worth < 0)
 
+    trying("the changes of its sign between 2^-60 and 2^60")
     found = changes(sign, _spelled_out(gap).subs(put(known, x.name)), x, *RANGE, whole=False)
     if len(found.crossings) > 1 or found.unsure:
         many = f"{len(found.crossings)} values" if not found.unsure else "some values, not all of which can be found,"

@@ -14,7 +14,7 @@ from symcomm.core.notation import amount, symbol
 from symcomm.core.optimum.cost import Cost, Formula, derived, read, used, written
 from symcomm.core.optimum.pair import Pair, comparable
 from symcomm.core.optimum.powers import course, neat, root, terms, told_more
-from symcomm.core.patience import patience
+from symcomm.core.patience import patience, trying
 from symcomm.core.units import ONE
 
 _LARGE = 300  # operations from which an elasticity is not cancelled
@@ -93,7 +93,7 @@ def break_even(
     >>> break_even("o n", "s/n", over="n").expr
     sqrt(s)/sqrt(o)
     """
-    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names"):
+    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names", True):
         return _break_even(derived(first, given, "", over), derived(second, given, "", over), over, given or {}, title)
 
 
@@ -104,6 +104,7 @@ def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, obj
     gap = pair.written(pair.difference)
     known = {n: v for n, v in {**pair.given, **given}.items() if n in forms.names(gap)}
     cost = read(gap, over, known, title or f"{a.title} and {b.title}")
+    trying("the signs of the powers in their difference")
     told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
     sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
     cost, found, runs = sure or (cost, None, None)
