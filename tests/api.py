@@ -19,7 +19,6 @@ NAMES = {
     "symcomm.core.collectives.bounds": "BOUNDS",
     "symcomm.core.collectives.cost": "Case Exchange plus times",
     "symcomm.core.collectives.messages": "messages_run=run",
-    "symcomm.core.collectives.sweep": "compile_sweep",
     "symcomm.core.derivation": (
         "Condition Derivation Exhibit Numbers Reason Relations Step derivation_writing=writing exact "
     ),
@@ -34,8 +33,8 @@ NAMES = {
     "symcomm.core.files": "one_line_end read_text write_file write_files",
     "symcomm.core.fitting": "MODELS TERMS compare fit measurements",
     "symcomm.core.form": (
-        "Applied Called Ceiling Elementwise Floor Form Largest Logarithm Num Power Product Ratio Related Root "
-        "Smallest Sym Total Transposed form_evaluate=evaluate from_expr names negative num product rational "
+        "Applied BinaryOnes Called Ceiling Elementwise Floor Form Largest Logarithm Num Power Product Ratio Related "
+        "Root Smallest Sym Total Transposed form_evaluate=evaluate from_expr names negative num product rational "
         "substitute total unit_of value walk "
     ),
     "symcomm.core.garbage": "collected_rarely",
@@ -69,7 +68,7 @@ NAMES = {
     "symcomm.core.optimum.powers": "course neat terms",
     "symcomm.core.optimum.roots": "Crossing points sign_at",
     "symcomm.core.optimum.search": "real",
-    "symcomm.core.optimum.sensitivity": "break_even elasticities sensitivity",
+    "symcomm.core.optimum.sensitivity": "break_even sensitivity",
     "symcomm.core.parallel.cheapest": "way",
     "symcomm.core.parallel.elimination": "PriceTable cheapest",
     "symcomm.core.parallel.layouts": "placings",
@@ -206,7 +205,7 @@ NAMES = {
     "symcomm.exams.verdict": "Verdict",
     "symcomm.exams.writing": "Order key_record keys_csv keys_json make",
     "symcomm.searching": "options searching_evaluate=evaluate space",
-    "symcomm.searching.evaluate": "Part Points evaluate_nearest=nearest merged pareto rounded undominated",
+    "symcomm.searching.evaluate": "Part Points arrays evaluate_nearest=nearest merged pareto rounded undominated",
     "symcomm.searching.ranges": "divisors whole_numbers",
     "symcomm.searching.result": "SearchResult",
     "symcomm.searching.run": "run_search=search",

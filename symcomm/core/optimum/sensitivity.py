@@ -1,4 +1,4 @@
-"""What an answer hangs on: elasticities, and the value of a name from which one cost is below another."""
+"""What an answer hangs on: an elasticity, and the value of a name from which one cost is below another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, put
+from symcomm.core.derivation import Derivation, Reason, Step, put
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr, sp
@@ -63,23 +63,6 @@ def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[st
         ),
     ]  # fmt: skip
     return made.derivation(f"Elasticity to {to}: {made.title}", steps)
-
-
-def elasticities(cost: Derivation, given: Mapping[str, object] | None = None) -> Exhibit:
-    """The elasticities of an answer to all its parameters, as a table.
-
-    >>> from symcomm.core.accounting import Accounting
-    >>> from symcomm.core.form import Ratio, Sym
-    >>> form = Ratio(Sym("s", False), Sym("w", False))
-    >>> d = Derivation("T", Accounting(), (Step("T", form, ONE, Reason("r", "t.")),))
-    >>> [row[0] for row in elasticities(d).rows]
-    ['`s`', '`w`']
-    """
-    wanted = forms.names(forms.from_expr(cost.expr))
-    rows = tuple((f"`{name}`", sensitivity(cost, name, given).answer.form) for name in wanted)
-    return Exhibit(
-        "Relative change of the answer per relative change of the parameter", ("parameter", "elasticity"), rows
-    )
 
 
 def break_even(
