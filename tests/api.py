@@ -70,6 +70,7 @@ NAMES = {
     "symcomm.core.optimum.search": "real",
     "symcomm.core.optimum.sensitivity": "break_even sensitivity",
     "symcomm.core.parallel.cheapest": "way",
+    "symcomm.core.parallel.copies": "with_copied_heads",
     "symcomm.core.parallel.elimination": "PriceTable cheapest",
     "symcomm.core.parallel.layouts": "placings",
     "symcomm.core.parallel.lowering": "Piece",

@@ -27,7 +27,8 @@ from symcomm.core.graph.stepping import again, stepped
 from symcomm.core.identity import SECONDS, frozen
 from symcomm.core.libraries import sp
 from symcomm.core.notation import Notation, symbol
-from symcomm.core.parallel.strategy import Strategy, parse_strategy, with_copies
+from symcomm.core.parallel.copies import with_copied_heads
+from symcomm.core.parallel.strategy import OF_A_HEAD, Strategy, parse_strategy, with_copies
 from symcomm.core.patience import OverdueError, limited
 from symcomm.core.program.pipeline import unlike
 from symcomm.core.program.schedules import find
@@ -329,6 +330,8 @@ class Model(DerivedQuantities):
             placed = whole.at(known)
             if self.graph.step is not None or quantity in OF_CACHES:
                 placed = with_copies(placed, self.graph, known)
+            graph, placed = with_copied_heads(setting.graph, placed, known)
+            setting = replace(setting, graph=graph)
             said["strategy"] = placed
             shared = cut_vocabulary(ByIdentity(setting.graph), placed)
             even = setting.graph
@@ -341,14 +344,16 @@ class Model(DerivedQuantities):
                 if isinstance(most, Derivation):
                     return most
                 staged = most
-            if degrees or staged or (shared is not None and setting.graph is even):
+            copying = any(rule.axis == "heads" for _, rule in placed.rules)
+            if degrees or staged or copying or (shared is not None and setting.graph is even):
                 words_shared = shared if setting.graph is even else None
-                again = partial(self._anew, {}, degrees, words_shared, staged, wanted, same)
-            if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
+                again = partial(self._anew, {}, degrees, words_shared, staged, whole if copying else None, wanted, same)
+            if said.get("links") is not None and placed.sizes.keys() != whole.sizes.keys():
                 from symcomm.core.quantities.communication.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
-                kept = {*placed.sizes, *HIERARCHY, PIPE, TO_HOST}  # an axis of one rank has no links
-                said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
+                on = by_axis(said["links"], whole)  # an axis of one rank has no links, the ranks of a head have its own
+                kept = {axis: axis.removesuffix(OF_A_HEAD) for axis in (*placed.sizes, *HIERARCHY, PIPE, TO_HOST)}
+                said["links"] = {axis: on[of] for axis, of in kept.items() if of in on}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             if quantity:  # what a worksheet takes is checked where it is derived
@@ -413,17 +418,20 @@ class Model(DerivedQuantities):
 
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
-        shared: CutVocabulary | None, staged: bool, quantity: str | DeclaredQuantity, said: Mapping[str, Any],
-        known: Mapping[str, Fraction],
+        shared: CutVocabulary | None, staged: bool, copying: Strategy | None, quantity: str | DeclaredQuantity,
+        said: Mapping[str, Any], known: Mapping[str, Fraction],
     ) -> Derivation | None:  # fmt: skip
         """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
 
         Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words. ``staged`` says that
-        numbers decide which stage of a pipeline has the most.
+        numbers decide which stage of a pipeline has the most. They may decide whether ``copying`` copies heads.
         """
         at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
         if shared is not None and shared.uneven(self.graph, known):
             at |= {name: known[name] for name in (*shared.names(self.graph), *names(shared.ranks))}
+        if copying is not None:
+            copying = copying.at(complete := self.graph.relations.complete(known))
+            staged = staged or with_copied_heads(self.graph, copying, complete)[1] is not copying
         if staged:
             at |= {name: value for name, value in known.items() if name not in self.values}
         key = frozenset(at.items())

@@ -262,12 +262,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         (SMALL, {"want": "checkpoints", "tokens": 50, "layers": 8, "hidden": 16, "interval": 2}),
         (SMALL, {"want": "checkpoints_intensity", "hidden": 16}),
     ],
-    "ulysses_and_ring": [
-        (SMALL, {"length": 64, "heads": 32, "kv_heads": 4, "head_size": 5, "ranks": 8}),
-        (SMALL, {"want": "ring", "length": 64, "kv_heads": 4, "head_size": 5, "ranks": 8}),
-        (SMALL, {"want": "ratio", "heads": 32, "kv_heads": 4, "ranks": 8}),
-        *((SMALL, {"want": "least_ranks", "heads": 32, "kv_heads": heads}) for heads in (4, 16)),
-    ],
+    "ulysses_and_ring": [(SMALL, {"heads": 32, "kv_heads": heads}) for heads in (4, 16)],
     "packing": [(SMALL, {"lengths": "5, 3, 4, 7", "row": 9, "want": want})
                 for want in ("used", "rows", "padded", "longest", "pairs", "pairs_across")],
     "update_flops": [(GIVEN, {}), (LLAMA, {"recipe": "fp32_muon(iterations=6)"})],

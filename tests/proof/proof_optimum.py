@@ -26,7 +26,8 @@ def paid(plan: Plan, sizes: Mapping[str, int]) -> float:
     total = 0.0
     for c in plan.collectives:
         others = sum(p != PARTIAL for m, p in c.before if m not in c.meshes)
-        total += PRICE[c.kind] * sizes[c.tensor.partition(" @ ")[0]] / RANKS**others
+        each = PRICE[c.kind] ** (len(c.meshes) if c.kind == "all-to-all" else 1)
+        total += each * sizes[c.tensor.partition(" @ ")[0]] / RANKS**others
     return total
 
 
@@ -75,11 +76,13 @@ def price(size: int, have: State, need: State) -> float:
         total += local(group)
         for n in group:
             now[n] = WHOLE
-    for n, b in enumerate(need):
-        if now[n] >= 0 and b >= 0 and now[n] != b:
-            clear(n, now[n], b)
-            total += local([n]) / RANKS
-            now[n] = b
+    leave = [n for n, b in enumerate(need) if now[n] >= 0 and b >= 0 and now[n] != b]
+    for n in leave:
+        for later in reversed(range(n + 1, len(now))):
+            if later not in leave and now[later] >= 0 and now[later] in (now[n], need[n]):
+                gather(later)
+    if leave:  # what is exchanged over several axes is one call
+        total += local(leave) / RANKS ** len(leave)
     return total
 
 

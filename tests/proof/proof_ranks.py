@@ -246,10 +246,11 @@ class Ranks:
         tensor = self.begin(step)
         held = self.narrow(step.tensor, tensor, step.before)
         before, after = dict(step.before), dict(step.after)
-        (was,), (becomes,) = ({places.pop(m, None) for m in step.meshes} for places in (before, after))
-        form = (was == PARTIAL, becomes is not None)
-        self.check(before == after and was is not None and form == FORMS[step.kind], step)
-        self.check(len(step.meshes) == 1 or step.kind != "all-to-all", step)
+        moved = [(before.pop(m, None), after.pop(m, None)) for m in step.meshes]
+        self.check(before == after and (len({*moved}) == 1 or step.kind == "all-to-all"), step)  # which joins several
+        for was, becomes in moved:
+            form = (was == PARTIAL, becomes is not None)
+            self.check(was is not None and was != becomes and form == FORMS[step.kind], step)
         results: dict[Coordinates, Array] = {}
         for group in self.mesh.groups(step.meshes):
             have = [self.block(tensor, step.before, r) for r in group]

@@ -59,10 +59,6 @@ def test_gathered_keys_are_sent_once_forward_and_once_or_twice_backward(
 def test_ulysses_exchanges_what_a_rank_holds(case: dict[str, Any]) -> None:
     at, k = case["at"], int(case["at"]["k"])
     model = one_layer(int(at["n_H"]), int(at["n_kv"]), int(at["H"]), at, int(at["b"]))
-    if int(at["n_kv"]) % k:
-        with pytest.raises(StrategyError, match=f"n_kv = {at['n_kv']} .* into {k} parts"):
-            sent(model, f"ulysses({k})", "all-to-all")
-        return
     all_four, over_ring = int(case["value"][2]), Fraction(case["value"][3])
     assert sent(model, f"ulysses({k})", "all-to-all") == all_four
     assert sent(model, f"ulysses({k})", "all-to-all", "backward") == all_four
@@ -79,6 +75,35 @@ def test_a_hybrid_exchanges_inside_and_moves_keys_of_its_own_heads_between(case:
     assert sent(model, strategy, "all-gather") == between
 
 
+@pytest.mark.parametrize(("heads", "shared", "u", "r"), [(8, 2, 4, 2), (16, 2, 8, 3), (12, 2, 6, 2)])
+def test_a_hybrid_copies_heads_where_the_ranks_inside_outnumber_them(heads: int, shared: int, u: int, r: int) -> None:
+    model = one_layer(heads, shared, 4, {"B": "2", "L": str(6 * u * r)}, 2)
+    numbers = 2 * 2 * 6 * u * r * 4 // (u * r)  # bytes of a head at the positions of a rank
+    strategy = f"context({r}) + ulysses({u})"
+    assert sent(model, strategy, "all-to-all") == Fraction(u - 1, u) * numbers * (2 * heads + 2 * max(shared, u))
+    assert sent(model, strategy, "all-gather") == (r - 1) * u * numbers * 2 * max(shared, u) // u
+
+
+REFUSED = [
+    (8, 2, 16, "there are only 8 query heads", "2, or 4, or 8"),
+    (8, 4, 6, "4 key/value heads cannot be shared evenly", "4, or 8"),
+    (12, 2, 8, "12 query heads cannot be shared evenly", "2, or 4, or 6, or 12"),
+]
+
+
+@pytest.mark.parametrize(("heads", "shared", "k", "why", "hint"), REFUSED)
+def test_ranks_that_do_not_share_heads_are_refused(heads: int, shared: int, k: int, why: str, hint: str) -> None:
+    with pytest.raises(StrategyError, match=f"Ulysses over {k} ranks: {why}\nhint: .* divisor of {hint}"):
+        sent(one_layer(heads, shared, 4, {"B": "1", "L": "96"}, 2), f"ulysses({k})", "all-to-all")
+
+
+def test_a_degree_that_is_known_later_copies_heads_then() -> None:
+    model, keys = one_layer(8, 2, 4, {"B": "1", "L": "96"}, 2), {"phase": "forward", "accounting": "sent_per_rank"}
+    assert (
+        model.communication("ulysses(k)", **keys).at(k=4).value == model.communication("ulysses(4)", **keys).at().value
+    )
+
+
 MEASURED = [c for c in of("measured") if c.values[0]["options"]["method"] == "ulysses"]
 
 
@@ -86,8 +111,6 @@ MEASURED = [c for c in of("measured") if c.values[0]["options"]["method"] == "ul
 def test_ulysses_makes_the_calls_that_were_measured(case: dict[str, Any]) -> None:
     at, k = case["at"], case["options"]["ranks"]
     heads, shared = int(at["nh"]), int(at["nkv"])
-    if shared % k:
-        pytest.skip("heads of keys that are copied before the exchange are not derived: one head is gathered")
     model = one_layer(heads, shared, int(at["H"]), at, {"float32": 4, "bfloat16": 2}[case["options"]["dtype"]])
     for phase in ("forward", "backward"):
         calls = [int(size) for where, kind, *_, size in case["value"] if (where, kind) == (phase, "all_to_all")]

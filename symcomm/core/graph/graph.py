@@ -35,13 +35,14 @@ class Axis:
     """An axis with its size; two axes of equal size are still two axes.
 
     ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
-    what the author says it is (or what the symbol usually means), for where the ops alone do not tell.
+    what the author says it is (or what the symbol usually means), for where the ops alone do not tell; ``copies``
+    share the queries of a head.
     """
 
     name: str
     label: str
     size: Expr
-    role: AxisRole = ""
+    role: AxisRole | Literal["copies"] = ""
 
 
 @dataclass(frozen=True)

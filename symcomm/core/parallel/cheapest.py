@@ -25,12 +25,11 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, moves
 from symcomm.core.parallel.lowering import Piece
-from symcomm.core.parallel.reference import TOKENS, VOCABULARY, reference
+from symcomm.core.parallel.reference import RANKS, TOKENS, VOCABULARY, reference
 from symcomm.core.parallel.strategy import Placed
 from symcomm.core.records import dataclass, replace
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
-RANKS = 4  # of each axis of the mesh, where prices are compared
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _VALUES, _ENTRIES = 32, 10**7  # of a step or a tensor along all axes of the mesh, and of a table, at once
@@ -609,7 +608,7 @@ def way(have: State, need: State) -> Way:
     now, wanted = ({m: p for m, p in zip(names, s, strict=True) if p != WHOLE} for s in (have, need))
     for kind, group, after in moves(now, wanted, names):
         local = RANKS ** (len(names) - sum(p != PARTIAL for m, p in now.items() if m not in group))
-        units += {"all-reduce": 2 * local, "all-to-all": local // RANKS}.get(kind, local)
+        units += {"all-reduce": 2 * local, "all-to-all": local // RANKS ** len(group)}.get(kind, local)
         calls += 1
         now = after
     return Way(units, calls, tuple([now.get(m, WHOLE) for m in names]))

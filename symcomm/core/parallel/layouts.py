@@ -98,10 +98,9 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
         group = tuple(m for m in meshes if m in gathered and now.get(m) == position)
         now = {m: p for m, p in now.items() if m not in group}
         yield "all-gather", group, now
-    for mesh in meshes:
-        if mesh in now and mesh in need and now[mesh] != need[mesh]:
-            for inner in inside(mesh, now[mesh], need[mesh]):
-                now = {m: p for m, p in now.items() if m != inner}
-                yield "all-gather", (inner,), now
-            now = now | {mesh: need[mesh]}
-            yield "all-to-all", (mesh,), now
+    group = tuple(m for m in meshes if m in need and now.get(m, need[m]) != need[m])
+    for inner in dict.fromkeys(n for m in group for n in inside(m, now[m], need[m]) if n not in group):
+        now = {m: p for m, p in now.items() if m != inner}
+        yield "all-gather", (inner,), now
+    if group:
+        yield "all-to-all", group, now | {m: need[m] for m in group}

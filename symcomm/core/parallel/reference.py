@@ -14,6 +14,7 @@ from symcomm.core.libraries import Expr, Symbol, sp
 # Powers of two: features of one axis, tokens of all their axes together, entries of a vocabulary; and what is counted,
 # such as experts and what heads are shared by.
 FEATURES, TOKENS, VOCABULARY, COUNT = 10, 16, 20, 3
+RANKS = 4  # of each axis of the mesh, where prices are compared
 ROW = 3  # of the tokens, those along the first axis: sequences
 
 
@@ -24,7 +25,8 @@ def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) 
     """
     values = _values(graph, tokens, vocabulary)
     lengths = {
-        name: int(max(1, ceil(graph.relations.expand(axis.size).xreplace(values)))) for name, axis in graph.axes.items()
+        name: RANKS if axis.role == "copies" else int(max(1, ceil(graph.relations.expand(axis.size).xreplace(values))))
+        for name, axis in graph.axes.items()
     }
     return {
         name: prod(lengths[a] for a in t.axes) * (4 if t.role == "statistic" else 2)

@@ -165,6 +165,7 @@ class Strategy:
 # The axis of a mesh that a strategy of this name has to itself.
 _MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
            "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses"}  # fmt: skip
+OF_A_HEAD = "_of_a_head"  # ends the name of the mesh axis whose ranks share a key/value head
 
 
 def _number(size: Form, values: Mapping[str, Fraction]) -> Fraction | None:
@@ -504,7 +505,7 @@ def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]
         ranks = evaluate(size, values)
         heads = axis_roles.copied_heads(graph, ranks, values)
         if heads is not None:
-            shared = f"{rule.mesh} of a head"
+            shared = f"{rule.mesh}{OF_A_HEAD}"
             each = ((rule.mesh, num(int(heads))), (shared, num(int(ranks / heads))))
             mesh = tuple(new for one in strategy.mesh for new in (each if one[0] == rule.mesh else (one,)))
             at = strategy.rules.index((place, rule)) + 1
