@@ -32,9 +32,9 @@ class Measured:
 def measure(quick: bool = False) -> list[Measured]:
     """Compiling, the sweep, and the two loops (over a sample)."""
     import numpy as np
+    from symcomm.core.collectives.sweep import compile_sweep
 
     from symcomm.core.collectives.algorithms import ALGORITHMS
-    from symcomm.core.collectives.sweep import compile_sweep
     from symcomm.exams.problems.solve import no_model
 
     names = [name for name, a in ALGORITHMS.items() if "all-reduce" in a.runs]
