@@ -31,16 +31,17 @@ def with_copied_heads(graph: Graph, strategy: Strategy, values: Mapping[str, Fra
         if rule.axis != "heads" or size is None or graph.step is not None or not {*names(size)} <= values.keys():
             continue
         every = head_axes(graph)
-        shared = next((found for op in graph.ops for _, *found in _readers(graph, op, every)), None)
-        if shared is None:
+        found = next((one for op in graph.ops for one in _readers(graph, op, every)), None)
+        if found is None:
             return graph, strategy
-        heads, group = (from_expr(graph.axes[axis].size) if axis else num(1) for axis in shared)
+        _, mine, theirs = found
+        heads, group = (from_expr(graph.axes[axis].size) if axis else num(1) for axis in (mine, theirs))
         if not {*names(heads), *names(group)} <= values.keys():
             return graph, strategy
         ranks, number, queries = evaluate(size, values), evaluate(heads, values), evaluate(group, values)
         if ranks > number:
             copies = _copies(strategy.name, ranks, number, queries)
-            return _copied(graph, *shared, copies), _over(strategy, rule, shared[0], int(number), copies)
+            return _copied(graph, mine, theirs, copies), _over(strategy, rule, mine, int(number), copies)
     return graph, strategy
 
 
@@ -77,14 +78,9 @@ def _readers(graph: Graph, op: Op, heads: tuple[str, ...]) -> Iterator[tuple[int
     loops = {*graph.index_axes(op).values()} & {*heads}
     for j, name in enumerate(op.inputs):
         tensor = graph.tensors[name]
-        has = loops & {*tensor.axes}
-        if (
-            len(loops - has) == 1
-            and len(has) < 2
-            and tensor.role == "activation"
-            and (has or _attends(graph, op, name))
-        ):
-            yield j, next(iter(has), ""), *(loops - has)
+        has, others = [*loops & {*tensor.axes}], [*loops - {*tensor.axes}]
+        if len(others) == 1 and len(has) < 2 and tensor.role == "activation" and (has or _attends(graph, op, name)):
+            yield j, "".join(has), others[0]
 
 
 def _attends(graph: Graph, op: Op, name: str) -> bool:
