@@ -15,6 +15,7 @@ from typing import Any
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
 from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact
+from symcomm.core.derivation.renaming import Renaming, own_names, renamed
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.core.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
@@ -302,6 +303,8 @@ class Model(DerivedQuantities):
         if isinstance(quantity, str) and quantity not in QUANTITIES:
             raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
         declared = QUANTITIES[quantity] if isinstance(quantity, str) else quantity
+        if declared.names:
+            return self._renamed(declared, {"accounting": accounting, "asked": asked, **options})
         # One of a user's own has no group, and nothing of what is known about quantities of its name.
         wanted, quantity = quantity, declared.name if declared.group else ""
         chosen = Accounting.given(accounting)
@@ -374,6 +377,22 @@ class Model(DerivedQuantities):
         if isinstance(wanted, str):
             made.kept.setdefault("origin", (self, wanted, said))  # what an answer is checked against is asked again
         return made
+
+    def _renamed(self, declared: DeclaredQuantity, said: Mapping[str, Any]) -> Derivation:
+        """The derivation of a quantity with other names for those of its own symbols and steps that it has."""
+        plain = declared.name if declared.group else replace(declared, names=())
+        wanted = dict(declared.names)
+        apart = {*wanted, *wanted.values()}  # numbers of these are not yet known to belong to it
+        bare = replace(self, values={name: value for name, value in self.values.items() if name not in apart})
+        try:
+            own: Collection[str] = own_names(bare.derive(plain, **said))
+        except SymcommError:  # it needs numbers to be derived at all
+            own = wanted
+        by = Renaming({old: new for old, new in wanted.items() if old in own})
+        if not by.names:
+            return self.derive(plain, **said)
+        known = replace(self, values=by.before(self.values), notation=by.notation_before(self.notation))
+        return renamed(known.derive(plain, **said), by.names)
 
     def _most(
         self, setting: Setting, strategy: Strategy, quantity: str, said: Mapping[str, Any]

@@ -260,7 +260,7 @@ class KeptAnswers:
         sheet = ask.section.text("worksheet")
         units = tuple((item.name, item.quantity.unit) for item in known)
         model = None if block is None else self._structure(block) if block.module else self._of_model(block)
-        return ask.quantity, sheet, ask.label, model, problem.conventions, ask.conventions, units
+        return ask.quantity, sheet, ask.names, ask.label, model, problem.conventions, ask.conventions, units
 
     def _of_model(self, block: ModelBlock) -> Hashable:
         parts = tuple(self._of_model(part) for part in block.parts)
@@ -391,7 +391,8 @@ def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
     declared = ask.sheet or QUANTITIES[ask.quantity]
     sheet = getattr(declared.derive, "__self__", None)  # a worksheet, whose symbols name their options
     read = sheet.read.symbols if sheet and not declared.needs_model else {}  # those of a model come first
-    symbols = {one.option: name for name, one in read.items() if one.option}
+    called = dict(declared.names)
+    symbols = {one.option: called.get(name, name) for name, one in read.items() if one.option}
     kept: list[tuple[str, Hashable]] = []
     numbers: list[_Number] = []
     for name, value in ask.options:

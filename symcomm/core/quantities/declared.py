@@ -115,7 +115,10 @@ class Option:
 
 @dataclass(frozen=True)
 class DeclaredQuantity:
-    """A quantity that can be derived; ``derive(setting, **options)`` makes the derivation."""
+    """A quantity that can be derived; ``derive(setting, **options)`` makes the derivation.
+
+    ``names`` are what its symbols and steps are called instead, where it has these.
+    """
 
     name: str
     group: str
@@ -125,6 +128,7 @@ class DeclaredQuantity:
     needs_model: bool
     derive: Callable[..., Derivation]
     extent: str = ""  # of how much of a model it is, as ``worksheets.facts`` reads it: "{layer} rank"
+    names: tuple[tuple[str, str], ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The declaration as plain data."""

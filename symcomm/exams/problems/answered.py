@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from symcomm.core.blocks import Scalar, scalars
+from symcomm.core.derivation import Derivation
+from symcomm.core.derivation.chosen import chosen
+from symcomm.core.derivation.renaming import own_names
 from symcomm.core.errors import DocumentError, Span, nearest
 from symcomm.core.printing import short
+from symcomm.core.units import ONE, Unit
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.keys import plain_name
@@ -76,6 +80,57 @@ def contradictions(problem: Problem, blocks: Sequence[Block]) -> Iterator[str]:
                 line = block.span.line + block.markdown.count("\n", 0, maths.start())
                 values = " or ".join(str(v) for v in sorted(known[name]))
                 yield f"line {line} says {name} = {said}, but {name} is {values}; {{{{ {name} }}}} stands for its value"
+
+
+def unused_names(problem: Problem, answers: Sequence[Answer]) -> None:
+    """Raises ``DocumentError`` for an entry of the document's ``names`` that no question has a symbol for."""
+    known = frozenset(name for answer in answers for name in own_names(answer.derivation)) if problem.names else ()
+    for old, new, span in problem.names:
+        if new not in known:
+            raise DocumentError(f"no question has a symbol '{old}' to call '{new}'", span, nearest(old, sorted(known)))
+
+
+def clashes(answers: Sequence[Answer]) -> Iterator[str]:
+    """Names that two answers show with two meanings: ``b`` is a batch here and a bandwidth there."""
+    first: dict[str, tuple[_Shown, int]] = {}
+    told: set[str] = set()
+    for answer in answers:
+        for name, shown in _shown(answer.derivation):
+            before, line = first.setdefault(name, (shown, answer.span.line))
+            if name.rstrip("'") not in told and shown.clashes(before):
+                told.add(name.rstrip("'"))
+                yield (f"line {answer.span.line}: {name} is {shown.told} here, but {before.told} in line {line}; "
+                       f"names: {{{name}: ...}} calls one of them otherwise")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a name is in an answer: a symbol with its meaning, or a step, in a unit."""
+
+    meaning: str
+    unit: Unit
+    step: bool
+
+    @property
+    def told(self) -> str:
+        return f"'{self.meaning}'" if self.meaning else f"in {self.unit}" if self.unit != ONE else "a number"
+
+    def clashes(self, other: _Shown) -> bool:
+        if self.step == other.step and (self.step or not self.meaning or not other.meaning):
+            return self.unit != other.unit and not (self.unit.is_count and other.unit.is_count)
+        if self.step == other.step:
+            return self.meaning.lower() != other.meaning.lower()
+        symbol = other if self.step else self
+        return self.unit != other.unit and bool(symbol.meaning)
+
+
+def _shown(derivation: Derivation) -> Iterator[tuple[str, _Shown]]:
+    """The names on the page of an answer."""
+    units = {step.name: step.unit for step in derivation.steps}
+    lines = chosen(derivation)
+    for name in dict.fromkeys(n for line in lines for n in (line.name, *sorted(line.names))):
+        unit = units.get(name) or derivation.symbol_unit(name)
+        yield name, _Shown("" if name in units else derivation.notation.meaning(name), unit, name in units)
 
 
 # A sentence that asks, or tells a reader to do something, in the languages that pages have.

@@ -185,7 +185,16 @@ def convention(text: str) -> tuple[str, str]:
     return next((row.field, name) for row in CONVENTIONS if row.name == name)
 
 
+def _renamed(section: Section, name: str) -> tuple[Renamed, ...]:
+    """The symbols of a quantity with what they are called instead, and where that is said."""
+    said = section.section(name, name)
+    pairs = ((key, scalar_of(value, key.text, "the name of a symbol")) for key, value in (said.entries if said else ()))
+    return tuple((symbol_name(key), symbol_name(value), value.span) for key, value in pairs)
+
+
+Renamed = tuple[str, str, Span]
 _NUMBERS = mapping_of(TEXT_SCHEMA)
+NAMES: Sort[tuple[Renamed, ...]] = Sort(_renamed, mapping_of(WORD_SCHEMA), ())
 SYMBOL = Sort(_symbol, WORD_SCHEMA, "")
 CONVENTIONS_MADE = Sort(_conventions, {"$ref": "#/$defs/accounting"}, ())
 GIVEN = Sort(lambda section, name: read_values(section, name, quantity), _NUMBERS, ())

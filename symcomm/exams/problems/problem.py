@@ -57,10 +57,12 @@ from symcomm.exams.problems.formula import formula_table
 from symcomm.exams.problems.keys import (
     CONVENTIONS_MADE,
     GIVEN,
+    NAMES,
     SIZES,
     SYMBOL,
     SYMBOLS,
     Known,
+    Renamed,
     given_options,
     merge,
     model_of,
@@ -172,7 +174,7 @@ class Ask:
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
     says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
-    quantity that the author's own worksheet says.
+    quantity that the author's own worksheet says, or one whose symbols have other names.
     """
 
     section: Section
@@ -186,6 +188,7 @@ class Ask:
         "a convention, a list, or one for each field", CONVENTIONS_MADE, name="accounting"
     )
     given: tuple[Known, ...] = keyed("further numbers, with units: `{k: 8}`", GIVEN)
+    names: tuple[Renamed, ...] = keyed("other names for symbols of the quantity: `{b: W}` calls its `b` `W`", NAMES)
     printed: Quantity | None = keyed("what a source prints as the answer, to be set beside it: `38.31 GB`", _PRINTED)
     answer: AnswerKeys = keyed("how students may answer, and which mistakes are recognised", ANSWER)
     verify: str = keyed("a run in PyTorch beside it: `true`, or the strategy that is run: `data(2)`", _RUN)
@@ -243,6 +246,7 @@ class Problem:
     conventions: tuple[tuple[str, str], ...] = keyed(
         "conventions for all questions", CONVENTIONS_MADE, name="accounting"
     )
+    names: tuple[Renamed, ...] = keyed("other names for symbols of all quantities that have them: `{b: W}`", NAMES)
     dtype: str = keyed("the number format of models that name none", WORD)
     tells: tuple[str, ...] = keyed("numbers that a paper may tell, though an answer has them: `155.9 TFLOP/s`", TEXTS)
     exam: ExamSettings = keyed("how papers are made", block(ExamSettings, "exam"))
@@ -517,6 +521,7 @@ class _Reader:
         self.required: tuple[Ask, ...] = ()
         self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = self.head.text("dtype")
+        self.names = NAMES.read(self.head, "names") if "names" in self.head else ()
 
     def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
         """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
@@ -824,9 +829,12 @@ class _Reader:
         given = read_values(section, "given", blocks.quantity)
         self.given(model, given)
         exam = read_keys(ExamKeys, section, section.keys, follows=follows)
+        own = NAMES.read(section, "names") if "names" in section else ()
+        names = (*own, *(one for one in self.names if one[0] not in {old for old, *_ in own}))
+        sheet = replace(wanted, names=tuple((old, new) for old, new, _ in names)) if names else sheet
         return read_keys(
             Ask, section, section.keys, section=whole, options=options, model=model, given=given, exam=exam,
-            sheet=sheet, beside=self.printed_table(section), divided_by=self.divisor(section),
+            names=names, sheet=sheet, beside=self.printed_table(section), divided_by=self.divisor(section),
         )  # fmt: skip
 
     def divisor(self, section: Section) -> Ask | None:

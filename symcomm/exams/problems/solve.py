@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.core.blocks import blamed, written_at
+from symcomm.core.derivation.renaming import own_names, renamed
 from symcomm.core.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.quantities.declared import Option
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Given, Picture
-from symcomm.exams.problems.answered import contradictions, options_of, unasked, with_answers, written
+from symcomm.exams.problems.answered import (
+    clashes,
+    contradictions,
+    options_of,
+    unasked,
+    unused_names,
+    with_answers,
+    written,
+)
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
@@ -184,7 +193,8 @@ def solve(
         progress(done, total, "")
     compare(problem, beside, made)
     made, leaks = with_answers(problem, graded(problem, unasked(made)))
-    told = tuple(contradictions(problem, made))
+    unused_names(problem, answers)
+    told = (*contradictions(problem, made), *clashes(answers))
     return Document(
         problem.title, problem.subtitle, problem.authors, problem.date, problem.language, problem.file,
         problem.notation, tuple(made), problem.course, problem.detail, problem.extra, leaks, told,
@@ -254,6 +264,9 @@ def answer_of(
         asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
         own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
+        for old, new, _ in ask.names:
+            if (old, new) not in {one[:2] for one in problem.names} and new not in own_names(derivation):
+                renamed(derivation, {old: new})  # says why it cannot be
         if ask.divided_by is not None:
             below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
             other = answer_of(problem, below, model, extra, {item.name for item in below.given}).derivation
@@ -273,6 +286,9 @@ def answer_of(
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         error.span = written_at(ask.section, error.span) or error.span
+        for old, new, span in ask.names:
+            if {f"'{old}'", f"'{new}'"} & {*re.findall(r"'[^']*'", error.message)}:
+                raise error.at(span) from None
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])
