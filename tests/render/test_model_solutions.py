@@ -232,3 +232,16 @@ def test_the_points_of_a_heading_are_shared_by_its_answers_and_their_steps() -> 
     blocks = solve(parse_problem(text)).blocks
     shares = [[step.points for step in block.grading] for block in blocks if isinstance(block, Answer)]
     assert [sum(steps) for steps in shares] == [Fraction(5, 2), 5, Fraction(5, 2)]
+
+
+def test_a_convention_of_one_question_stands_with_it_and_those_of_several_at_the_beginning() -> None:
+    flops, send = "```symcomm\nask: flops\n```\n", "```symcomm\nask: communication\nstrategy: data(4)\n```\n"
+    table = "| Computation | Input | Output |\n|---|---|---|\n| $Y = XW$ | X [B, D], W [D, F] | Y [B, F] |\n"
+    model = "```symcomm\nmodel: m\nvalues: {B: 8, D: 64, F: 32}\n```\n"
+    text = f"# T\n\n# 1 A\n\n{table}\n{model}\n{flops}\n# 2 B\n\n{flops}\n# 3 C\n\n{send}\nAnd\n\n{send}"
+    said = source(solve(parse_problem(text, "t.md")), "md")
+    head, _, rest = said.partition("1 A")
+    assert head.count("A multiply-add counts as two operations.") == 1
+    assert "tensor" not in head  # of question 3 alone
+    assert "A multiply-add" not in rest
+    assert rest.partition("3 C")[2].count("*Convention:*") == 1  # once for its two answers

@@ -46,6 +46,7 @@ class AnswerWriter:
         self.seen: list[frozenset[ChosenLine]] = []
         self.shown: set[Exhibit] = set()
         self.told: set[str] = set()
+        self.here: dict[str, Convention] = {}  # the conventions that were told last below this heading
         self.referred = answers > 1 and detail != "brief"
 
     # -- one answer ----------------------------------------------------------------------------
@@ -358,8 +359,10 @@ class AnswerWriter:
         return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
 
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
-        """The conventions of some answers, without those that were told of the whole document."""
-        told = dict.fromkeys(c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
+        """The conventions of some answers, without those that the document or its question has told."""
+        own = (c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
+        told = [c for c in dict.fromkeys(own) if self.here.get(c.field) != c]
+        self.here |= {c.field: c for c in told}
         return tuple(ConventionView(c.field, c.name.replace("_", " "), self.page.say(c.statement)) for c in told)
 
     def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, Fraction], ...]:

@@ -44,7 +44,7 @@ def page(
     prose = _prose(blocks, kind)
     writer = PageWriter(kind, document.notation, say)
     found = [b for b in blocks if isinstance(b, Answer)]
-    head = _shared_conventions(found)
+    head = _shared_conventions(blocks)
     made = FullWriter if document.detail == "full" else AnswerWriter
     answers = made(writer, document.detail, {c.field: c for c in head}, len(found), edition == "graders")
     if edition == "key":
@@ -75,15 +75,24 @@ def page(
     )
 
 
-def _shared_conventions(answers: Sequence[Answer]) -> tuple[Convention, ...]:
-    """What holds for most answers of a document with several: told once, at its beginning."""
-    if len(answers) < 2:
-        return ()
+def _shared_conventions(blocks: Sequence[Block]) -> tuple[Convention, ...]:
+    """The conventions of several questions, of each kind the most frequent one: told once, at the beginning.
+
+    One that a single question of several has stands with it.
+    """
+    question, questions = 0, set()
     fields: dict[str, Counter[Convention]] = {}
-    for answer in answers:
-        for convention in answer.derivation.conventions:
-            fields.setdefault(convention.field, Counter())[convention] += 1
-    return tuple(counted.most_common(1)[0][0] for counted in fields.values() if counted.total() > 1)
+    places: dict[Convention, set[int]] = {}
+    for number, block in enumerate(blocks):
+        question = number if isinstance(block, Heading) else question
+        if isinstance(block, Answer):
+            questions.add(question)
+            for convention in block.derivation.conventions:
+                fields.setdefault(convention.field, Counter())[convention] += 1
+                places.setdefault(convention, set()).add(question)
+    most = (counted.most_common(1)[0] for counted in fields.values())
+    return tuple(convention for convention, answers in most
+                 if answers > 1 and len(places[convention]) >= min(2, len(questions)))  # fmt: skip
 
 
 def _views(
@@ -107,6 +116,7 @@ def _views(
             case Heading(level, markdown, points, span):
                 # Readers of a tagged document need levels without gaps.
                 depth = min(level - lowest + 1, depth + 1)
+                answers.here.clear()
                 yield BlockView("heading", prose(markdown, span, True), level=depth, points=points)
             case LayerTable(table):
                 columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
