@@ -1,13 +1,14 @@
 """Every convention that changes a number, by name: the vocabulary, the defaults, and what each choice means.
 
-One record a choice, in ``CONVENTIONS``; ``Accounting`` is one choice of each. A derivation carries the accounting it
+``conventions.md`` says all choices; ``Accounting`` is one choice of each. A derivation carries the accounting it
 was made under, prints the fields that touched it, and refuses to be combined with one made under another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 
 from symcomm.core.errors import AccountingError, nearest
 from symcomm.core.records import dataclass
@@ -23,277 +24,16 @@ class Convention:
     statement: str
 
 
-# What each choice of a field means; the first choice is the default.
-_STATEMENTS: dict[str, dict[str, str]] = {
-    "flops": {
-        "fma2": "A multiply-add counts as two operations.",
-        "exact_adds": "A sum of n products counts n multiplications and n − 1 additions.",
-        "mac": "A multiply-add counts as one operation.",
-    },
-    "operations": {
-        "matmul_only": "Only matrix products count as operations.",
-        "all_ops": "Pointwise functions, normalisations and softmax count as operations, too.",
-    },
-    "parameters": {
-        "every_weight": "Every weight counts as a parameter: matrices, embeddings, norms and biases.",
-        "layer_matrices": "Only the matrices of layers count as parameters; embeddings, norms and biases do not.",
-    },
-    "attention": {
-        "full": "Attention computes the scores of all pairs of positions.",
-        "causal_half": (
-            "Causal attention counts only its L(L+1)/2 unmasked pairs; a window counts only the pairs inside it."
-        ),
-        "windowed": (
-            "A window of w positions has L·min(L, w) pairs; where positions are cut, all keys and values are gathered."
-        ),
-        "left_out": "Products of queries with keys and of scores with values do not count.",
-    },
-    "context_order": {
-        "contiguous": (
-            "Each rank has neighbouring positions; under causal attention the rank with the last ones works longest."
-        ),
-        "balanced": "Each rank has early and late positions, so causal attention gives every rank equally many pairs.",
-        "striped": "Ranks take the positions in turn; under causal attention the last rank has most.",
-    },
-    "input_gradient": {
-        "needed": "Every layer computes the gradient of its input, including the first.",
-        "not_needed": "The first layer does not compute the gradient of its input.",
-    },
-    "traffic": {
-        "compulsory": "Memory traffic: each operand is read once, each result is written once.",
-        "weights_and_reloaded_activations": (
-            "Memory traffic: weights, their gradients, saved activations read again, and the buffers of collectives; "
-            "the rest stays in the cache."
-        ),
-        "weights_and_cache": (
-            "Only weights, the cache, embedding rows and logits go through memory; a step keeps all else on the chip."
-        ),
-        "matrices_and_cache": (
-            "Matrices are read, and the cache is read and written; embedding rows and logits do not count."
-        ),
-        "matrices_and_cache_read": "Only the reads of matrices and of the cache count.",
-        "matrices": "Only the matrices of products are read, once in a step.",
-    },
-    "experts_read": {
-        "expected": "T tokens with k random experts of E read E(1 − (1 − k/E)^T) of them on average, to 12 decimals.",
-        "at_least": "All tokens read the same k of the E experts.",
-        "at_most": "T tokens read as many of the E experts as they can reach: min(E, k·T).",
-        "every_expert": "All experts are read, even if there are few tokens.",
-    },
-    "time": {
-        "overlap": "Computing, memory and network work in parallel: the longest one is the time.",
-        "per_op": "Computing and memory overlap inside an op; ops and collectives run one after another.",
-        "roofline": "Computing and memory overlap; the collectives come after them.",
-        "serial": "Nothing overlaps: the times of computing, memory and network are added.",
-    },
-    "rate": {
-        "of_format": "The peak rate belongs to the number format in use.",
-        "eight_bit": "The peak rate is given for 8-bit numbers; a format of w bytes runs at 1/w of it.",
-    },
-    "link": {
-        "full_duplex": "The bandwidth of a link is given per direction; both directions work at once.",
-        "bidirectional": (
-            "The bandwidth of a link is given for both directions together; sent and received bytes are added."
-        ),
-    },
-    "gradient_sync": {
-        "end_of_batch": "Gradients are reduced after the last backward pass.",
-        "with_backward": "Gradients are reduced while the last backward pass runs.",
-    },
-    "accumulation": {
-        "reduced_once": "A rank adds the gradients of its microbatches and reduces them once.",
-        "reduced_every_microbatch": "Gradients are reduced after every microbatch.",
-    },
-    "gradient_buckets": {
-        "in_place": "Each gradient is reduced in its own memory, without a copy.",
-        "copied": "Data parallelism copies gradients into flat buckets and reduces the buckets.",
-    },
-    "weight_copies": {
-        "while_needed": "Autocast keeps its copy of a weight until the last gradient has read it.",
-        "kept_in_context": "Autocast keeps its copies of weights until its context ends, after the update.",
-    },
-    "offloading": {
-        "on_device": "The device holds weights, gradients and optimizer states.",
-        "states_on_host": (
-            "The host holds the optimizer states and updates the weights (not timed); gradients go there, weights "
-            "come back."
-        ),
-        "activations_on_host": (
-            "Each layer copies the activations that it keeps to the host, and gets them back before its backward pass."
-        ),
-        "states_and_activations_on_host": (
-            "The host holds the optimizer states, updates the weights (not timed), and holds the activations of each "
-            "layer between its passes."
-        ),
-    },
-    "recomputation": {
-        "activations_kept": "Activations are kept for the backward pass, not computed again.",
-        "full_recomputation": "The backward pass computes the whole forward pass of a layer again.",
-        "needed_recomputation": (
-            "The backward pass computes a layer's forward pass again, up to the last result it reads."
-        ),
-        "selective_recomputation": "The backward pass computes only the core of attention again.",
-    },
-    "model_flops": {
-        "training_flops": "Model FLOPs are the operations of the forward and backward pass.",
-        "6nd": "Model FLOPs are six operations per parameter and token.",
-    },
-    "capacity": {
-        "unnamed": "The GB of a device may be 10⁹ or 2³⁰ bytes, so no answer may depend on it.",
-        "nominal_GB": "The capacity of a device is its nominal one, in GB of 10⁹ bytes.",
-        "nominal_GiB": "The capacity of a device is its nominal one, in GiB of 2³⁰ bytes.",
-        "usable": "The capacity of a device is the number its driver reports.",
-    },
-    "communication": {
-        "payload": "Each collective counts the bytes of its full tensor, once per call.",
-        "sent_per_rank": "We count the bytes that one rank sends.",
-        "sent_and_received_per_rank": "We count the bytes that one rank sends and receives.",
-        "all_links": "We count the bytes that all ranks together send over all links.",
-        "contributed": "We count the bytes that all ranks together put into the collectives.",
-    },
-    "algorithm": {
-        "usual": "Each kind of collective uses its usual algorithm.",
-        "ring": "Collectives run on a ring: a rank sends to its neighbour only.",
-        "tree": "Collectives run on a binomial tree.",
-        "double_tree": "Collectives run on two binary trees, each for half of the tensor.",
-        "recursive_doubling": "Collectives use recursive doubling.",
-        "halving_doubling": "Collectives use recursive halving and doubling.",
-        "bruck": "Collectives use Bruck's algorithm.",
-        "pairwise": "Ranks send to each other directly, as over a crossbar.",
-        "one_shot": "In an all-reduce each rank sends its whole tensor to all others at once.",
-        "two_shot": "In an all-reduce each rank sends chunks to their owners, and the sums to all others.",
-        "scatter_allgather": "A broadcast scatters the tensor and gathers it again.",
-        "chain": "Collectives run in chunks along a chain of ranks.",
-        "owner_multicast": "Each rank owns a part of the sum, and the network multicasts it for free.",
-        "hierarchical": "Collectives run on rings inside nodes of g ranks and between the nodes.",
-        "torus_2d": "Collectives run on the rings along the two axes of a torus.",
-        "torus_3d": "Collectives run on the rings along the three axes of a torus.",
-    },
-    "rings": {
-        "one_way": "Chunks travel round the ring in one direction.",
-        "both_ways": "Chunks go both ways round a ring of evenly many ranks, half of the tensor in each direction.",
-    },
-    "torus": {
-        "one_axis_at_a_time": "The whole tensor uses the axes of a torus one after another.",
-        "all_axes_at_once": "Parts of the tensor use all axes of a torus at once.",
-    },
-    "chunks": {
-        "padded": "A tensor that does not divide is padded to equal chunks of whole elements.",
-        "divisible": "We assume that the tensor divides into equal chunks.",
-    },
-    "message_cost": {
-        "alpha_beta": "A message takes its latency plus its bytes over the bandwidth.",
-        "alpha_beta_gamma": "A message takes its latency, its bytes over the bandwidth, and its additions.",
-        "bandwidth_only": "A message takes its bytes over the bandwidth; we ignore latency.",
-    },
-    "bandwidth": {
-        "algbw": "Algorithm bandwidth: the bytes of the tensor over the time of the collective.",
-        "busbw": "Bus bandwidth: the least bytes that a rank must move, over the time of the collective.",
-    },
-    "gathered_weights": {
-        "reshard": (
-            "Gathered weights are freed after the forward pass; the backward pass gathers those again that it reads."
-        ),
-        "whole_units": (
-            "Gathered weights are freed after the forward pass; the backward pass gathers whole modules again, with "
-            "biases and embeddings."
-        ),
-        "keep": "Gathered weights are kept from the forward to the backward pass.",
-        "layers": (
-            "Layers free their gathered weights after the forward pass and gather them again; embedding and head keep "
-            "theirs."
-        ),
-        "at_once": (
-            "The whole model's weights are gathered once and kept for the step; its gradients are reduced together at "
-            "the end."
-        ),
-    },
-    "gathered_activations": {
-        "regather_sequence": (
-            "Only activations cut by sequence parallelism are saved as shards and gathered again for the backward pass."
-        ),
-        "keep": "Gathered activations are kept from the forward to the backward pass.",
-        "regather": "All gathered activations are saved as shards and gathered again for the backward pass.",
-    },
-    "ring_gradients": {
-        "shortest": "The gradients of keys and values travel k − 1 sends, home at the last.",
-        "from_home": "The gradients of keys and values start at home and travel k sends (PyTorch).",
-    },
-    "ring_format": {
-        "fp32": "Travelling gradients of keys and values are summed in FP32.",
-        "as_activations": "Travelling gradients of keys and values have the activations' format.",
-    },
-    "pipeline": {
-        "one_direction": "Pipeline traffic counts one boundary, each direction by itself.",
-        "both_directions": "Pipeline traffic counts one boundary, both directions together.",
-        "all_boundaries": "Pipeline traffic counts all boundaries, both directions together.",
-        "per_microbatch": "Pipeline traffic counts one microbatch at one boundary.",
-    },
-    "shards": {
-        "mean_shard": (
-            "Where the ranks do not divide the parameters, we use the average share, rounded up to whole bytes."
-        ),
-        "padded_shards": "Each rank stores equally many whole rows of a weight; the last parts are padded.",
-    },
-    "norm_gradients": {
-        "with_inputs": (
-            "A schedule that delays weight gradients computes the gradients of a norm's gain and bias with the input "
-            "gradients."
-        ),
-        "with_weights": "A schedule that delays weight gradients also delays the gradients of a norm's gain and bias.",
-    },
-    "vocabulary": {
-        "largest_part": (
-            "Ranks share V words in parts of ⌈V/k⌉; we count the largest part, the last one may be smaller."
-        ),
-        "padded_vocabulary": (
-            "A vocabulary shared by k ranks is padded to a multiple of 128·k words, as in Megatron-LM."
-        ),
-    },
-    "saved": {
-        "ideal": "We keep the tensors that the gradients read; row statistics are computed again.",
-        "pytorch": "We keep the tensors that eager PyTorch saves for the backward pass, each storage once.",
-    },
-    "softmax": {
-        "as_given": "A configuration computes attention as its library does; a table computes it op by op.",
-        "library": "Softmax is one function that keeps its result.",
-        "by_hand": "Softmax is written by hand: it keeps the exponentials, their sums and the positions of the maxima.",
-        "fused": (
-            "Attention is one kernel that keeps its operands, its result and one number per row; it computes scores "
-            "again."
-        ),
-    },
-    "cache": {
-        "latent": "A layer keeps the fewest numbers among what only its keys and values are made of.",
-        "heads": "A layer keeps the keys and values of each key/value head.",
-        "heads_with_rope": "A layer keeps keys and values of each head, and a shared rotated part once for each head.",
-        "smallest": "A layer keeps the fewest numbers among all tensors that it makes of a token.",
-    },
-    "cached_keys": {
-        "rotated": "Keys are kept after their rotation.",
-        "plain": "Keys are kept before their rotation; each step rotates them.",
-    },
-    "window_cache": {
-        "w": "A layer with a window of w positions has places for w tokens.",
-        "w-1": "A layer with a window of w positions keeps the w - 1 tokens that a query reads.",
-    },
-    "mla": {
-        "cheaper": "Latents are absorbed or expanded, whichever takes fewer operations at a long context.",
-        "absorbed": (
-            "Latents meet queries that were multiplied with their matrix, and are summed before they become values."
-        ),
-        "expanded": "Each step expands all latents to the keys and values of all heads.",
-    },
-    "logits": {
-        "generated": "A prefill computes the logits of its last position, a later step the logits of every position.",
-        "last": "Only the last position has logits.",
-        "all": "Each position has logits.",
-        "none": "No position has logits: the step ends before the product with the vocabulary.",
-    },
-}
-CONVENTIONS: tuple[Convention, ...] = tuple(
-    Convention(field, name, text) for field, choices in _STATEMENTS.items() for name, text in choices.items()
-)
+def _conventions(text: str) -> Iterator[Convention]:
+    """The choices that a text lists: ``## FIELD``, and below it ``- NAME: STATEMENT`` of each."""
+    for section in text.split("\n## ")[1:]:
+        home, *rows = section.split("\n- ")
+        for row in rows:
+            name, _, statement = row.partition(": ")
+            yield Convention(home.strip(), name, " ".join(statement.split()))
+
+
+CONVENTIONS = tuple(_conventions(Path(__file__).with_name("conventions.md").read_text(encoding="utf-8")))
 
 SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for row in CONVENTIONS}
 

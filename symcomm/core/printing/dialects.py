@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Literal
 
 from symcomm.core.notation import GREEK_NAMES
@@ -12,39 +13,49 @@ from symcomm.core.printing.names import Glyph
 from symcomm.core.records import dataclass
 
 DialectName = Literal["latex", "typst", "mathml", "text"]
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def _plain_power(base: str, exponent: str) -> str:
+    if re.fullmatch(r"-?\d{1,4}", exponent):
+        return base + exponent.translate(_SUPERSCRIPT)
+    return f"{base}^({exponent})" if not re.fullmatch(r"[A-Za-z0-9]+", exponent) else f"{base}^{exponent}"
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one language spells the printer's decisions. ``flat`` languages write everything on one line."""
+    """How one language spells the printer's decisions, as plain text does where it says nothing else.
+
+    ``flat`` languages write everything on one line.
+    """
 
     name: str
-    digits: Callable[[Sequence[str]], str]
-    glyph: Callable[[Glyph], str]
-    scripts: Callable[[str, str, str, int, str], str]
-    dot: str
-    gap: str
-    plus: str
-    minus: str
-    sign: str
-    comma: str
-    parens: Callable[[str, bool], str]
-    opening: Callable[[bool], str]
-    closing: Callable[[bool], str]
-    fraction: Callable[[str, str], str]
-    summation: Callable[[str], str]
-    slash: Callable[[str, str], str]
-    power: Callable[[str, str], str]
-    root: Callable[[str], str]
-    ceiling: Callable[[str], str]
-    floor: Callable[[str], str]
-    function: Callable[[str], str]
-    based: Callable[[str, str], str]
-    apply: str
-    odot: str
-    transposed: Callable[[str], str]
-    fenced: Callable[[str, str, str], str]
-    relations: Mapping[str, str]
+    digits: Callable[[Sequence[str]], str] = lambda groups: " ".join(groups)
+    glyph: Callable[[Glyph], str] = lambda g: printable(g.text)
+    scripts: Callable[[str, str, str, int, str], str] = lambda base, lower, upper, primes, accent: base
+    dot: str = "·"
+    gap: str = "·"
+    plus: str = " + "
+    minus: str = " - "
+    sign: str = "-"
+    comma: str = ", "
+    parens: Callable[[str, bool], str] = lambda inside, tall: f"({inside})"
+    opening: Callable[[bool], str] = lambda tall: "("
+    closing: Callable[[bool], str] = lambda tall: ")"
+    fraction: Callable[[str, str], str] = lambda top, bottom: f"{top}/{bottom}"
+    summation: Callable[[str], str] = lambda below: f"Σ_{{{below}}} "
+    slash: Callable[[str, str], str] = lambda top, bottom: f"{top}/{bottom}"
+    power: Callable[[str, str], str] = _plain_power
+    root: Callable[[str], str] = lambda inside: f"√({inside})"
+    ceiling: Callable[[str], str] = lambda inside: f"⌈{inside}⌉"
+    floor: Callable[[str], str] = lambda inside: f"⌊{inside}⌋"
+    function: Callable[[str], str] = lambda name: name
+    based: Callable[[str, str], str] = lambda name, base: f"{name}_{base}"
+    apply: str = ""
+    odot: str = " ⊙ "
+    transposed: Callable[[str], str] = lambda inside: f"{inside}ᵀ"
+    fenced: Callable[[str, str, str], str] = lambda left, inside, right: f"{left}{inside}{right}"
+    relations: Mapping[str, str] = field(default_factory=lambda: {"=": " = ", ">": " > ", "≈": " ≈ ", "∈": " ∈ "})
     flat: bool = False
 
 
@@ -164,15 +175,6 @@ def _row(content: str) -> str:
     return content if single else f"<mrow>{content}</mrow>"
 
 
-_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-
-
-def _plain_power(base: str, exponent: str) -> str:
-    if re.fullmatch(r"-?\d{1,4}", exponent):
-        return base + exponent.translate(_SUPERSCRIPT)
-    return f"{base}^({exponent})" if not re.fullmatch(r"[A-Za-z0-9]+", exponent) else f"{base}^{exponent}"
-
-
 LATEX = Dialect(
     name="latex",
     digits=lambda groups: r"\,".join(groups),
@@ -180,9 +182,6 @@ LATEX = Dialect(
     scripts=_tex_scripts,
     dot=r" \cdot ",
     gap=r"\,",
-    plus=" + ",
-    minus=" - ",
-    sign="-",
     comma=r",\, ",
     parens=lambda inside, tall: rf"\left({inside}\right)" if tall else f"({inside})",
     opening=lambda tall: r"\Bigl(" if tall else "(",
@@ -196,7 +195,6 @@ LATEX = Dialect(
     floor=lambda inside: rf"\left\lfloor {inside} \right\rfloor ",
     function=lambda name: f"\\{name}" if name in _FUNCTIONS else rf"\operatorname{{{name}}}",
     based=lambda name, base: f"\\{name}_{{{base}}}",
-    apply="",
     odot=r" \odot ",
     transposed=lambda inside: f"{inside.strip()}^{{\\top}}",
     fenced=lambda left, inside, right: rf"\left{left}{inside}\right{right}",
@@ -210,11 +208,6 @@ TYPST = Dialect(
     scripts=_typst_scripts,
     dot=" dot.c ",
     gap=" thin ",
-    plus=" + ",
-    minus=" - ",
-    sign="-",
-    comma=", ",
-    parens=lambda inside, tall: f"({inside})",
     # Escaped, since the two stand in different lines; given the height that their contents would give them.
     opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
     closing=lambda tall: " lr(size: #2.3em, \\))" if tall else "\\)",
@@ -264,33 +257,4 @@ MATHML = Dialect(
     relations={"=": "<mo>=</mo>", ">": "<mo>&gt;</mo>", "≈": "<mo>≈</mo>", "∈": "<mo>∈</mo>"},
 )
 
-PLAIN = Dialect(
-    name="text",
-    digits=lambda groups: " ".join(groups),
-    glyph=lambda g: printable(g.text),
-    scripts=lambda base, lower, upper, primes, accent: base,
-    dot="·",
-    gap="·",
-    plus=" + ",
-    minus=" - ",
-    sign="-",
-    comma=", ",
-    parens=lambda inside, tall: f"({inside})",
-    opening=lambda tall: "(",
-    closing=lambda tall: ")",
-    summation=lambda below: f"Σ_{{{below}}} ",
-    fraction=lambda top, bottom: f"{top}/{bottom}",
-    slash=lambda top, bottom: f"{top}/{bottom}",
-    power=_plain_power,
-    root=lambda inside: f"√({inside})",
-    ceiling=lambda inside: f"⌈{inside}⌉",
-    floor=lambda inside: f"⌊{inside}⌋",
-    function=lambda name: name,
-    based=lambda name, base: f"{name}_{base}",
-    apply="",
-    odot=" ⊙ ",
-    transposed=lambda inside: f"{inside}ᵀ",
-    fenced=lambda left, inside, right: f"{left}{inside}{right}",
-    relations={"=": " = ", ">": " > ", "≈": " ≈ ", "∈": " ∈ "},
-    flat=True,
-)
+PLAIN = Dialect(name="text", flat=True)
