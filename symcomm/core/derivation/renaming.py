@@ -37,7 +37,7 @@ class _AsBefore(Numbers):
 
 @dataclass(frozen=True)
 class Renaming:
-    """Names with those that take their places; ``known`` are all names of the derivation, to find them in sentences."""
+    """Old names with the new ones; ``known`` are all names of the derivation, to find them in sentences."""
 
     names: Mapping[str, str]
     known: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Renaming:
         return self.names.get(name, name)
 
     def before(self, known: Mapping[str, Told]) -> dict[str, Told]:
-        """Numbers or meanings under the names before; those of a name that is free now belong to something else."""
+        """Numbers or meanings under the names before; a name that is free now belongs to something else."""
         back = {new: old for old, new in self.names.items()}
         return {back.get(n, n): v for n, v in known.items() if n in back or n not in self.names}
 
@@ -107,7 +107,7 @@ class Renaming:
 
 
 def renamed(made: Derivation, names: Mapping[str, str]) -> Derivation:
-    """A derivation whose own symbols and steps have other names; those of its model and of its options stay.
+    """A derivation whose own symbols and steps have other names; its model and its options keep theirs.
 
     Raises ``ValuesError`` for a name that it has not, and for a new one that it has already or would have twice.
     """
