@@ -160,7 +160,7 @@ NAMES = {
     "symcomm.documents.render.words": "Words words_words=words",
     "symcomm.documents.render.writer": "Kind PageWriter table_view",
     "symcomm.documents.report": "derivation",
-    "symcomm.exams": "decision",
+    "symcomm.exams": "decision kept_answers",
     "symcomm.exams.asking": "Asking",
     "symcomm.exams.choices": "option_text",
     "symcomm.exams.common": "with_mistakes",

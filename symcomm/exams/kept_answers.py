@@ -7,8 +7,9 @@ every paper is derived by itself. ``same_pages`` says that both also read alike,
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -173,6 +174,8 @@ class KeptAnswers:
         if self._entries[read.same].symbolic is not None:
             # Under some convention numbers decide which stage is meant.
             staged = isinstance(strategy, Strategy) and "stage" not in dict(ask.options) and strategy.pipeline
+            if not staged and read.sizes:
+                yield _Basis((read.alike, chosen), (*read.numbers, *read.sizes))
             if not staged:
                 yield _Basis((read.same, chosen), read.numbers)
             elif model is not None:
@@ -187,22 +190,35 @@ class KeptAnswers:
         """The key of all papers with a basis; None where other numbers decide on it, too."""
         if basis.about not in self._keys:
             model, stages = self.model(problem, ask.model), basis.stages
-            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in basis.numbers)
-            left = tuple(one for one in ask.options if one[0] not in {number.option for number in basis.numbers})
+            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in basis.numbers if not one.stays)
+            named = {one.option: one.symbol if one.stays else None for one in basis.numbers}
+            left = tuple(said for name, value in ask.options if (said := (name, named.get(name, value)))[1] is not None)
             said = replace(ask, options=left, given=(*ask.given, *told) if stages is None else ())
             if stages is not None and model is not None:
                 block, model = problem.models[ask.model], replace(model, values=_values(stages, ()))
                 items = tuple(replace(block, values=stages) if one is block else one for one in problem.items)
                 problem = replace(problem, items=items)
             key = key_of(problem, said, {ask.model: model} if model else {})
-            self._keys[basis.about] = key if stages is None or key.candidates.is_settled else None
+            holds = key.candidates.is_settled if stages is not None else self._is_like(key, basis, problem, ask)
+            self._keys[basis.about] = key if holds else None
         return self._keys[basis.about]
+
+    def _is_like(self, key: Key, basis: _Basis, problem: Problem, ask: Ask) -> bool:
+        """Whether a key with symbols for sizes knows the same numbers as the one with this paper's own."""
+        if not any(one.stays for one in basis.numbers):
+            return True
+        read = self._read(problem, ask)
+        exact = self._key(_Basis((read.same, basis.about[1]), read.numbers), problem, ask)
+        values = _values(read.known, basis.numbers)
+        told = [[(one.names, one.at(made.values)) for one in (*made.conventions, *made.mistakes)]
+                for made in (key.at(values), exact.at(values)) if made]  # fmt: skip
+        return told[0] == told[1]
 
     # -- what processes tell one another -----------------------------------------------------------
 
     def like(self, problem: Problem, ask: Ask) -> Hashable:
         """The key that questions share whose answers are known from one of them."""
-        return ask.exam.id, self._read(problem, ask).same
+        return ask.exam.id, self._read(problem, ask).alike
 
     @property
     def learned(self) -> Learned:
@@ -250,8 +266,11 @@ class KeptAnswers:
             if len(self._reads) > _READ:
                 self._reads.clear()
             known = self._known(problem, ask)
-            options, numbers = _options(ask)
-            self._reads[at] = _Read((ask, *of), known, numbers, (self._about(problem, ask, known), options))
+            (options, numbers), about = _options(ask), self._about(problem, ask, known)
+            sizes = _sizes(ask, {one.option for one in numbers})
+            named = {one.option for one in sizes}
+            alike = about, tuple((name, None if name in named else value) for name, value in options)
+            self._reads[at] = _Read((ask, *of), known, numbers, (about, options), sizes, alike)
         return self._reads[at]
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
@@ -347,11 +366,12 @@ class KeptAnswers:
 
 @dataclass(frozen=True)
 class _Number:
-    """An option of a worksheet that does nothing but give a symbol its number."""
+    """An option that does nothing but give a symbol its number; where it ``stays``, it may name the symbol instead."""
 
     option: str
     symbol: str
     text: str
+    stays: bool = False
 
     @cached_property
     def value(self) -> Fraction:
@@ -365,7 +385,7 @@ class _Basis:
     With ``stages`` these numbers alone are known while it is derived.
     """
 
-    about: Hashable
+    about: tuple[Hashable, ...]
     numbers: tuple[_Number, ...]
     stages: tuple[Known, ...] | None = None
 
@@ -374,13 +394,16 @@ class _Basis:
 class _Read:
     """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
 
-    ``of`` stays alive as long as this is known by its identity. ``answers`` are without pages and with them.
+    ``of`` stays alive as long as this is known by its identity. ``sizes`` are options that are numbers and may be
+    symbols; ``alike`` is what else it depends on without them. ``answers`` are without pages and with them.
     """
 
     of: tuple[object, ...]
     known: tuple[Known, ...]
     numbers: tuple[_Number, ...]
     same: tuple[Hashable, Hashable]
+    sizes: tuple[_Number, ...]
+    alike: tuple[Hashable, Hashable]
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 
@@ -402,6 +425,16 @@ def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
         else:
             kept.append((name, _hashable(value)))
     return tuple(kept), tuple(numbers)
+
+
+def _sizes(ask: Ask, known: Container[str]) -> tuple[_Number, ...]:
+    """The other options that give a number where a symbol would do: mistakes are derived once for all of these."""
+    from symcomm.core.quantities import QUANTITIES
+
+    declared = () if ask.sheet else QUANTITIES[ask.quantity].options
+    sizes = {option.name for option in declared if option.kind == "size"}
+    return tuple(_Number(name, f"n_{name}", str(value), stays=True) for name, value in ask.options
+                 if name in sizes and name not in known and re.fullmatch(r"[1-9]\d*", str(value)))  # fmt: skip
 
 
 def _exactly(ask: Ask) -> Hashable:

@@ -30,6 +30,8 @@ from api import (
     following,
     grade,
     items_of,
+    kept_answers,
+    key_of,
     number_of,
     number_text,
     numbered,
@@ -213,6 +215,34 @@ def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_number
         ask = next(ask for ask in paper.problem.asks if ask.exam.id == "pp")
         found.append(exam.kept.wrong(paper.problem, ask, exam.kept.answer(paper.problem, ask))[0])
     assert len({*map(id, found)}) == (2 if settled else 5)
+
+
+SIZES = """---
+exam: {alike: yes}
+draw: {k: [2, 4, 8, 16, 32]}
+---
+# A ring (2 points)
+
+```symcomm
+{ask: collective_time, id: q, algorithm: ring, ranks: {{ k }}, given: {n: 8 GB, W: 100 GB/s, alpha: 2 µs}}
+```
+"""
+
+
+def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
+    derived = []
+    monkeypatch.setattr(kept_answers, "key_of", lambda *about: derived.append(about) or key_of(*about))
+    exam = exam_of(parse_template(SIZES, "t.md"), "1")
+    sizes = set()
+    for paper in map(exam.paper, numbered(12)):
+        (ask,) = paper.problem.asks
+        known, values = exam.kept.wrong(paper.problem, ask, exam.kept.answer(paper.problem, ask))
+        alone = key_of(paper.problem, ask)
+        told = [(one.names, one.at(alone.values)) for one in (*alone.conventions, *alone.mistakes)]
+        assert [(one.names, one.at(values)) for one in known.wrong] == told
+        sizes.add(dict(ask.options)["ranks"])
+    assert len(sizes) > 3
+    assert len(derived) == 2  # with the number of the first paper, too: both are to say the same
 
 
 def _fresh(template, exam, students):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Numbers, worked_out
@@ -178,9 +178,7 @@ class Comparison:
         told = {*forms.names(form)} <= self.known.keys()
         if told:
             number = forms.evaluate(form, self.known)
-            way: int | None = (number > 0) - (number < 0)
-        else:
-            way = sign(gap) if sign(gap) is not None else sign(sp.factor(gap))
+        way = (number > 0) - (number < 0) if told else _sign(gap)
         return _Power(e, (one, other), sp.Integer(0) if way == 0 else gap, way, told)
 
     def _names(self, sides: Sequence[_Powers], of: _Power) -> list[Form | None]:
@@ -224,6 +222,11 @@ class Comparison:
     @property
     def _x(self) -> Sym:
         return Sym(self.x.name, bool(self.x.is_integer), self.unit)
+
+
+@lru_cache(maxsize=1024)
+def _sign(gap: Expr) -> int | None:
+    return sign(gap) if sign(gap) is not None else sign(sp.factor(gap))
 
 
 def _less(one: Form | None, other: Form | None, sense: int) -> Form:

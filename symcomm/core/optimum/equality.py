@@ -14,14 +14,22 @@ from symcomm.core.optimum.roots import RANGE, Crossing, changes
 from symcomm.core.patience import trying
 from symcomm.core.records import dataclass
 
+_Given = tuple[tuple[str, Fraction], ...]
 
-def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
+
+def _numbers(known: Mapping[str, Fraction], expr: Expr) -> _Given:
+    """The given numbers of an expression's symbols; other conventions and papers ask the same of them again."""
+    return tuple((s.name, known[s.name]) for s in sorted(expr.free_symbols, key=str) if s.name in known)
+
+
+@lru_cache(maxsize=1024)
+def coefficients(gap: Expr, x: Expr) -> tuple[Expr, ...] | None:
     """The coefficients of a difference's numerator, highest power first; None where it is no polynomial.
 
     >>> from symcomm.core.notation import amount
     >>> x, a = amount("x"), amount("a")
     >>> coefficients(a - 3 / x, x)
-    [a, -3]
+    (a, -3)
     """
     if not gap.is_rational_function(x):
         return None
@@ -32,7 +40,7 @@ def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
     found: list[Expr] = sp.Poly(top, x).all_coeffs()
     while len(found) > 1 and found[-1] == 0:  # a factor x has no positive root
         found.pop()
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)  # other numbers do not change where it is
@@ -59,15 +67,20 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
 
     Raises ``ValuesError`` where there is none, or several.
     """
-    found = [s for s in _every_root(gap, x) if not (s.is_negative or s.is_zero)]
-    at = put(known, x.name)
-    positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
+    positive = _positive_roots(gap, x, _numbers(known, gap))
     if not positive:
-        always = gap.subs(at).subs(x, 1)
+        always = gap.subs(put(known, x.name)).subs(x, 1)
         raise _never(x, names, (-1 if always < 0 else 1) if always.is_number else None)
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
     return positive[0]
+
+
+@lru_cache(maxsize=1024)
+def _positive_roots(gap: Expr, x: Expr, known: _Given) -> tuple[Expr, ...]:
+    found = [s for s in _every_root(gap, x) if not (s.is_negative or s.is_zero)]
+    at = put(dict(known), x.name)
+    return tuple(s for s in found if not (number := s.subs(at)).is_number or number > 0)
 
 
 @dataclass(frozen=True)
@@ -147,12 +160,18 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
     """
     if len(coefficients(gap, x) or ()) == 3 and sure_root(gap, x) is not None:
         return None
+    return _above_zero(root, x, _numbers(known, root))
+
+
+@lru_cache(maxsize=1024)
+def _above_zero(root: Expr, x: Expr, known: _Given) -> Condition | None:
+    """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
     top, bottom = sp.fraction(sp.together(root))
     number, factors = sp.factor(top * bottom).as_coeff_Mul()
     unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
     signed = sp.sign(number) * sp.Mul(*unsure)
-    numbers = signed.subs(put(known, ""))
+    numbers = signed.subs(put(dict(known), ""))
     if signed.free_symbols and numbers.is_number and not numbers.is_positive:
         raise _never(x, (), None)
     if numbers.is_number or numbers.is_positive:
@@ -164,8 +183,12 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
 
 def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
     """Whether a difference goes from below zero to above where it vanishes; None where that depends on numbers."""
-    at = put(known, x.name)
-    top, bottom = sp.fraction(sp.together(gap.subs(at)))
+    return _rises(gap, x, _numbers(known, gap))
+
+
+@lru_cache(maxsize=1024)
+def _rises(gap: Expr, x: Expr, known: _Given) -> bool | None:
+    top, bottom = sp.fraction(sp.together(gap.subs(put(dict(known), x.name))))
     sign = sp.factor(sp.diff(top, x)) / bottom
     if sign.is_positive is None and top.is_polynomial(x):  # it crosses once: from its sign at first to the other one
         sign = -sp.Poly(top, x).terms()[-1][1] / bottom

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
 
 
+@lru_cache(maxsize=1024)
 def terms(expr: Expr, x: Symbol) -> Terms | None:
     """The expression as a sum of powers of ``x``, exponents growing; None where it is none or they cannot be sorted.
 
