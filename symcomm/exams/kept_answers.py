@@ -192,7 +192,8 @@ class KeptAnswers:
             model, stages = self.model(problem, ask.model), basis.stages
             told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in basis.numbers if not one.stays)
             named = {one.option: one.symbol if one.stays else None for one in basis.numbers}
-            left = tuple(said for name, value in ask.options if (said := (name, named.get(name, value)))[1] is not None)
+            gone = {option for option, symbol in named.items() if symbol is None}
+            left = tuple((name, named.get(name, value)) for name, value in ask.options if name not in gone)
             said = replace(ask, options=left, given=(*ask.given, *told) if stages is None else ())
             if stages is not None and model is not None:
                 block, model = problem.models[ask.model], replace(model, values=_values(stages, ()))
@@ -209,10 +210,10 @@ class KeptAnswers:
             return True
         read = self._read(problem, ask)
         exact = self._key(_Basis((read.same, basis.about[1]), read.numbers), problem, ask)
-        values = _values(read.known, basis.numbers)
-        told = [[(one.names, one.at(made.values)) for one in (*made.conventions, *made.mistakes)]
-                for made in (key.at(values), exact.at(values)) if made]  # fmt: skip
-        return told[0] == told[1]
+        assert exact is not None
+        both = (made.at(_values(read.known, basis.numbers)) for made in (key, exact))
+        mine, own = ([(w.names, w.at(one.values)) for w in (*one.conventions, *one.mistakes)] for one in both)
+        return mine == own
 
     # -- what processes tell one another -----------------------------------------------------------
 
@@ -407,7 +408,7 @@ class _Read:
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 
-def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
+def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number, ...]]:
     """The options of a question that its derivation depends on, and those that are only numbers of symbols."""
     from symcomm.core.quantities import QUANTITIES
 
