@@ -77,7 +77,7 @@ def passed_on(sheet: WorksheetReader, lines: Iterable[WorksheetLine], quantities
             raise DocumentError(problem, line.span, hint)
         for one in options:
             there = known.setdefault(one.name, replace(one, required=one.required and not line.guards))
-            if there.choices != one.choices:
+            if there.among != one.among and there.choices != one.choices:  # a registry is not read without need
                 raise DocumentError(f"'{one.name}' has other choices for another line", line.span, "fix one of them")
     for word, span in sheet.passed.items():
         if word not in taken and word not in known:

@@ -146,6 +146,11 @@ class Worksheet:
         return self._read_once[key]
 
     @cached_property
+    def forms_read(self) -> dict[tuple[Cell, tuple[str, ...]], Form]:
+        """The formulas that were read, by the names that were known."""
+        return {}
+
+    @cached_property
     def _read_once(self) -> dict[tuple[int, str], _Asked]:
         return {}
 
@@ -269,6 +274,13 @@ class _Asked:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
+        """A formula over known names; those of lines that questions share are read once."""
+        key, kept = (cell, tuple(known)), self.of.forms_read
+        if key not in kept:
+            kept[key] = self.parsed(cell, known)
+        return kept[key]
+
+    def parsed(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names, with the units of symbols and of numbers such as ``2 [FLOP/FMA]``."""
         from symcomm.core.graph.drafts import size_form
         from symcomm.core.text.formula import parse_answer
