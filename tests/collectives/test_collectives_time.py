@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import symcomm as sc
+
 sys.path.insert(0, str(Path(__file__).parent))
 import exchange as ex
 from api import (
@@ -101,7 +103,7 @@ def test_the_bus_bandwidth_is_that_of_nccl_tests(kind: str, factor: Fraction) ->
     assert alg.at() == Quantity(Fraction(300 * 10**9), Unit.parse("byte/second"))
     assert bus.at().value == alg.at().value * factor
     with pytest.raises(AccountingError, match="bandwidth: algbw"):
-        alg.same_accounting(bus)
+        sc.ratio(alg, bus)
 
 
 # -- the simulated exchange --------------------------------------------------------------------------------

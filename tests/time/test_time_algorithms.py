@@ -171,7 +171,7 @@ def test_one_rank_does_not_send_over_all_boundaries() -> None:
 def test_two_answers_with_other_algorithms_of_one_collective_are_not_combined() -> None:
     one, two = network("data(8)"), network("data(8) + expert", {"algorithm": {"all-reduce": "tree"}})
     with pytest.raises(sc.SymcommError, match=r"under algorithm: ring, but .* under algorithm: tree"):
-        one.same_accounting(two)
+        sc.ratio(one, two)
     sc.ratio(network("data(8)"), network("data(8) + expert", {"algorithm": {"all-to-all": "ring"}}))
 
 

@@ -8,6 +8,8 @@ import pytest
 from api import Accounting, AccountingError, RenderError, SymcommError, ValuesError
 from time_models import PLACED, PRINTED, RATES, block, linear
 
+import symcomm as sc
+
 
 @pytest.mark.parametrize(
     ("rates", "said"),
@@ -95,7 +97,7 @@ def test_times_under_different_conventions_are_not_combined() -> None:
     one = linear().time(PLACED, accounting=PRINTED)
     other = linear().time(PLACED, accounting=Accounting.of(PRINTED, "serial"))
     with pytest.raises(AccountingError, match=r"time: overlap.*time: serial"):
-        one.same_accounting(other)
+        sc.ratio(one, other)
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import Accounting, Convention, clashes
+from symcomm.core.accounting import Accounting, Convention
 from symcomm.core.collected import Collected, collect
 from symcomm.core.derivation.numbers import Numbers, worked_out
 from symcomm.core.derivation.relations import Relations, exact, rational
 from symcomm.core.derivation.steps import Condition, Exhibit, Step
 from symcomm.core.derivation.writing import written
-from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest, where_given
+from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, nearest, where_given
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, Symbol, sp
@@ -473,15 +473,6 @@ class Derivation:
             raise DerivationError(f"{step.name}: {left} is not {right} in the derivation of {self.title}")
 
     # -- combining -----------------------------------------------------------------------------
-
-    def same_accounting(self, other: Derivation) -> Accounting:
-        """The accounting of both; raises ``AccountingError`` naming both where they differ in a touched field."""
-        for name, (mine, theirs) in clashes(self.accounting, self.touched, other.accounting, other.touched).items():
-            raise AccountingError(
-                f"'{self.title}' is counted under {name}: {mine}, but '{other.title}' under {name}: {theirs}",
-                hint="derive both under one accounting",
-            )
-        return self.accounting
 
     def with_given(self, /, **values: object) -> Derivation:
         """The same derivation with more numbers known."""
