@@ -175,7 +175,7 @@ NAMES = {
     "symcomm.exams.grading": "grade",
     "symcomm.exams.key": "key_of",
     "symcomm.exams.mistakes": "MISTAKES SaidChange",
-    "symcomm.exams.numbers": "FormNumber FormNumbers are_apart number_of",
+    "symcomm.core.real_numbers": "FormNumber FormNumbers are_apart number_of",
     "symcomm.exams.pages": "paper_page solution_page",
     "symcomm.exams.papers": "Exam significant_digits",
     "symcomm.exams.problems": "keys problem problems_pieces=pieces schema",

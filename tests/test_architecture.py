@@ -30,6 +30,7 @@ FLOORS = {
     "symcomm.core.notation": 1,
     "symcomm.core.form": 1,
     "symcomm.core.collected": 1,
+    "symcomm.core.real_numbers": 1,
     "symcomm.core.irrational": 1,
     "symcomm.core.text": 1,
     "symcomm.core.identity": 2,

@@ -134,6 +134,10 @@ class IrrationalError(ValuesError):
     """A number that exact fractions cannot say, such as the square root of 2."""
 
 
+class LongNumberError(ValuesError):
+    """A number with so many digits that it is worked out to 50 of them, such as 1.01 to the power 1 000 000."""
+
+
 class DerivationError(SymcommError):
     """A step that is not an identity, a name used before it is defined, a unit that changed."""
 

@@ -15,7 +15,7 @@ from operator import mul, truediv
 from typing import Any, Generic, TypeVar, cast
 
 from symcomm.core import notation
-from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, where_given
+from symcomm.core.errors import DerivationError, IrrationalError, LongNumberError, ValuesError, where_given
 from symcomm.core.libraries import Expr, np, sp
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -497,22 +497,23 @@ def _binary_ones(number: Fraction) -> int:
     return found
 
 
-_LARGEST_EXPONENT = 100_000  # 2^100000 takes 12 kB; more is a mistake or an attack
+_LONGEST = 1 << 18  # digits of two of an exact power: to cancel longer ones takes seconds
+_FINEST = 1000  # above and below the line of a root's exponent: SymPy takes 2^(1001/1002) apart into 2^1001
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator == 1:
-        if abs(exponent) * max(1, base.numerator.bit_length(), base.denominator.bit_length()) > 64 * _LARGEST_EXPONENT:
-            raise ValuesError(f"a power with the exponent {exponent} is too large")
         if not base and exponent < 0:
             raise ValuesError("a division by zero")
+        if abs(exponent) * (base.numerator.bit_length() + base.denominator.bit_length() - 2) > _LONGEST:
+            raise LongNumberError(f"a power with the exponent {exponent} is too large")
         return base ** int(exponent)
     if exponent.denominator == 2 and base >= 0:
         top, bottom = isqrt(base.numerator), isqrt(base.denominator)
         if top * top == base.numerator and bottom * bottom == base.denominator:
             return Fraction(top, bottom) ** int(exponent.numerator)
-    if abs(exponent) > 1000:
-        raise ValuesError(f"a power with the exponent {exponent} is too large")
+    if max(abs(exponent.numerator), exponent.denominator) > _FINEST and base > 0:
+        raise LongNumberError(f"a power with the exponent {exponent} is too large")
     raise IrrationalError(f"{base} to the power {exponent} is not a rational number")
 
 

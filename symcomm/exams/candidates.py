@@ -17,12 +17,12 @@ from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
+from symcomm.core.real_numbers import FormNumber, number_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import Asking, worth
 from symcomm.exams.changes import Attempt, same_names
 from symcomm.exams.mistakes import Misconception
-from symcomm.exams.numbers import FormNumber, number_of
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points
 from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.reading.formula import AnswerReader

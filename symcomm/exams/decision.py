@@ -21,10 +21,10 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.libraries import Expr
+from symcomm.core.real_numbers import are_apart, is_exact, number_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
-from symcomm.exams.numbers import are_apart, is_exact, number_of
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
 from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.formula import Side, degree

@@ -10,10 +10,10 @@ from fractions import Fraction
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
+from symcomm.core.real_numbers import number_of
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key
-from symcomm.exams.numbers import number_of
 from symcomm.exams.papers import Exam, Paper, PaperPart
 from symcomm.exams.problems.problem import Problem
 from symcomm.exams.problems.solve import following

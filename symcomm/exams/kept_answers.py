@@ -24,12 +24,12 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import tex
 from symcomm.core.printing.forms import plain
+from symcomm.core.real_numbers import FormNumbers
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Given
 from symcomm.exams.candidates import Wrong
 from symcomm.exams.key import Key, key_of
-from symcomm.exams.numbers import FormNumbers
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.keys import Known
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -276,3 +277,23 @@ def test_sums_and_products_keep_every_part() -> None:
     assert product(a, num(1)) == a
     assert product(a, Product((b, c))) == Product((a, b, c))
     assert forms.value(forms.negative(Total((a, b)))) == -forms.value(a) - forms.value(b)
+
+
+def decimal_power(base: Decimal, exponent: Decimal) -> Decimal:
+    """A power by Python's decimals: digits that share no code with the answers."""
+    return (base.ln() * exponent).exp()
+
+
+def test_a_number_with_millions_of_digits_is_worked_out_to_fifty() -> None:
+    hit = sc.derive("expert_hits", experts="E", chosen=1, tokens="T").at(E=10**6, T=10**6)
+    law = sc.derive("scaling_law", want="coefficient_tokens")
+    fine = law.at(alpha=3, beta=10**6, A=8, B=10**6)
+    with localcontext() as context:
+        context.prec = 60
+        all_missed = decimal_power(1 - 1 / Decimal(10**6), Decimal(10**6))
+        first = decimal_power(Decimal(6), Decimal(3) / 1000003)
+        second = decimal_power(Decimal(24) / 10**12, 1 / Decimal(1000003))
+        for found, expected in ((hit, 10**6 * (1 - all_missed)), (fine, 1 / (first * second))):
+            number = Decimal(found.value.numerator) / found.value.denominator
+            assert abs(number / expected - 1) < Decimal(10) ** -45
+            assert found.relation == "≈"

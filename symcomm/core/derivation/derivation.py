@@ -22,12 +22,20 @@ from symcomm.core.derivation.numbers import Numbers, worked_out
 from symcomm.core.derivation.relations import Relations, exact, rational
 from symcomm.core.derivation.steps import Condition, Exhibit, Step
 from symcomm.core.derivation.writing import written
-from symcomm.core.errors import DerivationError, IrrationalError, ValuesError, nearest, where_given
+from symcomm.core.errors import (
+    DerivationError,
+    IrrationalError,
+    LongNumberError,
+    ValuesError,
+    nearest,
+    where_given,
+)
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, symbol
 from symcomm.core.printing.forms import plain
+from symcomm.core.real_numbers import number_of
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 
@@ -38,18 +46,32 @@ if TYPE_CHECKING:
 _LOOKED_AT = 50_000  # pairs of a name that means nothing and one without a value that are compared for a slip
 
 
-def _irrational(number: Expr, unit: Unit) -> Quantity:
-    """A number that exact fractions cannot say: SymPy's exact one, with a fraction within 10^-30 to read it by."""
+def _irrational(form: forms.Form, known: Mapping[str, Fraction], unit: Unit) -> Quantity:
+    """A number that exact fractions cannot say: SymPy's exact one, with a fraction within 10^-30 to read it by.
+
+    Of one that is too long for SymPy, too, there is the fraction alone.
+    """
+    try:
+        for piece in forms.walk(form):  # one irrational power hides another one that is too long
+            if isinstance(piece, forms.Power):
+                with suppress(IrrationalError):
+                    forms.evaluate(piece, known)
+    except LongNumberError:
+        near = number_of(form, known)
+        if near is None:
+            raise
+        return Irrational(near, unit)
+    number = forms.value(form, {name: rational(known[name]) for name in forms.names(form)})
     if number.is_Rational:  # a floor or a ceiling of a root
         return Quantity(Fraction(int(number.p), int(number.q)), unit)
     if not (number.is_real and number.is_finite):
         raise ValuesError(f"{number} is not a real number")
     near = sp.Rational(str(sp.N(number, 40)))
     halves = all(p.exp.is_Rational and p.exp.q <= 2 for p in number.atoms(sp.Pow)) and not number.has(sp.log)
-    form = forms.from_expr(number)
-    text = plain(form) if halves else ""
-    text = f"({text})" if isinstance(form, forms.Total) and unit != ONE else text
-    return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
+    exact_form = forms.from_expr(number)
+    text = plain(exact_form) if halves else ""
+    text = f"({text})" if isinstance(exact_form, forms.Total) and unit != ONE else text
+    return Irrational(Fraction(int(near.p), int(near.q)), unit, exact_form, text if len(text) <= 40 else "")
 
 
 # At how many tiny sizes witnesses run, and how often such sizes are looked for.
@@ -310,12 +332,8 @@ class Derivation:
             raise ValuesError(f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0]))
         try:
             return Quantity(self.whole(forms.evaluate(result, known)), self.unit)
-        except IrrationalError:
-            for piece in forms.walk(result):  # one irrational power hides another one that is too large
-                if isinstance(piece, forms.Power):
-                    with suppress(IrrationalError):
-                        forms.evaluate(piece, known)
-            return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
+        except (IrrationalError, LongNumberError):
+            return _irrational(result, known, self.unit)
 
     @property
     def _mean(self) -> bool:

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 from symcomm.core import form as forms
 from symcomm.core.derivation.relations import Relations, rational
-from symcomm.core.errors import IrrationalError, ValuesError
+from symcomm.core.errors import IrrationalError, LongNumberError, ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import sp
+from symcomm.core.real_numbers import number_of
 
 _SMALL = 10**6
 _TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
@@ -57,10 +58,15 @@ class Numbers(dict[str, Fraction]):
 
 
 def worked_out(form: Form, numbers: Numbers) -> Fraction:
-    """What a form is worth, to 40 digits where it is irrational."""
+    """What a form is worth, to 40 digits where it is irrational or long."""
     known = numbers.of(forms.names(form))
     try:
         return forms.evaluate(form, known)
+    except LongNumberError:
+        near = number_of(form, known)
+        if near is None:
+            raise
+        return near
     except IrrationalError:
         # Decimals, where they are no small whole numbers: roots of exact ones would be taken apart into primes first.
         put = {name: sp.Float(rational(n), 80) if n.denominator > 1 or abs(n) > _SMALL else rational(n)

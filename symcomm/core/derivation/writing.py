@@ -12,7 +12,7 @@ from symcomm.core.accounting import Convention
 from symcomm.core.derivation.chosen import chosen
 from symcomm.core.derivation.steps import Exhibit, Step
 from symcomm.core.derivation.tables import cell_maths, in_one_unit, to_the_right
-from symcomm.core.errors import IrrationalError, ValuesError
+from symcomm.core.errors import IrrationalError, LongNumberError, ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation
@@ -113,7 +113,7 @@ def result(
         if any(name not in known for name in forms.names(form)):  # an irrational step
             return known, derivation.at(values)
         return known, Quantity(derivation.whole(forms.evaluate(form, known)), derivation.unit)
-    except IrrationalError:
+    except (IrrationalError, LongNumberError):
         return known, derivation.at(values)
     except ValuesError:
         return None

@@ -49,6 +49,10 @@ def derive(
     batch = graph.axes[batch_axes(graph)[0]].size
     if not batch.is_Symbol:
         raise ValuesError(f"the batch is {batch}, no symbol to solve for", hint="write a symbol into the table")
+    assert graph.step is not None
+    if batch in graph.step.past.free_symbols:
+        raise ValuesError(f"the earlier positions are {graph.step.past}, and the batch {batch} is solved for",
+                          hint="past: c")  # fmt: skip
     work.steps = time.ending(work, terms.compute, terms.memory)
     known = {n: v for n, v in {**setting.values, **dict(machine.given)}.items() if n != batch.name}
     sides = (
@@ -60,7 +64,6 @@ def derive(
         raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
                           hint="experts_read: every_expert")  # fmt: skip
     both, found = [*work.steps], met.solve()
-    assert graph.step is not None
     context = next(iter(graph.step.past.free_symbols), None)
     end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
     never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""

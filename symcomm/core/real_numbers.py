@@ -244,7 +244,7 @@ def _near_numbers(mp: Any, values: Mapping[str, Fraction]) -> Algebra[Any]:
     def power(base: Any, exponent: Any) -> Any:  # of a positive number, or a whole power
         if base < 0 and exponent != mp.floor(exponent):
             raise ValueError("not a real number")
-        if base and abs(exponent) * abs(mp.log(abs(base), 2)) > _EXPONENT:
+        if base and exponent * mp.log(abs(base), 2) > _EXPONENT:  # one that is too small vanishes in a sum
             raise ValueError("too large")
         return base**exponent
 
