@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from api import Condition, Sym, ValuesError
@@ -60,3 +61,12 @@ def test_a_strict_condition_does_not_hold_where_both_sides_are_equal():
     assert not more.holds({"a": Fraction(2), "b": Fraction(2)})
     assert more.holds({"a": Fraction(3), "b": Fraction(2)})
     assert str(more) == "a > b"
+
+
+def test_a_crossing_of_a_whole_model_over_its_context_is_told_or_refused_in_time():
+    """With the batch open a parabola of long coefficients is left, whose two roots may both be positive."""
+    model = sc.load(Path(__file__).parents[2] / "examples" / "whole-models" / "gpt2.json")
+    asked = {"over": "L", "phase": "microbatch", "device": "H100-SXM", "accounting": {"operations": "all_ops"}}
+    with pytest.raises(ValuesError) as error:
+        model.crossover("compute, memory", **asked)
+    assert str(error.value) == ("the two terms are equal at 2 values of L\nhint: numbers may leave one: give B a value")

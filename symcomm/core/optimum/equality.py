@@ -59,7 +59,14 @@ def sure_root(gap: Expr, x: Expr) -> Expr | None:
 @lru_cache(maxsize=1024)
 def _every_root(gap: Expr, x: Expr) -> tuple[Expr, ...]:
     sure = sure_root(gap, x)
-    return tuple(sp.solve(sp.expand(sp.numer(sp.together(gap))), x)) if sure is None else (sure,)
+    if sure is not None:
+        return (sure,)
+    found = coefficients(gap, x) or ()
+    if len(found) == 3:  # the roots as they are: SymPy would take its time to simplify them
+        p, q, r = found
+        apart = sp.sqrt(sp.expand(q**2 - 4 * p * r))
+        return tuple(dict.fromkeys(((-q - apart) / (2 * p), (-q + apart) / (2 * p))))
+    return tuple(sp.solve(sp.expand(sp.numer(sp.together(gap))), x, simplify=False))
 
 
 def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequence[str] = ()) -> Expr:
@@ -72,7 +79,9 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
         always = gap.subs(put(known, x.name)).subs(x, 1)
         raise _never(x, names, (-1 if always < 0 else 1) if always.is_number else None)
     if len(positive) > 1:
-        raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
+        lacking = sorted({s.name for s in gap.free_symbols} - {*known, x.name})
+        raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}",
+                          hint=f"numbers may leave one: give {lacking[0]} a value" if lacking else "")  # fmt: skip
     return positive[0]
 
 
@@ -80,7 +89,7 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
 def _positive_roots(gap: Expr, x: Expr, known: _Given) -> tuple[Expr, ...]:
     found = [s for s in _every_root(gap, x) if not (s.is_negative or s.is_zero)]
     at = put(dict(known), x.name)
-    return tuple(s for s in found if not (number := s.subs(at)).is_number or number > 0)
+    return tuple(s for s in found if not (number := s.subs(at)).is_number or number.is_positive)
 
 
 @dataclass(frozen=True)
