@@ -211,7 +211,7 @@ NAMES = {
     "symcomm.searching.result": "SearchResult",
     "symcomm.searching.run": "run_search=search",
     "symcomm.searching.space": "Grid",
-    "symcomm.searching.structure": "Core Draft SearchQuestion structure",
+    "symcomm.searching.structure": "Core Draft Limit Objective SearchQuestion structure",
     "symcomm.searching.template": "template_pieces=pieces",
     "symcomm.teaching.differentiation.costs": "peak",
     "symcomm.teaching.differentiation.exercises": "exercise",

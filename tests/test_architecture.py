@@ -187,7 +187,7 @@ WIDTH = {
     ("exams", "core"): 155,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
-    ("searching", "core"): 84,
+    ("searching", "core"): 83,
     ("searching", "documents"): 1,
     ("teaching", "core"): 105,
     ("verify", "core"): 44,

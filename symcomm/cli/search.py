@@ -24,6 +24,11 @@ _searching = (
     click.option("--sizes", multiple=True, metavar="NAME=RANGE", help="tensor=1..8, or L=1024,2048; may be repeated."),
     click.option("--buckets", help="Numbers of gradient buckets, such as 1..64*2."),
     click.option("--call-overhead", help="The overhead of one bucket's call: '20 us'."),
+    click.option("--prompt", type=int, help="Of serving: the tokens of a prompt, for the time to the first token."),
+    click.option("--prompts", type=int, default=1, help="Of serving: the prompts that a replica reads at once."),
+    click.option("--first-token", help="Of serving: the longest time to the first token: '500 ms'."),
+    click.option("--per-token", help="Of serving: the longest time between two tokens: '50 ms'."),
+    click.option("--formats", multiple=True, help="Of serving: formats, such as weights=int8; may be repeated."),
     click.option("--recipe", default="mixed_adam", show_default=True, help="What a parameter keeps."),
     click.option("--frozen", help="Weights that are not trained: 'W^E, W^Q'."),
     click.option("--top", default=10, show_default=True, help="How many of the fastest are told."),
@@ -52,16 +57,21 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
 @shared.accounting_option
 @shared.reading
+@shared.phase_option
+@shared.stepping
 @click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
     name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
-    detail: str, **options: Any,
+    detail: str, formats: tuple[str, ...], phase: str | None, new: str, past: str, **options: Any,
 ) -> None:  # fmt: skip
     """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
 
     \b
     symcomm search model.md --devices 64 --device H100-SXM --capacity-is nominal_GB --batch 512
+
+    symcomm search llama.json --phase decode --past 8192 --devices 8 --device H100-SXM --capacity-is nominal_GB \
+        --batch 1..64 --prompt 2048 --per-token '20 ms'
 
     --batch is the global batch here (512, or 256,512); the symbol of a batch axis that the table leaves out also goes
     there. Exit status 1 where nothing fits.
@@ -85,10 +95,12 @@ def search(
                 hint = "write --sizes tensor=1..8, each name once"
                 raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
             limits[key.strip()] = said
-        model = shared.read_model(file, name, repeat, "" if number else batch, loss).at(**shared.values(at))
+        model = shared.step_of(shared.read_model(file, name, repeat, "" if number else batch, loss), phase, new, past)
+        model = model.at(**shared.values(at))
         found = searched(
             model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
-            accounting=accounting_of(shared.conventions(accounting)), progress=progress, **options,
+            accounting=accounting_of(shared.conventions(accounting)), progress=progress,
+            formats=formats or None, **options,
         )  # fmt: skip
     if picture is not None and found.front:
         found.plot(picture)

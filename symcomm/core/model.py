@@ -331,7 +331,7 @@ class Model(DerivedQuantities):
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             placed = whole.at(known)
-            if self.graph.step is not None or quantity in OF_CACHES:
+            if self.graph.step is not None or quantity in (*OF_CACHES, *OF_ONE_STAGE):
                 placed = with_copies(placed, self.graph, known)
             graph, placed = with_copied_heads(setting.graph, placed, known)
             setting = replace(setting, graph=graph)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from symcomm.core import form as forms
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import num
+from symcomm.core.parallel.strategy import with_copies
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.quantities.communication.links import NODE, PIPE, Nesting, unit_sizes
@@ -29,25 +30,37 @@ Lists = tuple[tuple[str, tuple[int, ...]], ...]  # of a grid: names with their v
 def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iterator[tuple[Draft, Grid]]:
     """Each structure with the shapes of its mesh that share their closed forms.
 
-    Raises ``ValuesError`` for kinds of layers whose numbers are not known.
+    Where heads have copies, each shape is one by itself. Raises ``ValuesError`` for kinds of layers whose numbers are
+    not known.
     """
     node = dict(question.links).get(NODE)
     holds = None if node is None else unit_sizes(node)
     for draft, found in pairs:
-        groups: dict[tuple[int, Nesting | None], list[tuple[int, ...]]] = {}
+        groups: dict[tuple[int, Nesting | None, tuple[tuple[str, int], ...]], list[tuple[int, ...]]] = {}
         for shape in found.shapes:
             sizes = dict(zip(found.axes, shape, strict=True))
-            nesting = None if holds is None else _nesting(draft, holds, sizes)
-            groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting), []).append(shape)
-        for (stages, nesting), some in groups.items():
+            copied = tuple(sizes.items()) if _has_copies(question, draft, sizes) else ()
+            nesting = None if holds is None or copied else _nesting(draft, holds, sizes)
+            groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
+        for (stages, nesting, copied), some in groups.items():
+            fixed = {**dict(copied), **({PIPELINE: stages} if stages else {})}
             for single, lists in _microbatches(question, draft, found):
-                made = replace(_fixed(draft, {PIPELINE: stages} if stages else {}), nesting=nesting, single=single)
+                made = replace(_fixed(draft, fixed), nesting=nesting, single=single)
                 yield made, replace(found, shapes=tuple(some), lists=lists)
+
+
+def _has_copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) -> bool:
+    """Whether more ranks than there are key/value heads cut them while text is generated: a mesh of one more axis."""
+    strategy, model = composed(_fixed(draft, sizes).pieces), question.model
+    known = model.graph.relations.complete(model.values)
+    return strategy is not None and model.graph.step is not None and (
+        with_copies(strategy, model.graph, known) is not strategy)  # fmt: skip
 
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
     """The lists of a grid; those with one microbatch apart where the gradients of several are added whole."""
-    if not sharded_gradients(composed(draft.pieces)) or not unreduced(question.accounting, num(2)):
+    whole = sharded_gradients(composed(draft.pieces)) and unreduced(question.accounting, forms.num(2))
+    if MICROBATCHES not in dict(found.lists) or not whole:
         yield False, found.lists
         return
     for single in (True, False):
@@ -109,10 +122,11 @@ def _fixed(draft: Draft, numbers: Mapping[str, int]) -> Draft:
     for one in draft.pieces:
         strategy = one.strategy
         mesh = tuple(
-            (axis, num(numbers[axis]) if axis in numbers and size is not None else size) for axis, size in strategy.mesh
+            (axis, forms.num(numbers[axis]) if axis in numbers and size is not None else size)
+            for axis, size in strategy.mesh
         )
         cut = strategy.pipeline
         if cut is not None and PIPELINE in numbers:
-            cut = replace(cut, stages=num(numbers[PIPELINE]))
+            cut = replace(cut, stages=forms.num(numbers[PIPELINE]))
         pieces.append(replace(one, strategy=replace(strategy, mesh=mesh, pipeline=cut)))
     return replace(draft, pieces=tuple(pieces))

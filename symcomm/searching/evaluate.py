@@ -1,9 +1,9 @@
-"""Time, memory and feasibility of many configurations at once, and the best of them.
+"""The amounts and feasibility of many configurations at once, and the best of them.
 
 A unit of work is a block of a grid. A name is an array along its own axis of the block, and each part of a formula is
 worked out along the axes that it depends on only. Numbers here are float64, and are compared as if they had 12 digits,
 so that rounding neither makes nor breaks a tie; what a search reports is computed again exactly. What must divide is
-checked with whole numbers, and a memory within a billionth of the capacity is compared exactly.
+checked with whole numbers, and what is within a billionth of its limit is compared exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.libraries import np
 from symcomm.core.records import ByIdentity, dataclass
 from symcomm.searching.space import Grid
-from symcomm.searching.structure import Core
+from symcomm.searching.structure import Core, Limit, Objective
 
 CHUNK = 2**18  # configurations evaluated together: two megabytes an array
 _BITS = 40  # of a number that is compared: 12 digits
@@ -39,34 +39,39 @@ class EvaluationTask:
     grid: Grid
     start: int
     stop: int
-    capacity: Fraction
+    objective: Objective
     top: int
 
 
 @dataclass(frozen=True)
 class Points:
-    """Configurations by time, memory, structure and number in its grid, each a column."""
+    """Configurations by the two amounts of a front, structure and number in its grid, each a column.
 
-    time: np.ndarray
-    memory: np.ndarray
+    ``over`` is the largest of their limited amounts, each over its limit.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    over: np.ndarray
     structure: np.ndarray
     index: np.ndarray
 
     def take(self, chosen: Any) -> Points:
         """Some of them."""
-        return Points(self.time[chosen], self.memory[chosen], self.structure[chosen], self.index[chosen])
+        return Points(*(getattr(self, name)[chosen] for name in Points.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
 class Part:
     """A summary of some configurations: how many, why some cannot be, and the best ones.
 
-    ``refused`` counts, for each structure, what does not divide by constraint, then what has no closed form.
+    ``too_large`` counts by limit. ``refused`` counts, for each structure, what does not divide by constraint, then what
+    has no closed form.
     """
 
     tried: int
     fits: int
-    too_large: int
+    too_large: tuple[int, ...]
     refused: tuple[tuple[int, tuple[int, ...]], ...]
     front: Points
     top: Points
@@ -98,7 +103,11 @@ def evaluate(task: EvaluationTask) -> Part:
     known = {name: column.astype(np.float64) for name, column in sizes.items()}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = task.core.collected.evaluated(known, summed, arrays)
-    time, memory, divides = (np.broadcast_to(x, shape).ravel() for x in (found["time"], found["memory"], divides))
+    limits = task.objective.limits
+    amounts = {name: np.broadcast_to(found[name], shape).ravel() for name in task.objective.amounts()}
+    time, second = (amounts[name] for name in task.objective.front)
+    over = np.maximum.reduce([amounts[one.amount] / float(one.most) for one in limits])
+    divides = np.broadcast_to(divides, shape).ravel()
     sound = divides & np.isfinite(time) & (time > 0)
     refused.append(int(np.count_nonzero(divides)) - int(np.count_nonzero(sound)))
 
@@ -107,18 +116,23 @@ def evaluate(task: EvaluationTask) -> Part:
         for along, place, length in zip(np.unravel_index(some, shape) if len(some) else (), places, task.grid.lengths,
                                         strict=False):  # fmt: skip
             at = at * length + place[along]
-        return Points(rounded(time[some]), rounded(memory[some]), np.full(len(some), task.number), at)
+        one, two, most = (rounded(amount[some]) for amount in (time, second, over))
+        return Points(one, two, most, np.full(len(some), task.number), at)
 
-    fits = sound & _fits(task, sizes, shape, memory, sound)
+    fits, too_large = sound, list[int]()
+    for one in limits:
+        kept = fits & _fits(task, sizes, shape, amounts[one.amount], fits, one)
+        too_large.append(int(np.count_nonzero(fits & ~kept)))
+        fits = kept
     inside = np.flatnonzero(fits)
     large = sound & ~fits
-    some = undominated(time[inside], memory[inside])
+    some = undominated(time[inside], second[inside])
     best = points(inside[np.union1d(some, _smallest(time[inside], task.top))])
     ordered = best.take(_order(best))
-    outside = _smallest(np.where(large, memory, np.inf), min(task.top, int(np.count_nonzero(large))))
+    outside = _smallest(np.where(large, over, np.inf), min(task.top, int(np.count_nonzero(large))))
     return Part(
-        count, len(inside), int(np.count_nonzero(large)), ((task.number, tuple(refused)),),
-        ordered.take(pareto(ordered.time, ordered.memory)), ordered.take(slice(task.top)),
+        count, len(inside), tuple(too_large), ((task.number, tuple(refused)),),
+        ordered.take(pareto(ordered.first, ordered.second)), ordered.take(slice(task.top)),
         nearest(points(outside), task.top),
     )  # fmt: skip
 
@@ -133,8 +147,9 @@ def merged(parts: Sequence[Part], top: int) -> Part:
     front, best = _joined([p.front for p in parts]), _joined([p.top for p in parts])
     front, best = front.take(_order(front)), best.take(_order(best))
     return Part(
-        sum(p.tried for p in parts), sum(p.fits for p in parts), sum(p.too_large for p in parts),
-        tuple(sorted(refused.items())), front.take(pareto(front.time, front.memory)), best.take(slice(top)),
+        sum(p.tried for p in parts), sum(p.fits for p in parts),
+        tuple(map(sum, zip(*(p.too_large for p in parts), strict=True))),
+        tuple(sorted(refused.items())), front.take(pareto(front.first, front.second)), best.take(slice(top)),
         nearest(_joined([p.near for p in parts]), top),
     )  # fmt: skip
 
@@ -187,8 +202,8 @@ def _smallest(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def nearest(points: Points, most: int) -> Points:
-    """The points with the least memory, in order."""
-    order = np.lexsort((points.index, points.structure, points.time, points.memory))
+    """The points that are over their limits by the least, in order."""
+    order = np.lexsort((points.index, points.structure, points.first, points.over))
     return points.take(order[:most])
 
 
@@ -199,7 +214,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
 
 
 def _order(points: Points) -> np.ndarray:
-    return np.lexsort((points.index, points.structure, points.memory, points.time))
+    return np.lexsort((points.index, points.structure, points.second, points.first))
 
 
 def _joined(points: Sequence[Points]) -> Points:
@@ -207,10 +222,11 @@ def _joined(points: Sequence[Points]) -> Points:
 
 
 def _fits(
-    task: EvaluationTask, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
-) -> np.ndarray:
-    limit = float(task.capacity)
-    fits, nearly = (np.asarray(memory <= limit * (1 + less)) for less in (-1e-9, 1e-9))
+    task: EvaluationTask, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], amount: np.ndarray,
+    sound: np.ndarray, one: Limit,
+) -> np.ndarray:  # fmt: skip
+    limit = float(one.most)
+    fits, nearly = (np.asarray(amount <= limit * (1 + less)) for less in (-1e-9, 1e-9))
     if np.count_nonzero(fits) == np.count_nonzero(nearly):
         return fits
     close = np.flatnonzero(sound & nearly & ~fits)
@@ -220,7 +236,7 @@ def _fits(
         key = tuple(int(np.broadcast_to(sizes[name], shape)[place]) for name in task.core.variables)
         if key not in decided:
             values = {name: Fraction(n) for name, n in zip(task.core.variables, key, strict=True)}
-            decided[key] = task.core.collected.at(values)["memory"] <= task.capacity
+            decided[key] = task.core.collected.at(values)[one.amount] <= one.most
         fits[at] = decided[key]
     return fits
 

@@ -36,7 +36,7 @@ def times(
     ``worth`` are the numbers of all amounts. Where terms overlap, the time of a layer belongs to the longest of them:
     only that one, made shorter, would help. Of the stages of a pipeline the slowest counts, for which the others wait.
     """
-    at = partial(_worth, worth)
+    at = partial(worth_of, worth)
     total, microbatches = worth["time"], worth[dict(structure.symbols)["microbatches"]]
     letters = structure.letters
     ends = letters[:2]  # forwards, and what the backward of a stage sends
@@ -64,7 +64,7 @@ def times(
         found[MESSAGES] += microbatches * (slot if waits else slot - alone)
         for _, count, one in () if waits else regions:
             layer = at(one.work.get(letter))
-            for what, amount in _layer(one.terms.get(letter, Terms()), layer, worth, convention).items():
+            for what, amount in by_term(one.terms.get(letter, Terms()), layer, worth, convention).items():
                 found[what] = found.get(what, ZERO) + microbatches * count * amount
     at_the_end = total - bubble - busy  # what is reduced or gathered after the last microbatch, or beside it
     collectives = {False: found.get(NETWORK, ZERO), True: at_the_end}
@@ -82,21 +82,23 @@ def times(
             if amount and collectives[end] > 0:
                 part = amount / whole * collectives[end]
                 calls.append(Share(label, part, part / total))
-    return _sorted(shares), _sorted(calls)
+    return in_order(shares), in_order(calls)
 
 
-def _worth(worth: Mapping[str, Fraction], form: forms.Form | None) -> Fraction:
+def worth_of(worth: Mapping[str, Fraction], form: forms.Form | None) -> Fraction:
     return ZERO if form is None else forms.evaluate(form, worth)
 
 
-def _layer(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], convention: str) -> dict[str, Fraction]:
+def by_term(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], convention: str) -> dict[str, Fraction]:
     """The time of one repetition of a region and one microbatch, by the term that takes it."""
-    compute, memory, network = (_worth(worth, form) for form in (terms.compute, terms.memory, terms.network))
+    compute, memory, network = (worth_of(worth, form) for form in (terms.compute, terms.memory, terms.network))
     if convention == "overlap":
         slowest = max(((compute, COMPUTE), (memory, MEMORY), (network, NETWORK)), key=itemgetter(0))[1]
         return {slowest: layer}
     if convention == "serial":
         return {COMPUTE: compute, MEMORY: memory, NETWORK: network}
+    if convention == "roofline":
+        return {COMPUTE if compute >= memory else MEMORY: layer - network, NETWORK: network}
     # One op after the other: what an op takes longer than its computing, it waits for memory.
     return {COMPUTE: compute, MEMORY: layer - network - compute, NETWORK: network}
 
@@ -104,12 +106,12 @@ def _layer(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], convent
 def bytes_of(structure: Structure, worth: Mapping[str, Fraction]) -> tuple[Share, ...]:
     """The contents of one rank's memory, the largest first; of several stages the one that holds most."""
     total = worth["memory"]
-    stage = next(stage for stage in structure.stages if _worth(worth, stage.memory) == total)
-    found = [(what, _worth(worth, form)) for what, form in stage.holds]
-    return _sorted([Share(what, amount, amount / total) for what, amount in found if amount])
+    stage = next(stage for stage in structure.stages if worth_of(worth, stage.memory) == total)
+    found = [(what, worth_of(worth, form)) for what, form in stage.holds]
+    return in_order([Share(what, amount, amount / total) for what, amount in found if amount])
 
 
-def _sorted(shares: list[Share]) -> tuple[Share, ...]:
+def in_order(shares: list[Share]) -> tuple[Share, ...]:
     return tuple(sorted(shares, key=lambda s: -s.part))
 
 

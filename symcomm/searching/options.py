@@ -34,6 +34,42 @@ USUAL = tuple(
     for data in ("data", "zero-1", "fully-sharded")
     for tensor in ("tensor", "tensor + sequence")
 )
+SERVED = ("data + tensor", "data + tensor + context")
+
+
+def serving_options(
+    model: Model, trains: Mapping[str, object], prompt: object, prompts: object, first_token: object,
+    per_token: object, formats: object,
+) -> tuple[Fraction | None, Fraction | None] | None:  # fmt: skip
+    """The bounds of a search for serving; None where the model is trained.
+
+    Raises ``ValuesError`` for what belongs to the other one.
+    """
+    step = model.graph.step
+    serves = {"prompt": prompt, "first_token": first_token, "per_token": per_token, "formats": formats}
+    if step is None:
+        for name in (name for name, value in serves.items() if value is not None):
+            raise ValuesError(f"{name} belongs to a search for serving, and {model.name} is searched for training",
+                              hint="search(model.decode(), ...), or --phase decode")  # fmt: skip
+        return None
+    if step.phase != "decode":
+        raise ValuesError("a search for serving is one of a decode step", hint="model.decode(), and prompt=2048")
+    for name in (name for name, value in trains.items() if value is not None):
+        raise ValuesError(f"{name} belongs to a search for training, and a decode step has no backward pass",
+                          hint=f"leave it out; serving has {', '.join(serves)}")  # fmt: skip
+    for name, value in (("prompt", prompt), ("prompts", prompts)):
+        whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_MESH
+        if value is not None and not whole:
+            raise ValuesError(f"{name} = {str(value)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
+    if first_token is not None and prompt is None:
+        raise ValuesError("the time to the first token needs a prompt", hint="for instance prompt=2048")
+    found = []
+    for name, value in (("first_token", first_token), ("per_token", per_token)):
+        most = Quantity.parse(value) if isinstance(value, str) else None
+        if value is not None and (most is None or most.unit != SECOND or most.value <= 0):
+            raise ValuesError(f"{name} = {str(value)[:40]}: a time of more than 0", hint="for instance 50 ms")
+        found.append(None if most is None else most.value)
+    return found[0], found[1]
 
 
 def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
@@ -125,7 +161,10 @@ def read_sizes(
         batches = whole_numbers(int(model.values[name]), name)
     if batches is None:
         raise ValuesError("a search needs the batch", hint="for instance batch=512")
-    if microbatches is None:
+    lists: dict[str, tuple[int, ...]] = {}
+    if graph.step is not None:
+        pass
+    elif microbatches is None:
         lists = {MICROBATCHES: tuple(sorted({d for b in batches for d in divisors(b)}))}
     else:
         lists = {MICROBATCHES: whole_numbers(microbatches, MICROBATCHES)}
@@ -165,20 +204,22 @@ def _timed_alike() -> list[str]:
 
 def drafts_of(
     model: Model, strategies: str | Sequence[str] | None, recomputation: str | Sequence[str] | None,
-    schedules: str | Sequence[str] | None, bucketed: bool,
+    schedules: str | Sequence[str] | None, bucketed: bool, formats: str | Sequence[str] | None,
 ) -> tuple[list[Draft], list[str]]:  # fmt: skip
     """The structures to derive, each once: with and without its pipeline, for each recomputation and schedule."""
     # A Strategy is refused with a hint, where its parts are read.
     one = [strategies] if isinstance(strategies, (str, Strategy)) else strategies
-    texts: tuple[Any, ...] = USUAL if one is None else tuple(one)
+    serves = model.graph.step is not None
+    texts: tuple[Any, ...] = (SERVED if serves else USUAL) if one is None else tuple(one)
+    kinds = ("",) if formats is None else tuple(dict.fromkeys([formats] if isinstance(formats, str) else formats))
     if not texts:
-        raise ValuesError("no strategy is named", hint=f"for instance {USUAL[0]}")
-    again = _named(recomputation, CONVENTION, CONVENTION, "recomputation")
+        raise ValuesError("no strategy is named", hint=f"for instance {(SERVED if serves else USUAL)[0]}")
+    again = ("none",) if serves else _named(recomputation, CONVENTION, CONVENTION, "recomputation")
     plans = _named(schedules, (USUAL_SCHEDULE,), () if schedules is None else _timed_alike(), "schedule")
     notes: list[str] = []
-    if one is None and not _applicable(pieces(USUAL[0]), model.graph, []):
+    if one is None and not serves and not _applicable(pieces(USUAL[0]), model.graph, []):
         raise StrategyError(f"none of the usual strategies can be applied to {model.name}", hint="name one: cut(D, k)")
-    if recomputation is None and not model.graph.attention_pairs:
+    if recomputation is None and not serves and not model.graph.attention_pairs:
         again = tuple(how for how in again if how != "selective")
         notes.append(f"{model.name} has no attention scores, so that nothing is recomputed selectively.")
     found: dict[tuple[Any, ...], Draft] = {}
@@ -188,8 +229,9 @@ def drafts_of(
             for how in again:
                 for plan in plans if any(PIPELINE in p.axes for p in kept) else ("",):
                     for cut in (False, True) if bucketed else (False,):
-                        draft = Draft(kept, how, plan, cut)
-                        found.setdefault((tuple((p.key, p.arguments) for p in kept), how, plan, cut), draft)
+                        for kind in kinds:
+                            draft = Draft(kept, how, plan, cut, format=kind)
+                            found.setdefault((tuple((p.key, p.arguments) for p in kept), how, plan, cut, kind), draft)
         if len(found) > MOST_STRUCTURES:
             raise ValuesError(
                 f"there are more than {MOST_STRUCTURES} structures to derive", hint="name fewer strategies"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
@@ -15,6 +16,7 @@ from symcomm.searching.explain import Share, percent
 from symcomm.searching.template import PIPELINE
 
 SECOND = Unit.parse("second")
+RATE = Unit.parse("1/second")
 FORMAT = 1  # raised only when a key changes its meaning
 
 
@@ -39,6 +41,47 @@ class Configuration:
     held: tuple[Share, ...]
     why: str
     accounting: Accounting
+
+    TITLES = ("The fastest", "The front of time and memory")
+    COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
+    CELLS = ("time", "memory", "data x tensor x pipe", "microbatches", "recomputation", "with", "takes the time")
+    FRONT, BEST = "time and memory", "fastest"
+
+    @property
+    def order(self) -> tuple[Fraction, Fraction]:
+        """The two amounts by which configurations are compared."""
+        return self.time.value, self.memory.value
+
+    @property
+    def place(self) -> tuple[Quantity, Quantity]:
+        """Its place in a picture of the front."""
+        return self.time, self.memory
+
+    @property
+    def axes(self) -> tuple[str, str, str]:
+        """The title of such a picture, and what its axes show."""
+        return self.FRONT, "time of a training step (s)", "memory of one rank (B)"
+
+    @property
+    def label(self) -> str:
+        """Its label beside the mesh."""
+        return f"{self.microbatches} microbatches"
+
+    @property
+    def family(self) -> str:
+        """Its name in a legend: the strategy without sizes, and its recomputation."""
+        again = f", {self.recomputation} recomputation" if self.recomputation != "none" else ""
+        return re.sub(r"\([^()]*\)", "", self.strategy) + again
+
+    @property
+    def amounts(self) -> dict[str, Quantity]:
+        """What may be limited."""
+        return {"memory": self.memory}
+
+    @property
+    def said(self) -> str:
+        """Its name in a sentence."""
+        return f"{self.strategy} with {self.microbatches} microbatches"
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -67,23 +110,118 @@ class Configuration:
 
     def json(self) -> dict[str, Any]:
         """Plain data, ready for JSON; exact numbers are text."""
-
-        def amount(q: Quantity) -> dict[str, str]:
-            return {"exact": str(q.value), "unit": str(q.unit), "text": read(q)}
-
-        def parts(shares: Sequence[Share]) -> list[dict[str, str]]:
-            return [{"what": s.what, "exact": str(s.amount), "part": percent(s.part)} for s in shares]
-
         return {
             "strategy": self.strategy, "mesh": dict(self.mesh), "microbatches": self.microbatches,
             "sizes": dict(self.sizes), "recomputation": self.recomputation, "schedule": self.schedule,
-            "time": amount(self.time), "memory": amount(self.memory),
-            "shares": parts(self.shares), "calls": parts(self.calls), "held": parts(self.held), "why": self.why,
+            "time": as_json(self.time), "memory": as_json(self.memory), "shares": parts_json(self.shares),
+            "calls": parts_json(self.calls), "held": parts_json(self.held), "why": self.why,
         }  # fmt: skip
 
 
-_CELLS = ("time", "memory", "data x tensor x pipe", "microbatches", "recomputation", "with", "takes the time")
-_COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
+@dataclass(frozen=True)
+class ServingConfiguration:
+    """One configuration of serving: its strategy with all sizes, and its exact times and memory.
+
+    ``time`` is the time of a decode step, ``first`` the time of a prefill where there is a prompt, and ``rate`` the
+    tokens that all devices make in a second. ``sizes`` are the batch and the varied sizes of the model.
+    """
+
+    strategy: str
+    mesh: tuple[tuple[str, int], ...]
+    sizes: tuple[tuple[str, int], ...]
+    format: str
+    rate: Quantity
+    time: Quantity
+    first: Quantity | None
+    memory: Quantity
+    shares: tuple[Share, ...]
+    held: tuple[Share, ...]
+    why: str
+    accounting: Accounting
+
+    TITLES = ("The most tokens a second", "The front of tokens a second and time per token")
+    COLUMNS = ("strategy", "runs with", "tokens a second", "time per token", "first token", "memory per rank", "why")
+    CELLS = ("tokens/s", "time per token", "first token", "memory", "with", "strategy", "takes the time")
+    FRONT, BEST = "tokens a second and time per token", "one with the most tokens a second"
+
+    @property
+    def order(self) -> tuple[Fraction, Fraction]:
+        """The seconds of a token and of a step, by which configurations are compared."""
+        return 1 / self.rate.value, self.time.value
+
+    @property
+    def place(self) -> tuple[Quantity, Quantity]:
+        """Its place in a picture of the front."""
+        return self.time, self.rate
+
+    @property
+    def axes(self) -> tuple[str, str, str]:
+        """The title of such a picture, and what its axes show."""
+        return self.FRONT, "time per token of a sequence (s)", "tokens a second of all devices"
+
+    @property
+    def label(self) -> str:
+        """Its label beside the mesh."""
+        return ", ".join(f"{name} = {value}" for name, value in self.sizes)
+
+    @property
+    def family(self) -> str:
+        """Its name in a legend: the strategy without sizes, and its number formats."""
+        return re.sub(r"\([^()]*\)", "", self.strategy) + (f", {self.format}" if self.format else "")
+
+    @property
+    def amounts(self) -> dict[str, Quantity]:
+        """What may be limited."""
+        found = {"memory": self.memory, "token of a sequence": self.time}
+        return found if self.first is None else found | {"first token": self.first}
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Its sizes and number formats."""
+        return (*(f"{name} = {value}" for name, value in self.sizes), *([self.format] if self.format else []))
+
+    @property
+    def said(self) -> str:
+        """Its name in a sentence."""
+        return " with ".join(part for part in (self.strategy, ", ".join(self.runs)) if part)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its cells in a table."""
+        first = four(self.first) if self.first is not None else "–"
+        return (self.strategy, ", ".join(self.runs), decimal_text(self.rate.value, 4), four(self.time),
+                first, read(self.memory), self.why)  # fmt: skip
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its cells in a table of a terminal."""
+        limits = ", ".join(f"{share.what} {percent(share.part)}" for share in self.shares[:2] if share.part)
+        strategy, runs, rate, each, first, memory, _ = self.row
+        return rate, each, "" if first == "–" else first, memory, runs, strategy, limits
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; exact numbers are text."""
+        return {
+            "strategy": self.strategy, "mesh": dict(self.mesh), "sizes": dict(self.sizes), "format": self.format,
+            "tokens_per_second": {"exact": str(self.rate.value), "unit": str(RATE)},
+            "time_per_token": as_json(self.time),
+            "first_token": None if self.first is None else as_json(self.first),
+            "memory": as_json(self.memory), "shares": parts_json(self.shares),
+            "held": parts_json(self.held), "why": self.why,
+        }  # fmt: skip
+
+
+Outcome = Configuration | ServingConfiguration
+
+
+def as_json(q: Quantity) -> dict[str, str]:
+    """An amount as plain data: exact, and as a table shows it."""
+    return {"exact": str(q.value), "unit": str(q.unit), "text": read(q)}
+
+
+def parts_json(shares: Sequence[Share]) -> list[dict[str, str]]:
+    """The parts of a whole as plain data."""
+    return [{"what": s.what, "exact": str(s.amount), "part": percent(s.part)} for s in shares]
 
 
 def read(quantity: Quantity) -> str:
@@ -127,11 +265,12 @@ class SearchResult:
     tried: int
     feasible: int
     refused: tuple[tuple[str, int], ...]
-    front: tuple[Configuration, ...]
-    top: tuple[Configuration, ...]
-    nearest: tuple[Configuration, ...]
+    front: tuple[Outcome, ...]
+    top: tuple[Outcome, ...]
+    nearest: tuple[Outcome, ...]
     conventions: tuple[Convention, ...]
     notes: tuple[str, ...] = ()
+    limits: tuple[tuple[str, Quantity], ...] = ()
 
     @property
     def summary(self) -> str:
@@ -139,24 +278,30 @@ class SearchResult:
         said = f"{self.tried:,} configurations of {self.model} on {self.devices:,} devices of {read(self.capacity)}"
         said += f" ({self.capacity_is}) each: "
         if self.feasible:
-            return said + f"{self.feasible:,} can run, {len(self.front):,} of them on the front of time and memory."
+            front = self.front[0].FRONT
+            return said + f"{self.feasible:,} can run, {len(self.front):,} of them on the front of {front}."
         if not self.tried:
             return said + "there are none. No shape of the mesh uses all devices with the sizes allowed."
         if not self.nearest:
             return said + "none can run, for none divides evenly."
         first = self.nearest[0]
-        over = first.memory.value / self.capacity.value
+        limits = {"memory": self.capacity, **dict(self.limits)}
+        most = max(limits, key=lambda name: first.amounts[name].value / limits[name].value)
+        over, bound = first.amounts[most].value / limits[most].value, "capacity" if most == "memory" else "bound"
+        takes = "needs" if most == "memory" else f"takes for a {most}"
         return said + (
-            f"none fits. The nearest, {first.strategy} with {first.microbatches} microbatches, needs "
-            f"{read(first.memory)}: {float(over):.4g} times the capacity."
+            f"none fits. The nearest, {first.said}, {takes} {read(first.amounts[most])}: {float(over):.4g} times the "
+            f"{bound}."
         )
 
     def tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
         """Title, columns and rows of each table that has rows."""
+        every = (*self.top, *self.nearest)
+        columns, (top, front) = (every[0].COLUMNS, every[0].TITLES) if every else ((), ("", ""))
         shown: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
-            ("The fastest", _COLUMNS, [c.row for c in self.top]),
-            ("The front of time and memory", _COLUMNS[:5], [c.row[:5] for c in self.front]),
-            ("Does not fit, by the least", _COLUMNS, [] if self.feasible else [c.row for c in self.nearest]),
+            (top, columns, [c.row for c in self.top]),
+            (front, columns[:-1], [c.row[:-1] for c in self.front]),
+            ("Does not fit, by the least", columns, [] if self.feasible else [c.row for c in self.nearest]),
             (
                 "Configurations that cannot run",
                 ("reason", "configurations"),
@@ -168,11 +313,11 @@ class SearchResult:
     def text(self, detail: str = "full") -> str:
         """The result as plain text, for a terminal; in ``brief`` with the names of its conventions alone."""
         out = [self.summary]
-        shown = [("The fastest", self.top), ("The front of time and memory", self.front)] if self.top else []
+        shown = [*zip(self.top[0].TITLES, (self.top, self.front), strict=True)] if self.top else []
         for title, found in shown or [("Does not fit, by the least", self.nearest)]:
-            out += ["", f"{title}:", *_lined([_CELLS, *(one.cells for one in found)])] if found else []
+            out += ["", f"{title}:", *_lined([found[0].CELLS, *(one.cells for one in found)])] if found else []
         if self.top:
-            out += ["", f"The fastest is {self.top[0].strategy}. {self.top[0].why}"]
+            out += ["", f"The {self.top[0].BEST} is {self.top[0].strategy}. {self.top[0].why}"]
         if self.refused:
             out += ["", "Configurations that cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
         named = [f"conventions: {', '.join(f'{c.field} {c.name}' for c in self.conventions)}", *self.notes]
@@ -206,6 +351,7 @@ class SearchResult:
             "capacity": {"exact": str(self.capacity.value), "unit": str(self.capacity.unit), "is": self.capacity_is},
             "summary": self.summary, "tried": self.tried, "feasible": self.feasible,
             "refused": [{"reason": why, "configurations": n} for why, n in self.refused],
+            "limits": {name: as_json(most) for name, most in self.limits},
             "front": [c.json() for c in self.front], "top": [c.json() for c in self.top],
             "nearest": [c.json() for c in self.nearest],
             "accounting": {c.field: c.name for c in self.conventions}, "notes": list(self.notes),

@@ -22,16 +22,36 @@ from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
-from symcomm.searching import evaluate, explain
+from symcomm.searching import evaluate, explain, serving
 from symcomm.searching.cases import apart, cases
-from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
+from symcomm.searching.options import (
+    batch_symbol,
+    capacity_and_meaning,
+    check,
+    drafts_of,
+    free_sizes,
+    read_sizes,
+    said,
+    serving_options,
+)  # fmt: skip
 from symcomm.searching.ranges import whole_numbers
-from symcomm.searching.result import SECOND, Configuration, SearchResult
+from symcomm.searching.result import SECOND, Configuration, Outcome, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, SearchQuestion, Structure, structures
+from symcomm.searching.structure import (
+    BUCKETS,
+    CONVENTION,
+    MICROBATCHES,
+    Draft,
+    Limit,
+    Objective,
+    SearchQuestion,
+    Structure,
+    structure,
+)  # fmt: skip
 from symcomm.searching.template import PIPELINE, composed, written
 
 Progress = Callable[[int, int, str], None]
+Derived = Structure | serving.ServingStructure
 
 
 def search(
@@ -49,6 +69,11 @@ def search(
     sizes: Mapping[str, object] | None = None,
     buckets: object = None,
     call_overhead: object = None,
+    prompt: int | None = None,
+    prompts: int = 1,
+    first_token: object = None,
+    per_token: object = None,
+    formats: str | Sequence[str] | None = None,
     recipe: str | Mapping[str, object] = "mixed_adam",
     frozen: str | Sequence[str] | None = None,
     gradient_dtype: str | None = None,
@@ -60,7 +85,7 @@ def search(
     progress: Progress | None = None,
     **rates: object,
 ) -> SearchResult:
-    """The best ways to train a model on a number of devices, from the closed forms of time and memory.
+    """The best ways to train a model on a number of devices, or to serve it, from closed forms of time and memory.
 
     ``strategies`` are texts whose degrees are symbols: ``"data + tensor + pipeline"``; their mesh takes every shape
     that uses all ``devices``. ``sizes`` limits an axis of the mesh (``{"tensor": "1..8"}``) or lists values of a size
@@ -73,6 +98,11 @@ def search(
     With ``peaks`` the fastest of these are held against their ``peak_memory``, too, at about a tenth of a second each;
     that may be less (not all gradients are there while most activations are), or more.
 
+    Of a decode step (``model.decode()``) it is serving that is searched: the most tokens a second, and the front of
+    that and of the time per token. ``first_token`` and ``per_token`` bound its times; a ``prompt`` has so many tokens,
+    and each replica reads so many ``prompts`` at once. ``formats`` are number formats to try, such as
+    ``"weights=int4(128 fp16)"``. A rank holds weights and the caches of all sequences.
+
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
     model.graph.check_flow("there is no time to search for")
@@ -81,6 +111,14 @@ def search(
     chosen = Accounting.given(accounting)
     check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
+    trains = {"microbatches": microbatches, "recomputation": recomputation, "schedules": schedules, "buckets": buckets,
+              "call_overhead": call_overhead, "frozen": frozen, "gradient_dtype": gradient_dtype,
+              "peaks": peaks or None, "recipe": None if recipe == "mixed_adam" else recipe}  # fmt: skip
+    bounds = serving_options(model, trains, prompt, prompts, first_token, per_token, formats)
+    if bounds is None:
+        goal = Objective(("time", "memory"), (Limit("memory", size, "does not fit in the memory"),))
+    else:
+        goal = serving.objective(size, *bounds)
     allowed, lists = read_sizes(model, batch, microbatches, sizes, buckets, call_overhead)
     varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
     if batch is not None:
@@ -99,10 +137,10 @@ def search(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
-        Setting(model.graph).freeze(frozen).frozen,
+        Setting(model.graph).freeze(frozen).frozen, prompt, prompts,
     )  # fmt: skip
     parallel = joblib.Parallel(n_jobs=jobs)
-    drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists)
+    drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists, formats)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     _check_links(said_links, drafts)
     notes += [whole.told] if whole is not None else []
@@ -130,11 +168,11 @@ def search(
         made = _derived(parallel, joblib.delayed, question, kept, tell, workers)
         total = sum(g.size for _, g in made)
         best: evaluate.Part | None = None
-        for wave in _waves(_tasks(made, size, most), 8 * workers):
+        for wave in _waves(_tasks(made, goal, most), 8 * workers):
             parts = parallel(joblib.delayed(evaluate.evaluate)(task) for task in wave)
             best = evaluate.merged([*([best] if best is not None else []), *parts], most)
             tell(best.tried, total, "configurations")
-    found = _outcome(question, devices, (size, meaning), made, best, notes)
+    found = _outcome(question, devices, (goal, meaning), made, best, notes)
     return _at_peak(found, question, top) if peaks else found
 
 
@@ -192,11 +230,20 @@ def _watched(progress: Progress | None, until: float, seconds: float) -> Progres
     return tell
 
 
+def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Derived]:
+    """The closed forms of drafts; neighbours share what they have in common.
+
+    Raises ``StrategyError`` where a strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
+    """
+    derive: Any = structure if question.model.graph.step is None else serving.structure
+    return [derive(question, draft) for draft in drafts]
+
+
 def _derived(
     parallel: Any, delayed: Any, question: SearchQuestion, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
-) -> list[tuple[Structure, Grid]]:
+) -> list[tuple[Derived, Grid]]:
     """The closed forms of each structure; those that differ by their stages or recomputation are derived together."""
-    made: list[tuple[Structure, Grid]] = []
+    made: list[tuple[Derived, Grid]] = []
     families = [
         list(group) for _, group in groupby(kept, lambda pair: [p for p in pair[0].pieces if PIPELINE not in p.axes])
     ]
@@ -215,13 +262,13 @@ def _derived(
     return made
 
 
-def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> Iterator[evaluate.EvaluationTask]:
+def _tasks(made: list[tuple[Derived, Grid]], goal: Objective, top: int) -> Iterator[evaluate.EvaluationTask]:
     for number, (s, g) in enumerate(made):
         names = dict(s.symbols)
         order = {symbol_name: axis for axis, symbol_name in names.items()}
         pairs = tuple((order.get(variable, variable), variable) for variable in s.core.variables)
         for start, stop in g.blocks(evaluate.CHUNK):
-            yield evaluate.EvaluationTask(number, s.core, pairs, g, start, stop, capacity, top)
+            yield evaluate.EvaluationTask(number, s.core, pairs, g, start, stop, goal, top)
 
 
 def _waves(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -231,42 +278,43 @@ def _waves(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _outcome(
-    question: SearchQuestion, devices: int, capacity: tuple[Fraction, str], made: list[tuple[Structure, Grid]],
+    question: SearchQuestion, devices: int, wanted: tuple[Objective, str], made: list[tuple[Derived, Grid]],
     known: evaluate.Part | None, notes: list[str],
 ) -> SearchResult:  # fmt: skip
-    size, meaning = capacity
-    convention = question.accounting.time
+    goal, meaning = wanted
+    size = goal.limits[0].most
+    serves = question.model.graph.step is not None
+    configuration: Any = serving.configuration if serves else _configuration
 
-    def told(points: evaluate.Points) -> list[Configuration]:
+    def told(points: evaluate.Points) -> list[Outcome]:
         return [
-            _configuration(*made[int(s)], int(i), question, size, convention)
+            configuration(*made[int(s)], int(i), question, size)
             for s, i in zip(points.structure, points.index, strict=True)
         ]
 
     refused: dict[str, int] = {}
-    front: list[Configuration] = []
-    top: list[Configuration] = []
-    near: list[Configuration] = []
+    front: list[Outcome] = []
+    top: list[Outcome] = []
+    near: list[Outcome] = []
     if known is not None:
         for number, counts in known.refused:
             labels = [f"does not divide: {c.label}" for c in made[number][0].core.constraints]
             for label, count in zip([*labels, "the algorithm has no formula for these degrees"], counts, strict=True):
                 if count:
                     refused[label] = refused.get(label, 0) + count
-        if known.too_large:
-            refused["does not fit in the memory"] = known.too_large
+        refused |= {one.refusal: n for one, n in zip(goal.limits, known.too_large, strict=True) if n}
         front, top, near = told(known.front), sorted(told(known.top), key=_rank), told(known.near)
     least: Fraction | None = None
-    exact_front: list[Configuration] = []
+    exact_front: list[Outcome] = []
     for one in sorted(front, key=_rank):  # the same with exact numbers
-        if least is None or one.memory.value < least:
+        if least is None or one.order[1] < least:
             exact_front.append(one)
-            least = one.memory.value
+            least = one.order[1]
     touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
     still = sorted(question.frozen)
     frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
-    limits = [_LIMITS[0], *([] if question.links else [_LIMITS[1]])]
+    limits = [SERVED if serves else _LIMITS[0], *([] if question.links else [_LIMITS[1]])]
     if NODE in dict(question.links):
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     return SearchResult(
@@ -274,14 +322,15 @@ def _outcome(
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
+        tuple((one.amount, Quantity(one.most, SECOND)) for one in goal.limits[1:]),
     )  # fmt: skip
 
 
 def _at_peak(found: SearchResult, question: SearchQuestion, top: int) -> SearchResult:
     """The configurations that are told, with their peaks, of those that fit at it."""
-    fits: dict[Configuration, Configuration] = {}
+    fits: dict[Outcome, Configuration] = {}
     checked: dict[tuple[object, ...], Fraction] = {}
-    every = [*dict.fromkeys((*found.top, *found.front))]
+    every = [one for one in dict.fromkeys((*found.top, *found.front)) if isinstance(one, Configuration)]
     for one in every:
         at_peak = replace(one, memory=Quantity(_peak(one, question, checked), BYTE))
         if at_peak.memory.value <= found.capacity.value:
@@ -324,20 +373,24 @@ _LIMITS = (
 )
 
 
-def _rank(one: Configuration) -> tuple[Fraction, Fraction]:
-    return one.time.value, one.memory.value
+SERVED = (
+    "The memory holds weights and the caches of all sequences at their context; activations come on top. Nobody waits "
+    "in a queue, and prefills and decode steps do not slow each other down."
+)
 
 
-def _configuration(
-    s: Structure, g: Grid, index: int, question: SearchQuestion, capacity: Fraction, convention: str
-) -> Configuration:
+def _rank(one: Outcome) -> tuple[Fraction, Fraction]:
+    return one.order
+
+
+def _configuration(s: Structure, g: Grid, index: int, question: SearchQuestion, capacity: Fraction) -> Configuration:
     """One configuration with exact numbers."""
     sizes = g.at(index)
     names = dict(s.symbols)
     values = {names.get(name, name): n for name, n in sizes.items()}
     values = {name: n for name, n in values.items() if name in s.core.variables}
     worth = s.at(values)
-    shares, calls = explain.times(s, worth, convention)
+    shares, calls = explain.times(s, worth, question.accounting.time)
     held = explain.bytes_of(s, worth)
     return Configuration(
         written(s.draft.pieces, sizes, sizes[MICROBATCHES]), tuple((axis, sizes[axis]) for axis in g.axes),

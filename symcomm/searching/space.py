@@ -105,7 +105,7 @@ def shapes(
         if draft.bucketed and not _reduces(draft, used):
             continue
         kept = tuple(rule for rule in rules if rule[1].mesh in used)
-        key = (kept, tuple(sorted(used.items())), draft.recomputation, draft.schedule, draft.bucketed)
+        key = (kept, tuple(sorted(used.items())), draft.recomputation, draft.schedule, draft.bucketed, draft.format)
         if key not in seen:
             seen.add(key)
             found.append(shape)

@@ -21,7 +21,7 @@ from symcomm.core.collected import Collected, Shared, Terms, collect
 from symcomm.core.derivation import Derivation, Step
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num, product
+from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import cut_axes
@@ -49,7 +49,10 @@ MICROBATCHES, BUCKETS = "microbatches", "buckets"
 
 @dataclass(frozen=True)
 class SearchQuestion:
-    """What all structures of a search share; ``varied`` are sizes of the model that it goes over."""
+    """What all structures of a search share; ``varied`` are sizes of the model that it goes over.
+
+    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once.
+    """
 
     model: Model
     varied: tuple[str, ...] = ()
@@ -60,6 +63,8 @@ class SearchQuestion:
     rates: tuple[tuple[str, Any], ...] = ()
     links: tuple[tuple[str, Any], ...] = ()
     frozen: frozenset[str] = frozenset()
+    prompt: int | None = None
+    prompts: int = 1
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -80,6 +85,7 @@ class Draft:
     bucketed: bool = False
     nesting: Nesting | None = None
     single: bool = False  # one microbatch: there are no gradients to be added
+    format: str = ""  # the number formats of weights, cache and products, where they are not the model's
 
     @property
     def degrees(self) -> dict[str, Form]:
@@ -93,6 +99,27 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """The most that an amount may be, and why a configuration with more of it cannot be."""
+
+    amount: str
+    most: Fraction
+    refusal: str
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The two amounts that a search makes small, the first before the second, and what must stay below limits."""
+
+    front: tuple[str, str]
+    limits: tuple[Limit, ...]
+
+    def amounts(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        return tuple(dict.fromkeys((*self.front, *(limit.amount for limit in self.limits))))
+
+
+@dataclass(frozen=True)
 class Constraint:
     """``divisor`` must divide ``size``: what is cut, and by what."""
 
@@ -103,7 +130,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Core:
-    """The forms that every configuration evaluates: ``time`` and ``memory``, all numbers put in.
+    """The forms that every configuration evaluates, such as ``time`` and ``memory``, all numbers put in.
 
     ``variables`` are the symbols that are left.
     """
@@ -160,14 +187,6 @@ class Structure:
         return {**dict(self.known), **given, **self.told.at(given)}
 
 
-def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Structure]:
-    """The closed forms of drafts; those that follow one another share what they have in common.
-
-    Raises ``StrategyError`` where a strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
-    """
-    return [structure(question, draft) for draft in drafts]
-
-
 def structure(question: SearchQuestion, draft: Draft) -> Structure:
     """The closed forms of a draft.
 
@@ -178,25 +197,25 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
     shared = None if strategy is None else cut_vocabulary(ByIdentity(model.graph), strategy)
-    graph = model.graph if shared is None else _whole_words(ByIdentity(model.graph), shared, accounting)
+    graph = model.graph if shared is None else whole_words(ByIdentity(model.graph), shared, accounting)
     setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
-    m = _fresh("m", setting, strategy)
+    m = fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
     cut_up: dict[str, Any] = {}
     if draft.bucketed:
-        cut_up = {"buckets": _fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
+        cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
     setting = replace(setting, graph=graph)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None, **cut_up)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
-    steps = _named("", made.work.steps)
+    steps = named("", made.work.steps)
     touched = [*rests_on(made.work.steps), *(["vocabulary"] if shared is not None else [])]
     stages: list[SearchStage] = []
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
     times = [region.times for region in model.graph.regions if region.times]
-    adds = num(1) if draft.single else m
+    adds = forms.num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     for kind, number in _kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
@@ -208,17 +227,17 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         firsts = [one.first for one in made.regions if one.first is not None]
-        mine: list[tuple[str, Form, RegionTime]] = [("", num(1), first) for first in firsts]
+        mine: list[tuple[str, Form, RegionTime]] = [("", forms.num(1), first) for first in firsts]
         for one in (one for one in made.regions if one.region.name in held.regions):
             count = held.times(one.region)
-            mine.insert(0, (one.region.name, count if one.first is None else Total((count, num(-1))), one))
+            mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))
         states, holds, fields = _states(
             ByIdentity(graph), kept, question.recipe, question.frozen, number, before, layers, adds, question.accounting
         )
         touched += fields
-        steps += [*states, *_named(f"{before}kept: ", activations.steps)]
+        steps += [*states, *named(f"{before}kept: ", activations.steps)]
         holds = (*holds, ("activations", Sym(f"{before}kept: {activations.answer.name}")))
-        steps.append((f"{before}memory", Total(tuple(form for _, form in holds))))
+        steps.append((f"{before}memory", forms.Total(tuple(form for _, form in holds))))
         slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
         stages.append(SearchStage(kind, tuple(mine), slots, holds, Sym(f"{before}memory")))
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
@@ -226,7 +245,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     varied += [(BUCKETS, cut_up["buckets"].name)] if cut_up else []
     steps.append(("time", made.time))
     if len(stages) > 1:
-        steps.append(("memory", Largest(tuple(stage.memory for stage in stages))))
+        steps.append(("memory", forms.Largest(tuple(stage.memory for stage in stages))))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
     amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
@@ -234,10 +253,10 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     wanted = {"time", "memory", *(name for form in amounts for name in forms.names(form))}
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
     collected = told.only("time", "memory")
-    _check_known(steps, collected.names - {*variables})
+    check_known(steps, collected.names - {*variables})
     rules = tuple(
         Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
-        for c in (*_constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
+        for c in (*constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
         for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
     return Structure(
@@ -263,7 +282,7 @@ _HELD: Mapping[Literal["weights", "gradients", "states"], str] = {
 }  # fmt: skip
 
 
-def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
+def named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
     """The steps that define something, their names marked, so that those of several derivations stay apart."""
     defined = [step for step in steps if step.relation == ":="]
     if not mark:
@@ -299,7 +318,7 @@ def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]
             yield f"the places of a node of {places} ranks", top, bottom
 
 
-def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
+def fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
     taken = {*setting.symbols, *(n for size in degrees(strategy).values() for n in forms.names(size))}
     for size in degrees(strategy).values():
         for used in forms.names(size):
@@ -310,7 +329,7 @@ def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
     return Sym(name)
 
 
-def _check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> None:
+def check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> None:
     for name in (name for _, form in steps for name in forms.names(form)) if (wanted := {*missing}) else ():
         if name in wanted:
             raise ValuesError(f"a search needs a value for {name}", hint=_where(name))
@@ -338,7 +357,7 @@ def _states(
     for of, what in _HELD.items():
         with suppress(ValuesError):  # not every recipe keeps all of them, nor does every stage have what is trained
             made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several, of=of)
-            steps += _named(f"{before}{of}: ", made.steps)
+            steps += named(f"{before}{of}: ", made.steps)
             holds.append((what, Sym(f"{before}{of}: {made.answer.name}")))
             touched |= dict.fromkeys(made.touched)
     if not holds:
@@ -347,7 +366,7 @@ def _states(
 
 
 @lru_cache(maxsize=64)
-def _whole_words(held: ByIdentity[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
+def whole_words(held: ByIdentity[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
     return shared.in_parts(held.it, accounting)
 
 
@@ -364,7 +383,7 @@ def _activations(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | No
 
 
 @lru_cache(maxsize=64)
-def _constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
+def constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
     """What must divide, and by what: each named axis that the strategy cuts, the batch, and the layers."""
     graph, sizes = held.it, degrees(strategy)
     found: dict[tuple[Expr, Expr], tuple[str, Form, Form]] = {}
@@ -401,7 +420,7 @@ def _network(made: step_time.StepTime) -> Iterator[tuple[str, bool, str, Form]]:
             label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
             found.setdefault((label, phase == "end", call.region.name), []).append(call)
     for key, calls in found.items():
-        yield *key, Total(tuple(_seconds(made, calls)))
+        yield *key, forms.Total(tuple(_seconds(made, calls)))
 
 
 def _apart(made: step_time.StepTime) -> tuple[str, ...]:
@@ -421,7 +440,7 @@ def _apart(made: step_time.StepTime) -> tuple[str, ...]:
 def _ranks(made: step_time.StepTime, call: Call) -> Form | None:
     """How many ranks a call has; None for one rank, and for messages between stages."""
     k = None if call.kind == "send" else call.ranks(made.strategy)
-    return None if k == num(1) else k
+    return None if k == forms.num(1) else k
 
 
 def _moved(call: Call, phase: str) -> str:
@@ -444,8 +463,10 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call]) -> Iterator[Form]:
     for (_, _, dtype), mine in alike.items():
         k = _ranks(made, mine[0])
         assert k is not None
-        elements = Total(tuple(setting.written(call.elements) for call in mine))
+        elements = forms.Total(tuple(setting.written(call.elements) for call in mine))
         for link, cost in made.writer.over(mine[0], k):
-            yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth)
+            yield forms.Ratio(
+                forms.product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth
+            )
             if link.latency is not None:
-                yield product(num(len(mine)), cost.rounds, link.latency)
+                yield forms.product(forms.num(len(mine)), cost.rounds, link.latency)

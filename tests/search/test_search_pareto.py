@@ -14,14 +14,14 @@ POINTS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=40
 def points(pairs: list[tuple[int, int]], first: int = 0) -> Points:
     time = np.array([t for t, _ in pairs], dtype=float)
     memory = np.array([m for _, m in pairs], dtype=float)
-    return Points(time, memory, np.zeros(len(pairs), dtype=int), np.arange(first, first + len(pairs)))
+    return Points(time, memory, memory / 9, np.zeros(len(pairs), dtype=int), np.arange(first, first + len(pairs)))
 
 
 def part(pairs: list[tuple[int, int]], first: int) -> Part:
     every = points(pairs, first)
-    ordered = every.take(np.lexsort((every.index, every.memory, every.time)))
-    front = ordered.take(pareto(ordered.time, ordered.memory))
-    return Part(len(pairs), len(pairs), 0, ((0, (len(pairs),)),), front, ordered.take(slice(5)), nearest(every, 5))
+    ordered = every.take(np.lexsort((every.index, every.second, every.first)))
+    front = ordered.take(pareto(ordered.first, ordered.second))
+    return Part(len(pairs), len(pairs), (0,), ((0, (len(pairs),)),), front, ordered.take(slice(5)), nearest(every, 5))
 
 
 def by_pairs(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -33,13 +33,13 @@ def by_pairs(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 @given(POINTS)
 def test_the_front_is_what_no_other_point_beats(pairs):
     front = part(pairs, 0).front
-    assert list(zip(front.time, front.memory, strict=True)) == by_pairs(pairs)
+    assert list(zip(front.first, front.second, strict=True)) == by_pairs(pairs)
 
 
 @given(POINTS)
 def test_of_equal_points_the_first_is_on_the_front(pairs):
     front = part(pairs, 0).front
-    for t, m, i in zip(front.time, front.memory, front.index, strict=True):
+    for t, m, i in zip(front.first, front.second, front.index, strict=True):
         assert pairs.index((int(t), int(m))) == i
 
 
@@ -49,7 +49,7 @@ def test_the_front_and_the_top_of_parts_are_those_of_the_whole(pairs, cuts):
     parts = [part(pairs[a:b], a) for a, b in pairwise(edges)]
     whole, together = part(pairs, 0), merged(parts, 5)
     for name in ("front", "top", "near"):
-        for column in ("time", "memory", "index"):
+        for column in ("first", "second", "index"):
             mine, theirs = getattr(getattr(together, name), column), getattr(getattr(whole, name), column)
             assert mine.tolist() == theirs.tolist()
     assert (together.tried, together.refused) == (len(pairs), ((0, (len(pairs),)),))
@@ -65,8 +65,8 @@ def test_what_is_left_before_sorting_has_the_whole_front(seed, slope):
     some = every.take(left)
 
     def front(of: Points) -> list[int]:
-        ordered = of.take(np.lexsort((of.index, of.memory, of.time)))
-        return ordered.take(pareto(ordered.time, ordered.memory)).index.tolist()
+        ordered = of.take(np.lexsort((of.index, of.second, of.first)))
+        return ordered.take(pareto(ordered.first, ordered.second)).index.tolist()
 
     assert front(some) == front(every)
     assert len(left) < len(time)
@@ -75,7 +75,7 @@ def test_what_is_left_before_sorting_has_the_whole_front(seed, slope):
 @given(POINTS)
 def test_the_nearest_have_the_least_memory(pairs):
     found = nearest(points(pairs), 5)
-    assert found.memory.tolist() == sorted(m for _, m in pairs)[:5]
+    assert found.second.tolist() == sorted(m for _, m in pairs)[:5]
 
 
 @given(st.floats(1e-12, 1e18), st.integers(-4, 4))

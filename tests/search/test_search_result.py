@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import joblib
 import pytest
-from api import AccountingError, ValuesError, divisors, main, whole_numbers
+from api import AccountingError, Limit, Objective, ValuesError, divisors, main, whole_numbers
 from api import searching_evaluate as evaluate
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -191,6 +191,10 @@ def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, ti
             assert abs(Fraction(values[index]) - exact[name]) <= exact[name] / 10**12
 
 
+def below(capacity: int) -> Objective:
+    return Objective(("time", "memory"), (Limit("memory", Fraction(capacity), "too large"),))
+
+
 def test_what_has_no_value_is_refused_and_not_ranked():
     from api import Core, Grid, Ratio, Sym, Total, collect, num
 
@@ -198,9 +202,9 @@ def test_what_has_no_value_is_refused_and_not_ranked():
     seconds = Ratio(num(1), Total((k, num(-2))))
     core = Core(("k",), collect([("time", seconds), ("memory", Ratio(num(8), k))], ("time", "memory")), ())
     grid = Grid(("data",), ((1,), (2,), (3,), (4,)), ())
-    part = evaluate.evaluate(evaluate.EvaluationTask(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
+    part = evaluate.evaluate(evaluate.EvaluationTask(0, core, (("data", "k"),), grid, 0, 4, below(2), 9))
     # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.
-    assert (part.tried, part.fits, part.too_large, part.refused) == (4, 1, 1, ((0, (2,)),))
+    assert (part.tried, part.fits, part.too_large, part.refused) == (4, 1, (1,), ((0, (2,)),))
     assert part.top.index.tolist() == [3]
 
 
@@ -213,7 +217,7 @@ def test_the_arrays_of_a_block_are_let_go_of_without_a_look_for_garbage():
     core = Core(("k", "m"), collect(steps, ("time", "memory")), ())
     grid = Grid(("data",), tuple((n,) for n in range(1, 301)), (("microbatches", tuple(range(1, 301))),))
     task = evaluate.EvaluationTask(
-        0, core, (("data", "k"), ("microbatches", "m")), grid, 0, grid.size, Fraction(10**6), 9
+        0, core, (("data", "k"), ("microbatches", "m")), grid, 0, grid.size, below(10**6), 9
     )  # fmt: skip
     evaluate.evaluate(task)
     gc.collect()

@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from symcomm.core.errors import ValuesError
-from symcomm.core.units import BYTE, Quantity, Unit
+from symcomm.core.units import BYTE, Quantity
 from symcomm.documents.plots.figure import COLOURS, GRID, SOFT, checked, figure, prefixed, save
 
 
 class FrontPoint(Protocol):
-    """A configuration in the picture: how it runs, and where that puts it."""
+    """A configuration in the picture: how it runs, where that puts it, and what the title and both axes say."""
 
     @property
     def strategy(self) -> str: ...
     @property
     def mesh(self) -> tuple[tuple[str, int], ...]: ...
     @property
-    def microbatches(self) -> int: ...
+    def family(self) -> str: ...
     @property
-    def recomputation(self) -> str: ...
+    def label(self) -> str: ...
     @property
-    def time(self) -> Quantity: ...
+    def place(self) -> tuple[Quantity, Quantity]: ...
     @property
-    def memory(self) -> Quantity: ...
+    def axes(self) -> tuple[str, str, str]: ...
 
 
 class SearchFront(Protocol):
@@ -55,48 +55,47 @@ def pareto_plot(found: SearchFront, path: str | Path | None = None) -> Any:
         raise ValuesError("no configuration fits, so there is no front to draw")
     made = figure()
     axes = made.add_subplot()
-    times = [float(c.time.value) for c in found.front]
-    held = [float(c.memory.value) for c in found.front]
-    axes.step(times, held, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
+    title, across, up = found.front[0].axes
+    times, heights = zip(*sorted(map(_at, found.front)), strict=True)
+    axes.step(times, heights, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
     families: dict[str, list[FrontPoint]] = {}
     for one in found.front:
-        families.setdefault(family(one), []).append(one)
+        families.setdefault(one.family, []).append(one)
     for n, (name, members) in enumerate(families.items()):
         axes.plot(
-            [float(c.time.value) for c in members], [float(c.memory.value) for c in members],
+            *zip(*map(_at, members), strict=True),
             "os^Dv"[n // len(COLOURS) % 5], color=COLOURS[n % len(COLOURS)], markersize=6, label=name, zorder=3,
         )  # fmt: skip
     top = [c for c in found.top if c not in found.front]
     if top:
-        axes.plot([float(c.time.value) for c in top], [float(c.memory.value) for c in top], "x", color=SOFT,
-                  markersize=5, label="other fast ones", zorder=2)  # fmt: skip
-    axes.axhline(float(found.capacity.value), color="#999999", linewidth=0.8, linestyle=":", zorder=0)
-    wide, high = times[-1] - times[0], float(found.capacity.value)
+        axes.plot(*zip(*map(_at, top), strict=True), "x", color=SOFT, markersize=5,
+                  label="other fast ones", zorder=2)  # fmt: skip
+    unit, wide, high = found.front[0].place[1].unit, times[-1] - times[0], max(heights)
+    if unit == BYTE:
+        high = float(found.capacity.value)
+        axes.axhline(high, color="#999999", linewidth=0.8, linestyle=":", zorder=0)
     labelled: list[tuple[float, float]] = []
     for one in found.front:
-        at = (float(one.time.value), float(one.memory.value))
+        at = _at(one)
         if any(abs(at[0] - x) < 0.4 * wide and abs(at[1] - y) < 0.06 * high for x, y in labelled):
             continue  # there is no room for its label
         labelled.append(at)
         left = at[0] > (times[0] + times[-1]) / 2
-        said = " × ".join(str(n) for _, n in one.mesh) + f", {one.microbatches} microbatches"
+        said = " × ".join(str(n) for _, n in one.mesh) + f", {one.label}"
         axes.annotate(said, at, xytext=(-6 if left else 6, 5), textcoords="offset points", fontsize=7,
                       ha="right" if left else "left")  # fmt: skip
-    axes.set_xlabel("time of a training step (s)")
-    axes.set_ylabel("memory of one rank (B)")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
     axes.set_ylim(bottom=0)
     axes.margins(x=0.12)
-    for axis, unit in ((axes.xaxis, Unit.parse("second")), (axes.yaxis, BYTE)):
-        axis.set_major_formatter(prefixed(unit))
+    for axis, of in ((axes.xaxis, found.front[0].place[0].unit), (axes.yaxis, unit)):
+        axis.set_major_formatter(prefixed(of))
     axes.grid(which="major", color=GRID, linewidth=0.6)
-    axes.set_title(f"{found.model} on {found.devices:,} devices: time and memory", fontsize=10)
+    axes.set_title(f"{found.model} on {found.devices:,} devices: {title}", fontsize=10)
     axes.legend(fontsize=7.5, loc="best")
     return save(made, path)
 
 
-def family(one: FrontPoint) -> str:
-    """The name of a configuration in a legend: its strategy without sizes, and its recomputation."""
-    import re
-
-    name = re.sub(r"\([^()]*\)", "", one.strategy)
-    return name if one.recomputation == "none" else f"{name}, {one.recomputation} recomputation"
+def _at(one: FrontPoint) -> tuple[float, float]:
+    across, up = one.place
+    return float(across.value), float(up.value)

@@ -60,7 +60,7 @@ def derive(
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.divided(placed) if placed is not None else setting
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))
-    weights = _weights(work, placed, stage)
+    mine = weights(work, placed, stage)
     paged: Form = far
     first: Form = num(0)
     if page is not None:
@@ -71,7 +71,7 @@ def derive(
     cache = write(work, placed, shares(setting, placed, paged, stage, "sequence"), "sequence")
     room: list[Form] = [work.define("M_device", Num(there_are, BYTE), BYTE, str(capacity_is),
                                     MEANINGS[str(capacity_is)], witness=lambda numbers: there_are)]  # fmt: skip
-    room.append(negative(weights))
+    room.append(negative(mine))
     kept = exact(workspace, "workspace", BYTE) if workspace is not None else Fraction(0)
     if kept:
         room.append(negative(work.define("M_work", Num(kept, BYTE), BYTE, "given",
@@ -85,7 +85,7 @@ def derive(
     free = work.combine("M_free", Total(tuple(room)), BYTE, "subtract", "This is left for caches.")
     work.define("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "Only whole sequences count: round down.",
                 witness=partial(_fitting, free, cache))  # fmt: skip
-    left = from_expr(value(weights, work.known))
+    left = from_expr(value(mine, work.known))
     fits = Condition(left, "<=", num(there_are), "the weights alone do not fit")
     made = setting.derivation("Sequences that fit", work.steps)
     if {*fits.names} <= setting.values.keys() and not fits.holds(setting.values):
@@ -98,7 +98,7 @@ def _fitting(free: Form, each: Form, numbers: Numbers) -> Fraction:
     return Fraction(number(free, numbers) // number(each, numbers))
 
 
-def _weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:
+def weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:
     """The bytes of the weights of one rank, each in its own format; gives the name of the sum."""
     setting, graph = work.setting, work.setting.graph.model
     holds = held(graph, strategy.pipeline if strategy is not None else None, stage, setting.values)
@@ -106,22 +106,22 @@ def _weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form
     formats = {t.name: t.dtype for t in setting.graph.weights}
     names: list[Form] = []
     every: list[tuple[Form, list[Tensor]]] = []
-    for region, weights in holds.weights(graph):
+    for region, some in holds.weights(graph):
         parts: list[Form] = []
-        for weight in weights:
+        for weight in some:
             each = element_bytes(formats.get(weight.name, weight.dtype) or setting.dtype)
             share = setting.sizes(graph.sizes(weight.name))
             if strategy is not None:
                 share = divided(share, strategy, tuple(mesh for mesh, _ in layout(weight, "weight")))
             parts.append(product(each, share))
         if parts:
-            one = (num(1), weights)
+            one = (num(1), some)
             made = work.define(f"W_{mark(region)}", Total(tuple(parts)), BYTE, "count the weights",
                                f"The weights of the {region.name} on one rank.",
                                witness=partial(_laid_out, setting, strategy, [one], formats))  # fmt: skip
             times = holds.times(region)
             names.append(product(times, made) if region.times else made)
-            every.append((times if region.times else num(1), weights))
+            every.append((times if region.times else num(1), some))
     return work.define("W", Total(tuple(names)), BYTE, "add", "All weights of one rank.",
                        witness=partial(_laid_out, setting, strategy, every, formats))  # fmt: skip
 

@@ -1,0 +1,180 @@
+"""A structure of a search for serving: the times of a prefill and of a decode step, and what a rank holds.
+
+Nothing is counted here: both steps are timed as everywhere, with symbols for the degrees, and the weights and the
+cache come from the quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from symcomm.core import form as forms
+from symcomm.core.collected import Collected, collect
+from symcomm.core.form import Form, Sym
+from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.parallel.placement import cut_axes
+from symcomm.core.parallel.strategy import Strategy, with_copies
+from symcomm.core.program.vocabulary import cut_vocabulary
+from symcomm.core.quantities.generating import step_of
+from symcomm.core.quantities.memory import kv_cache, serving_capacity
+from symcomm.core.quantities.time import time
+from symcomm.core.quantities.time.terms import Terms
+from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.setting import Setting, StepWriter, rests_on
+from symcomm.core.units import BYTE, Quantity
+from symcomm.searching import explain
+from symcomm.searching import structure as training
+from symcomm.searching.explain import Share
+from symcomm.searching.options import batch_symbol
+from symcomm.searching.result import RATE, SECOND, ServingConfiguration
+from symcomm.searching.space import Grid
+from symcomm.searching.structure import Constraint, Core, Draft, Limit, Objective, SearchQuestion
+from symcomm.searching.template import composed, degrees, written
+
+FIRST, EACH, COST, MEMORY = "first token", "token of a sequence", "token", "memory"
+PARTS = ("weights", "cache")
+
+
+def objective(capacity: Fraction, first_token: Fraction | None, per_token: Fraction | None) -> Objective:
+    """Most tokens a second first, then the least time between two tokens of a sequence, within bounds."""
+    limits = [Limit(MEMORY, capacity, "does not fit in the memory")]
+    for amount, most in ((FIRST, first_token), (EACH, per_token)):
+        if most is not None:
+            limits.append(Limit(amount, most, f"takes longer than allowed for the {_said(amount)}"))
+    return Objective((COST, EACH), tuple(limits))
+
+
+def _said(amount: str) -> str:
+    return "first token" if amount == FIRST else "time per token"
+
+
+@dataclass(frozen=True)
+class ServingStructure:
+    """A draft with its closed forms; a reader sees the amounts in ``told``.
+
+    ``terms`` are computing, memory and network of a decode step, and ``holds`` the contents of a rank's memory.
+    """
+
+    draft: Draft
+    core: Core
+    symbols: tuple[tuple[str, str], ...]
+    told: Collected
+    terms: Terms
+    holds: tuple[tuple[str, Form], ...]
+    known: tuple[tuple[str, Fraction], ...]
+    touched: tuple[str, ...]
+    apart: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
+        """The exact numbers of one configuration, by the names of their steps."""
+        given = {name: Fraction(value) for name, value in values.items()}
+        return {**dict(self.known), **given, **self.told.at(given)}
+
+
+def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
+    """The closed forms of a draft.
+
+    Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
+    """
+    model = question.model
+    known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
+    plain = composed(draft.pieces)
+    strategy = None if plain is None else with_copies(plain.at({}), model.graph, known)
+    setting = Setting(model.graph, question.accounting, model.dtype, model.notation, known, told=False)
+    rates = question.rates_of(plain, draft.nesting)
+    links = rates.get("links")
+    if isinstance(links, dict) and plain is not None and strategy is not None:
+        for axis in strategy.sizes.keys() - plain.sizes.keys():  # the ranks of a head have the links of its axis
+            links.update([(axis, on) for name, on in links.items() if axis.startswith(f"{name}_of_")])
+    steps, touched, notes = [], list[str](), list[str]()
+    constraints: dict[tuple[str, Form, Form], None] = {}
+    m = training.fresh("m", setting, strategy)
+    numbers = dict(known)
+
+    def timed(at: Setting, mark: str, amount: str, cut: Any = None) -> tuple[Setting, Terms]:
+        """The steps to the time of a forward pass."""
+        shared = None if strategy is None else cut_vocabulary(ByIdentity(at.graph), strategy)
+        if shared is not None:
+            at = replace(at, graph=training.whole_words(ByIdentity(at.graph), shared, question.accounting))
+        made, work, writer, terms, _ = time.write(at, strategy, "forward", None, draft.format or None, None, rates)
+        whole = writer.time("t", terms, "The step")
+        assert whole is not None
+        found = training.named(mark, work.steps)
+        every = [(name, form if cut is None else forms.substitute(form, cut)) for name, form in found]
+        steps.extend([*every, *((amount, Sym(mark + name)) for name in forms.names(whole))])
+        touched.extend(rests_on(work.steps))
+        notes.extend(writer.told(work.steps))
+        numbers.update(dict(writer.machine.given))
+        if strategy is not None:
+            for rule in training.constraints(ByIdentity(at.graph), strategy, m):
+                if cut is None or batch not in {*forms.names(rule[1]), *forms.names(rule[2])}:
+                    constraints[rule] = None
+        return made, terms
+
+    batch = batch_symbol(model)
+    made, terms = timed(setting, "", EACH)
+    if question.prompt is not None:
+        origin = replace(setting, graph=model.graph.model)
+        each = forms.product(forms.num(question.prompts), *_over_batch(setting, strategy))
+        timed(step_of(origin, "prefill", question.prompt), "prefill: ", FIRST,
+              lambda s: each if s.name == batch else s)  # fmt: skip
+    assert model.graph.step is not None
+    work = StepWriter(made, *(strategy.forms if strategy is not None else ()))
+    weights = serving_capacity.weights(work, strategy, None)
+    far = forms.from_expr(model.graph.step.past)
+    cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, None, "batch"), "batch")
+    steps += training.named("kept: ", work.steps)
+    touched += rests_on(work.steps)
+    holds = tuple(
+        (what, Sym(f"kept: {name}")) for what, form in zip(PARTS, (weights, cache), strict=True)
+        for name in forms.names(form)
+    )  # fmt: skip
+    steps.append((MEMORY, forms.Total(tuple(form for _, form in holds))))
+    steps.append((COST, forms.Ratio(Sym(EACH), forms.product(Sym(batch), forms.from_expr(model.graph.step.new)))))
+    varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
+    variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
+    amounts = (COST, EACH, MEMORY, *((FIRST,) if question.prompt is not None else ()))
+    wanted = {*amounts, *(name for form in (*terms.every, *(form for _, form in holds)) for name in forms.names(form))}
+    told = collect(steps, [name for name, _ in steps if name in wanted], numbers)
+    collected = told.only(*amounts)
+    training.check_known(steps, collected.names - {*variables})
+    rules = tuple(
+        Constraint(c[0], *(terms for _, terms in collect(pair, ("size", "divisor"), numbers).sums))
+        for c in constraints for pair in [(("size", c[1]), ("divisor", c[2]))]
+    )  # fmt: skip
+    return ServingStructure(
+        draft, Core(variables, collected, rules), tuple(varied), told, terms, holds, tuple(numbers.items()),
+        tuple(dict.fromkeys(touched)), notes=tuple(dict.fromkeys(notes)),
+    )  # fmt: skip
+
+
+def _over_batch(setting: Setting, strategy: Strategy | None) -> Iterator[Form]:
+    """The sizes of the mesh axes that cut the sequences: each of their ranks reads prompts of its own."""
+    if strategy is not None:
+        batch = batch_axes(setting.graph)
+        cuts = (meshes for _, axis, meshes in cut_axes(setting.graph, strategy) if axis.name in batch)
+        yield from (strategy.sizes[mesh] for mesh in dict.fromkeys(mesh for some in cuts for mesh in some))
+
+
+def configuration(
+    s: ServingStructure, g: Grid, index: int, question: SearchQuestion, capacity: Fraction
+) -> ServingConfiguration:
+    """One configuration with exact numbers."""
+    sizes, names = g.at(index), dict(s.symbols)
+    values = {names.get(name, name): n for name, n in sizes.items()}
+    worth = s.at({name: n for name, n in values.items() if name in s.core.variables})
+    at = partial(explain.worth_of, worth)
+    parts = explain.by_term(s.terms, worth[EACH], worth, question.accounting.time)
+    shares = explain.in_order([Share(what, n, n / worth[EACH]) for what, n in parts.items() if n])
+    held = explain.in_order([Share(what, at(form), at(form) / worth[MEMORY]) for what, form in s.holds if at(form)])
+    strategy = written(s.draft.pieces, sizes, 1)
+    return ServingConfiguration(
+        strategy, tuple((axis, sizes[axis]) for axis in g.axes), tuple((n, sizes[n]) for n, _ in g.lists),
+        s.draft.format, Quantity(1 / worth[COST], RATE), Quantity(worth[EACH], SECOND),
+        Quantity(worth[FIRST], SECOND) if FIRST in worth else None, Quantity(worth[MEMORY], BYTE),
+        shares, held, explain.sentence(shares, (), held, capacity), question.accounting,
+    )  # fmt: skip

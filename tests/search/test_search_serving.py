@@ -1,0 +1,158 @@
+"""A search for serving: every configuration against the quantities one by one, and bounds, copies and refusals."""
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import pytest
+from api import SymcommError, main
+from click.testing import CliRunner
+
+import symcomm as sc
+
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+         "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 120,
+         "torch_dtype": "bfloat16"}  # fmt: skip
+RATES = {"peak": "1 TFLOP/s", "memory": "10 GB/s", "network": "1 GB/s"}
+LIMIT = {"capacity": "1 MB", "capacity_is": "usable"}
+HOW = {"traffic": "weights_and_cache", "time": "roofline"}
+
+
+def step(past: int = 63) -> object:
+    return sc.load(LLAMA).decode(past=past)
+
+
+def searched(model=None, **options):
+    given = {"devices": 8, "batch": "1..12", "accounting": HOW, "top": 1000} | LIMIT | RATES | options
+    return sc.search(model or step(), **{name: value for name, value in given.items() if value is not None})
+
+
+def weight_bytes(t: int) -> Fraction:
+    """What a rank of tensor(t) holds, matrix by matrix: those of heads that are too few for the ranks have copies."""
+    d, f, v, h, heads, kv = 64, 96, 120, 8, 8, 4
+    own = Fraction(kv, min(t, kv))
+    layer = 2 * d * heads * h / Fraction(t) + 2 * d * own * h / (kv // kv) + 3 * Fraction(d * f, t) + 2 * d
+    return 2 * (3 * layer + 2 * Fraction(v * d, t) + d)
+
+
+def by_hand(first_token: Fraction | None, per_token: Fraction | None):
+    """All meshes and batches, one after another, from the quantities of one configuration each."""
+    model, found = sc.load(LLAMA), {}
+    for d, t, k in product((1, 2, 4, 8), repeat=3):
+        if d * t * k != 8:
+            continue
+        parts = [f"{name}({n})" for name, n in (("data", d), ("tensor", t), ("context", k)) if n > 1]
+        strategy = " + ".join(parts)
+        for b in (n for n in range(1, 13) if n % d == 0):
+            each = model.decode_time(strategy, 63, accounting=HOW, **RATES).at(B=b).value
+            first = model.prefill_time(strategy, 16, accounting=HOW, **RATES).at(B=2 * d).value
+            memory = weight_bytes(t) + model.kv_cache("batch", strategy, tokens=63).at(B=b).value
+            fits = memory <= 10**6 and (first_token is None or first <= first_token)
+            if fits and (per_token is None or each <= per_token):
+                found[strategy, b] = (Fraction(b) / each, each, first, memory)
+    return found
+
+
+@pytest.mark.parametrize(("first", "each"), [(None, None), ("60 us", "90 us")])
+def test_each_configuration_has_the_amounts_of_the_quantities_one_by_one(first, each):
+    found = searched(prompt=16, prompts=2, first_token=first, per_token=each)
+    wanted = by_hand(*(Fraction(text.split()[0]) / 10**6 if text else None for text in (first, each)))
+    assert wanted
+    got = {(c.strategy, dict(c.sizes)["B"]): (c.rate.value, c.time.value, c.first.value, c.memory.value)
+           for c in found.top}  # fmt: skip
+    assert got == wanted
+    rates = [c.rate.value for c in found.top]
+    assert rates == sorted(rates, reverse=True)
+    pairs = {(rate, time) for rate, time, _, _ in wanted.values()}
+    kept = {p for p in pairs if not any(q != p and q[0] >= p[0] and q[1] <= p[1] for q in pairs)}
+    assert [(c.rate.value, c.time.value) for c in found.front] == sorted(kept, reverse=True)
+
+
+def test_formats_and_contexts_are_searched_as_well():
+    found = searched(step("c"), formats=["", "weights=int8, cache=fp8"], sizes={"c": "63,127"}, strategies="tensor")
+    assert {(c.format, dict(c.sizes)["c"]) for c in found.top} == {
+        (how, c) for how in ("", "weights=int8, cache=fp8") for c in (63, 127)
+    }
+    first = found.top[0]
+    assert (first.format, dict(first.sizes)) == ("weights=int8, cache=fp8", {"B": 12, "c": 63})
+    said = {"dtype": first.format, "accounting": HOW} | RATES
+    assert sc.load(LLAMA).decode_time(first.strategy, 63, **said).at(B=12) == first.time
+
+
+def test_links_of_each_axis_count_where_heads_have_copies():
+    links = "tensor=2 GB/s"
+    found = searched(strategies="tensor", links=links, batch=4)
+    asked = sc.load(LLAMA).decode_time("tensor(8)", 63, accounting=HOW, links=links, **RATES)
+    assert [c.strategy for c in found.top] == ["tensor(8)"]
+    assert found.top[0].time == asked.at(B=4)
+
+
+def test_what_misses_a_bound_is_counted_and_the_nearest_is_told():
+    found = searched(per_token="1 us")
+    assert not found.feasible
+    assert dict(found.refused)["takes longer than allowed for the time per token"] > 10
+    least = min(c.time.value for c in found.nearest)
+    assert found.nearest[0].time.value == least
+    times = f"{float(least * 10**6):.4g} times the bound"
+    assert times in found.summary, found.summary
+    assert "Does not fit, by the least" in found.text()
+    assert found.json()["limits"]["token of a sequence"]["text"] == "1 µs"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "text"),
+    [
+        (None, {"microbatches": "1,2"}, "microbatches belongs to a search for training, and a decode step has no back"),
+        (None, {"recipe": "bf16_adam"}, "recipe belongs to a search for training"),
+        (None, {"first_token": "1 s"}, "the time to the first token needs a prompt\nhint: for instance prompt=2"),
+        (None, {"per_token": "1 GB"}, "per_token = 1 GB: a time of more than 0\nhint: for instance 50 ms"),
+        (None, {"per_token": 3}, "per_token = 3: a time of more than 0"),
+        (None, {"prompt": 0}, "prompt = 0: a whole number from 1 to 10,000,000"),
+        (None, {"formats": "weights=int99"}, "int99"),
+        (None, {"strategies": []}, "no strategy is named\nhint: for instance data + tensor"),
+        (sc.load(LLAMA).prefill(), {}, "a search for serving is one of a decode step\nhint: model.decode(), and prom"),
+        (sc.load(LLAMA), {"per_token": "1 s"}, "per_token belongs to a search for serving, and LlamaForCausalLM is"),
+    ],
+)
+def test_what_belongs_to_the_other_search_is_refused(model, options, text):
+    with pytest.raises(SymcommError) as caught:
+        searched(model, **options)
+    assert text in str(caught.value)
+
+
+def test_the_front_is_drawn_over_the_time_per_token(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    drawn = searched().plot(tmp_path / "front.svg").axes[0]
+    assert drawn.get_xlabel() == "time per token of a sequence (s)"
+    assert drawn.get_ylabel() == "tokens a second of all devices"
+    heights = [float(y) for y in drawn.lines[0].get_ydata()]
+    assert heights == sorted(float(c.rate.value) for c in searched().front)
+
+
+def test_the_command_line_searches_a_decode_step(tmp_path: Path):
+    file = tmp_path / "llama.json"
+    file.write_text(json.dumps(LLAMA), encoding="utf-8")
+    said = [
+        "--phase",
+        "decode",
+        "--past",
+        "63",
+        "--devices",
+        "8",
+        "--batch",
+        "4,8",
+        "--prompt",
+        "16",
+        "--capacity-is",
+        "usable",
+        "--peak",
+        "1TFLOP/s",
+    ]
+    rates = ["--capacity", "1 MB", "--memory", "10 GB/s", "--network", "1 GB/s", "--per-token", "1 ms"]
+    accounting = ["--accounting", "weights_and_cache", "--accounting", "roofline"]
+    run = CliRunner().invoke(main, ["search", str(file), *said, *rates, *accounting])
+    assert run.exit_code == 0, run.output
+    best = searched(batch="4,8", prompt=16, per_token="1 ms").top[0]
+    assert f"The one with the most tokens a second is {best.strategy}." in run.output
+    assert "tokens/s" in run.output
