@@ -73,6 +73,7 @@ _deriving = (
                  help="How it is written."),
     click.option("--detail", type=click.Choice(("brief", "full")), default="brief", show_default=True,
                  help="How much of the text: the answer and why, or every step."),
+    click.option("--exact", is_flag=True, help="The exact number, also where it is a fraction of many digits."),
     click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal."),
 )  # fmt: skip
 
@@ -120,7 +121,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         said[key.strip()] = text.strip()
     told = shared.quantities_of(given["at"])
     numbers = {option.name for option in declared.options if option.kind in NUMBERED} - said.keys()
-    said |= {name: str(told.pop(name)).removesuffix(" 1") for name in numbers & told.keys()}
+    said |= {name: told.pop(name).exact.removesuffix(" 1") for name in numbers & told.keys()}
     steps = said.pop("phase") if said.get("phase") in shared.PHASES else given.get("phase")
     options = {name: convert(text, declared.option(name)) for name, text in said.items()}
     declared.check(options)
@@ -142,7 +143,8 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     made.check_names(told)
     made.values(**told)  # their units
     brief = (given["form"], given["detail"]) == ("text", "brief")
-    text = _written(made, given["form"], values, shutil.get_terminal_size((80, 24)).columns if brief else 0)
+    wide = shutil.get_terminal_size((80, 24)).columns if brief else 0
+    text = _written(made, given["form"], values, wide, given["exact"])
     text += "\n\n  --detail full: every step with its reason, all tables" if brief else ""
     shared.write(text, given["output"], file)
 
@@ -184,7 +186,7 @@ def schema() -> None:
     click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
 
 
-def _written(made: Derivation, form: str, values: dict[str, Fraction], wide: int) -> str:
+def _written(made: Derivation, form: str, values: dict[str, Fraction], wide: int, exact: bool) -> str:
     if form == "json":
         from symcomm.documents import report
 
@@ -192,4 +194,4 @@ def _written(made: Derivation, form: str, values: dict[str, Fraction], wide: int
     from symcomm.core.derivation.writing import written
 
     known = made.relations.complete(dict(made.given) | values)
-    return written(made, form, known, wide)  # type: ignore[arg-type]  # click checked the name
+    return written(made, form, known, wide, exact)  # type: ignore[arg-type]  # click checked the name

@@ -226,7 +226,23 @@ class Quantity:
     unit: Unit = ONE
 
     def __str__(self) -> str:
-        return " ".join(part for pair in self.lines() for part in pair if part)
+        return " ".join(part for pair in self.lines()[self.is_long :] for part in pair if part)
+
+    @property
+    def exact(self) -> str:
+        """The exact number with its unit, also where that is a fraction of many digits.
+
+        >>> made = Quantity(Fraction(10**10, 7), BYTE)
+        >>> str(made), made.exact
+        ('≈ 1.429 GB ≈ 1.33 GiB', '10 000 000 000/7 B')
+        """
+        return self.lines()[0][1]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its exact number is a fraction with more than four digits, which nobody reads."""
+        parts = re.match(r"-?([\d ]+)/([\d ]+)", self.exact)
+        return len(self.lines()) > 1 and parts is not None and any(len(part.strip()) > 4 for part in parts.groups())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"

@@ -1,11 +1,13 @@
 """Quantities are added, compared and said in other units; derivations are swept, and have the symbols one asks for."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sympy
-from api import ONE, Quantity, SymcommError, Unit, ValuesError
+from api import BYTE, ONE, Quantity, SymcommError, Unit, ValuesError, main
+from click.testing import CliRunner
 
 import symcomm as sc
 
@@ -108,3 +110,22 @@ def test_a_sweep_is_what_each_combination_gives():
 def test_a_sweep_that_makes_no_sense_is_told(values, said: str):
     with pytest.raises(ValuesError, match=said):
         LAYER.parameters().sweep(**values)
+
+
+def test_a_fraction_of_many_digits_is_printed_rounded_and_exactly_on_request() -> None:
+    long, short = Quantity(Fraction(10**10, 7), BYTE), Quantity(Fraction(4096, 3), Unit.parse("FLOP/B"))
+    assert str(long) == "≈ 1.429 GB ≈ 1.33 GiB"  # 10^10/7 is 1.4286e9, and over 2^30 1.3305
+    assert (long.exact, long.value) == ("10 000 000 000/7 B", Fraction(10**10, 7))
+    assert str(short) == "4096/3 FLOP/B ≈ 1365.33 FLOP/B"
+    assert str(Quantity(Fraction(123456789), BYTE)).startswith("123 456 789 B")  # a whole number is no fraction
+
+
+def test_the_terminal_prints_long_fractions_on_request_alone(tmp_path: Path) -> None:
+    table = tmp_path / "t.md"
+    table.write_text("| Computation | Input | Output |\n|---|---|---|\n| $h = xW$ | x [B, D], W [D, F] | h [B, F] |\n")
+    asked = ["derive", "intensity", "--model", str(table), "--at", "B=37,D=1021,F=4099"]
+    # 37·1021·4099 = 154 847 923 over 37·1021 + 37·4099 + 1021·4099 = 4 374 519
+    brief = CliRunner().invoke(main, asked).output
+    assert "    ≈ 35.3977 FLOP/B" in brief
+    assert "154 847 923" not in brief
+    assert "= 154 847 923/4 374 519 FLOP/B ≈ 35.3977 FLOP/B" in CliRunner().invoke(main, [*asked, "--exact"]).output

@@ -19,7 +19,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
 from symcomm.core.printing.forms import PRINTERS, name_in, plain
-from symcomm.core.printing.quantities import RELATIONS, quantity_in
+from symcomm.core.printing.quantities import RELATIONS, amounts, quantity_in
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
@@ -128,15 +128,16 @@ def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[st
 
 
 def written(
-    d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None, wide: int = 0
-) -> str:
+    d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None, wide: int = 0,
+    exact: bool = False,
+) -> str:  # fmt: skip
     """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
 
     The number needs all values, given in the derivation or in ``values``. With ``wide`` it is text in short, in lines
-    of so many characters: the answer, why, and what is summed.
+    of so many characters: the answer, why, and what is summed; a fraction of many digits then has to be ``exact``.
     """
     if wide:
-        return _brief(d, values, wide)
+        return _brief(d, values, wide, exact)
     return {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "html": _as_html}[dialect](d, values)
 
 
@@ -209,7 +210,7 @@ def _text_table(e: Exhibit, notation: Notation, wide: int = 0) -> list[str]:
     return [f"  {_plain_sentence(e.title)}", *lined[:head], "  " + "  ".join("-" * w for w in widths), *lined[head:]]
 
 
-def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int) -> str:
+def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int, exact: bool) -> str:
     """The formula of an answer and its number, the lines it names, why, what is summed, and its conventions by name."""
     *before, last = chosen(d)
     exact_forms = [form for relation, form in last.forms if relation != "≈"]
@@ -222,7 +223,9 @@ def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int) -> st
         used = {name: known[name] for name in forms.names(form) if name in known}
         put_in = plain(form, used) if len(used) == len(forms.names(form)) else ""
         out += [f"{pad}= {put_in}"] if used and put_in and len(put_in) < wide - 16 else []
-        out.append(f"{pad}{quantity.relation} {quantity_in('text', quantity)}")
+        ways = amounts("text", quantity)
+        said = ways[1:] if quantity.is_long and not exact else ((quantity.relation, ways[0][1]), *ways[1:])
+        out.append(pad + " ".join(part for way in said for part in way))
     elif str(d.unit) != "1":
         out.append(f"{pad}in {d.unit}")
     out += [f"  {name_in('text', line.name)} = {plain(line.last)}" for line in before if line.name in forms.names(form)]
