@@ -332,24 +332,24 @@ def _arrays() -> forms.Algebra[Any]:
         return of
 
     return forms.Algebra({**forms.of_parts({
-        forms.Power: pow, forms.Root: np.sqrt, forms.BinaryOnes: _binary_ones, forms.Applied: called,
+        forms.Power: pow, forms.Root: np.sqrt, forms.BinaryOnes: binary_ones, forms.Applied: called,
         forms.Largest: partial(reduce, np.maximum), forms.Smallest: partial(reduce, np.minimum),
         forms.Logarithm: lambda inside, base: np.log(inside) / (np.log(float(base)) if base else 1.0),
-    }), forms.Ceiling: rounding(np.ceil, _ceil_log2), forms.Floor: rounding(np.floor, _floor_log2)},
+    }), forms.Ceiling: rounding(np.ceil, ceil_log2), forms.Floor: rounding(np.floor, floor_log2)},
         forms.refused("array"))  # fmt: skip
 
 
-def _floor_log2(x: Any) -> Any:
+def floor_log2(x: Any) -> Any:
     _, exponent = np.frexp(x)
     return exponent - 1.0
 
 
-def _ceil_log2(x: Any) -> Any:
+def ceil_log2(x: Any) -> Any:
     fraction, exponent = np.frexp(x)
     return exponent - (fraction == 0.5)
 
 
-def _binary_ones(x: Any) -> Any:
+def binary_ones(x: Any) -> Any:
     """The ones in the binary digits of all whole numbers below x together."""
     found, bit = np.zeros_like(np.asarray(x, dtype=np.float64)), 1.0
     while (bit < x).any() if isinstance(x, np.ndarray) else bit < x:
