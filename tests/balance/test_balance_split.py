@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from api import Derivation, Model, ValuesError, from_expr
+from api import Derivation, Model, ValuesError, from_expr, patience
 from api import form_evaluate as evaluate
 from balance_models import BOOK, OVERLAP, ROOT, block, block_products, swiglu, swiglu_products, walk, xxl
 
@@ -229,3 +229,18 @@ def test_where_no_split_is_compute_bound_the_refusal_says_so() -> None:
     with pytest.raises(ValuesError, match="no split of 4 devices will do"):
         model.derive("mesh_split", strategy="cut(D, X) + cut(F, Y)", devices=4, least="batch", numbers="whole",
                      accounting=BOOK, peak=10**9, network=1)  # fmt: skip
+
+
+def test_a_split_whose_roots_take_too_long_is_refused_with_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever(*given: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(patience, "CROSSING", 0.05)
+    monkeypatch.setattr("symcomm.core.quantities.time.mesh_split.positive_root", forever)
+    with pytest.raises(ValuesError) as caught:
+        split(block(), OVERLAP, devices=64)
+    assert str(caught.value) == (
+        "the search for the best real X was given up after 0.05 s: tried the roots of a difference in closed form\n"
+        "hint: numbers: whole compares the divisors"
+    )

@@ -20,6 +20,7 @@ from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.question import no_better_beside
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
+from symcomm.core.patience import patience, trying
 from symcomm.core.quantities.communication.links import by_axis, new_symbols
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
@@ -242,7 +243,9 @@ def _where_equal(asked: _Split, terms: MeshTerms) -> Derivation:
 def _at_root(asked: _Split, cost: Derivation, gap: Expr, said: Reason) -> Derivation:
     """The optimum where a difference is zero."""
     x = forms.value(Sym(asked.names[0]))
-    root = positive_root(gap, x, dict(cost.given))
+    with patience(f"the search for the best real {x.name}", "numbers: whole compares the divisors", crossing=True):
+        trying("the roots of a difference in closed form")
+        root = positive_root(gap, x, dict(cost.given))
     made = replace(cost, steps=(*cost.steps, Step(f"{x.name}^*", written(root), ONE, said)))
     return _finished(asked, made, [_other(asked)])
 
