@@ -103,10 +103,10 @@ class Exam:
     def __init__(self, template: Template, seed: str = "0", whole: bool = False) -> None:
         self.template, self.seed, self.whole, self.kept = template, seed, whole, KeptAnswers()
 
-    @cached_property
+    @property
     def example(self) -> Problem:
         """The problem with the values of an example."""
-        return self.template.problem()
+        return self.template.example
 
     def settle(self, students: Sequence[Student]) -> tuple[Paper, ...]:
         """A paper for each student, no two alike.
@@ -191,7 +191,8 @@ class Exam:
         drawn = draws.draw(self.seed, student.id, number)
         words = (draws.digest, self.seed, student.id, str(number))
         chosen = self._chosen(Stream(*words, "", "questions"), place)
-        problem, numbers = self._arranged(self.template.problem(drawn), chosen)
+        beside = frozenset(n for n, at in enumerate(self._places) if at >= 0 and at not in chosen)
+        problem, numbers = self._arranged(self.template.problem(drawn, beside), chosen)
         options = self._options(problem, Stream(*words, "", "options"), place)
         code = hashlib.sha256("\0".join((*words, *[str(place)] * (place > 0))).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))

@@ -538,3 +538,49 @@ def test_a_key_does_not_depend_on_which_paper_was_made_first():
     forward, backward = Exam(midterm, "3"), Exam(midterm, "3")
     first = {s.id: key_record(forward, forward.paper(s)) for s in students}
     assert {s.id: key_record(backward, backward.paper(s)) for s in students[::-1]} == first
+
+
+UNREADABLE = r"""---
+exam: {questions: 1, alike: yes}
+draw: {D: [512, 768], n: [16, 24], H: {is: D / n}, k: [2, 4, 8]}
+---
+# One (2 points)
+
+```symcomm
+{ask: pipeline_time, id: one, want: utilisation, given: {p: {{ k }}, m: 8}}
+```
+
+# Two (2 points)
+
+```symcomm
+- model: m
+  formula: '$y = xW, x \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times H}, y \in \mathbb{R}^{B \times H}$'
+  values: {B: 8, D: {{ D }}, H: {{ H }}}
+- {ask: parameters, id: two, points: 1}
+- {ask: parameters, id: three, points: 1, label: again}
+```
+"""
+NOT_WHOLE = "t.md:16: '64/3' is not a whole number"
+
+
+def _drawn_papers(text: str) -> set[tuple[str, bool]]:
+    """The first question of each paper and whether its H is whole, or why there is no paper."""
+    exam, found = Exam(parse_template(text, "t.md"), "1"), set()
+    for student in numbered(40):
+        try:
+            paper = exam.paper(student)
+        except DocumentError as error:
+            found.add((str(error).splitlines()[0], False))
+        else:
+            found.add((paper.parts[0].id, (paper.drawn["D"].text, paper.drawn["n"].text) != ("512", "24")))
+    return found
+
+
+def test_a_question_that_a_draw_makes_unreadable_stops_only_the_papers_that_ask_it():
+    assert _drawn_papers(UNREADABLE) == {("one", True), ("one", False), ("two", True), (NOT_WHOLE, False)}
+
+
+def test_a_question_about_a_model_that_a_draw_makes_unreadable_stops_though_it_stands_elsewhere():
+    elsewhere = "# Three (2 points)\n\n```symcomm\n{ask: parameters, id: four, model: m}\n```\n"
+    found = _drawn_papers(UNREADABLE + elsewhere)
+    assert found == {("one", True), ("one", False), ("two", True), ("four", True), (NOT_WHOLE, False)}

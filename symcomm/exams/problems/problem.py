@@ -10,7 +10,7 @@ import hashlib
 import json
 import operator
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
@@ -393,10 +393,16 @@ class Template:
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
         return replace(self.head, entries=entries) if self.draws else self.head
 
-    def problem(self, drawn: Mapping[str, NamedValue] | None = None) -> Problem:
+    @cached_property
+    def example(self) -> Problem:
+        """The problem with the values of an example."""
+        return self.problem()
+
+    def problem(self, drawn: Mapping[str, NamedValue] | None = None, beside: Container[int] = frozenset()) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
-        Without ``drawn`` it has the values of an example.
+        Without ``drawn`` it has the values of an example. Parts ``beside`` the paper belong to questions that it does
+        not ask: where a draw makes one unreadable, the question of the example stands there.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": NamedValue("4096")})
         >>> made.items[0].markdown
@@ -406,6 +412,7 @@ class Template:
             drawn = self.draws.draw("", "example")
         reader = _Reader(self.file, self._head, drawn, self._kept)
         for number, part in enumerate(self.parts):
+            reader.example = self.example if number in beside else None
             reader.take(part, number not in self._closed)
         return reader.problem()
 
@@ -521,12 +528,19 @@ class _Reader:
         self.required: tuple[Ask, ...] = ()
         self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = self.head.text("dtype")
+        self.example: Problem | None = None  # while a question is read that the paper does not ask
+        self.lost: dict[str, SymcommError] = {}  # models of such questions that these draws make unreadable
         self.names = NAMES.read(self.head, "names") if "names" in self.head else ()
 
     def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
         """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
         if isinstance(piece, (Scalar, Listing, Section)):
-            self.entry(piece, refers)
+            before = len(self.items)
+            try:
+                self.entry(piece, refers)
+            except SymcommError as error:
+                del self.items[before:]
+                self.stand_in(piece, error)
             return
         final = isinstance(piece, pieces.TablePiece)
         match pieces.filled(piece, self.known(final)) if refers else piece:
@@ -539,6 +553,24 @@ class _Reader:
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
+
+    def stand_in(self, value: Value, error: SymcommError) -> None:
+        """Puts the questions of the example in the place of a block that these draws make unreadable.
+
+        Raises the error where the paper asks them, and for a block that holds more than questions and their models.
+        """
+        sections, example = _sections(value), self.example
+        if example is None or any(not {"ask", "model", "figure"} & {*section.keys} for section in sections):
+            raise error
+        asks = {ask.span: ask for ask in example.asks}
+        for section in sections:
+            if key := section.key("ask"):
+                self.items.append(replace(asks[key.span], given=()))
+            elif "model" in section and section.text("model") in example.models:
+                self.models[section.text("model")] = example.models[section.text("model")]
+                self.lost[section.text("model")] = error
+            elif "model" in section:
+                raise error
 
     def only(self, name: str, span: Span) -> None:
         """Begins or ends what is for some editions only."""
@@ -557,7 +589,8 @@ class _Reader:
             if not reference.topic and reference.name in self.drawn:
                 return self.drawn[reference.name]
             said = {item.name: _said(item) for item in self.values}
-            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            read = (model for name, model in self.models.items() if name not in self.lost)
+            said |= {item.name: _said(item) for model in read for item in model.values}
             return of_values({**said, **self.drawn}, final=final)(reference)
 
         return lookup
@@ -664,7 +697,12 @@ class _Reader:
             self.items.append(item)
 
     def given(self, model: str, given: tuple[Known, ...]) -> None:
-        """Raises ``ValuesError`` where numbers that a question gives contradict those of its model."""
+        """Raises ``ValuesError`` where numbers that a question gives contradict those of its model.
+
+        Of a model that could not be read, raises what was wrong with it.
+        """
+        if model in self.lost:
+            raise self.lost[model]
         merge(self.models[model].values if model else self.values, given)
 
     def block(self, value: Value) -> None:
@@ -684,7 +722,9 @@ class _Reader:
         elif "figure" in value:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise value.error("figure", f"more than {FIGURE_LIMIT} figures in one document")
-            self.items.append(read_figure(replace(value, what="this figure"), self.models))
+            figure = read_figure(replace(value, what="this figure"), self.models)
+            self.given(figure.model, ())
+            self.items.append(figure)
         elif "mistake" in value:
             made = read_keys(MistakeBlock, value).mistake
             heading = next((item for item in reversed(self.items) if isinstance(item, Heading)), None)
@@ -757,6 +797,7 @@ class _Reader:
                 )  # fmt: skip
                 where = blocks.blamed(section, problem) or section.span_of("of" if alone else "parts")
                 raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
+            self.given(said, ())
             parts.append(part)
         if (not alone and len(parts) < 2) or len({part.name for part in parts}) < len(parts):
             raise section.error("parts", "a model of parts has two or more different ones", "parts: [ends, layer]")
