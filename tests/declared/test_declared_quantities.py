@@ -99,7 +99,7 @@ def test_each_place_knows_the_same_options(name: str):
 
 def test_a_method_has_the_signature_and_the_words_of_the_declaration():
     shown = str(inspect.signature(sc.Model.flops))
-    assert shown == "(self, scope='forward', op=None, frozen=None, *, accounting=None)"
+    assert shown == "(self, scope='forward', op=None, frozen=None, documents=None, *, accounting=None)"
     assert sc.Model.flops.__doc__.startswith("The floating-point operations of a pass")
     assert "scope: the pass that counts (one of forward, backward, training; forward unless told)" in (
         sc.Model.flops.__doc__
@@ -126,8 +126,9 @@ def test_a_slip_in_python_is_refused_with_what_there_is(ask, said: str):
 
 
 def test_an_argument_too_many_or_given_twice_is_told():
-    with pytest.raises(SymcommError, match=r"flops: 4 values are too many\nhint: flops\(scope, op, frozen\)"):
-        one_layer().flops("forward", "y", None, "z")
+    says = r"flops: 5 values are too many\nhint: flops\(scope, op, frozen, documents\)"
+    with pytest.raises(SymcommError, match=says):
+        one_layer().flops("forward", "y", None, None, "z")
     with pytest.raises(SymcommError, match="flops: scope is given twice"):
         one_layer().flops("forward", scope="forward")
 

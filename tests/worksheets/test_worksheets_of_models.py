@@ -31,7 +31,7 @@ def sheet(*lines: str, symbols: str = "", options: str = "", more: str = "") -> 
 
 PRICE = "- price [dollar/(device*hour)] from price: dollars for an hour of a device"
 COST = sheet(
-    "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  model FLOPs: What training needs.",
+    "- F [FLOP] from flops(scope: training, op: none, frozen: none, documents: none)\n  model FLOPs: Needed.",
     "- n [device] from devices\n  devices: All devices.",
     "- T := F/(n R)\n  time: At the peak rate.\n  run: same(T n R, F)",
     "- C := n price T/3600 [second/hour]\n  cost: Every hour of each device is paid.\n"
@@ -51,7 +51,7 @@ def test_a_sheet_of_ones_own_counts_dollars_from_the_operations_of_a_model():
 
 
 def test_the_steps_of_a_fact_without_a_reason_are_shown_once():
-    lines = ("- F from flops(scope: training, op: none, frozen: none)",
+    lines = ("- F from flops(scope: training, op: none, frozen: none, documents: none)",
              "- G := 2 F\n  twice: Both runs.\n  run: adds(F, F)")  # fmt: skip
     names = [step.name for step in sc.worksheet(sheet(*lines), block())().steps]
     assert len(names) > 4
@@ -61,7 +61,7 @@ def test_the_steps_of_a_fact_without_a_reason_are_shown_once():
 
 
 def test_names_of_a_sheet_give_way_to_those_of_the_model():
-    lines = ("- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  operations: All of them.",
+    lines = ("- F [FLOP] from flops(scope: training, op: none, frozen: none, documents: none)\n  operations: All.",
              "- T := F/D\n  time: At the rate `D`.\n  run: same(T D, F)")  # fmt: skip
     made = sc.worksheet(sheet(*lines, symbols="- D [FLOP/second] from speed: what it does"), block())(speed="2 FLOP/s")
     assert made.at(**SIZES).value == Fraction(TRAINED, 2)
@@ -70,7 +70,7 @@ def test_names_of_a_sheet_give_way_to_those_of_the_model():
 
 
 GUARDED = sheet(
-    "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  operations: All of them.",
+    "- F [FLOP] from flops(scope: training, op: none, frozen: none, documents: none)\n  operations: All of them.",
     "- G := 3 F, with twice\n  more: Said.\n  run: same(G, 3 F)",
     "- G := 5 F, under attention: causal_half or windowed\n  less: Half.\n  run: same(G, 5 F)",
     "- G := 7 F, where F < x\n  small: Few.\n  run: same(G, 7 F)",
@@ -97,13 +97,14 @@ def test_a_comparison_without_its_numbers_says_which_are_missing():
         sc.worksheet(GUARDED, block())()
 
 
-OPEN = "flops(scope: training, op: none, frozen: none)"
+OPEN = "flops(scope: training, op: none, frozen: none, documents: none)"
 WRONG = {
     "a quantity": (f"- F from {OPEN.replace('flops', 'flop')}", "there is no quantity or fact 'flop'", "'flops'"),
     "an option": ("- F from flops(scop: training)", "'flops' has no option 'scop'", "'scope'"),
     "a choice": ("- F from flops(scope: trainin)", "unknown scope 'trainin'", "'training'"),
     "an option that is left open": (
-        "- F from flops(scope: training, op: none)", "flops takes 'frozen', which the worksheet neither fixes nor",
+        "- F from flops(scope: training, op: none, documents: none)",
+        "flops takes 'frozen', which the worksheet neither fixes nor",
         "flops(frozen: none), or '- frozen' or '- all of flops' under Options",
     ),
     "a convention": (f"- F from {OPEN}, under attentoin: full", "unknown convention field 'attentoin'", "'attention'"),
@@ -142,7 +143,7 @@ def test_an_option_that_no_line_of_the_question_used_is_refused_and_one_that_des
 
 
 LAYER = "- M [byte] from traffic(op: none, dtype: none)\n  bytes: Each operand once."
-FORWARD = "- F [FLOP] from flops(scope: forward, op: none, frozen: none)\n  operations: All layers."
+FORWARD = "- F [FLOP] from flops(scope: forward, op: none, frozen: none, documents: none)\n  operations: All layers."
 MIXED = {
     "operations of a model over bytes of a layer": (
         FORWARD, "- I := F/M\n  intensity: One over the other.\n  run: same(I M, F)",
@@ -163,7 +164,8 @@ MIXED = {
 @pytest.mark.parametrize("case", MIXED)
 def test_a_line_that_mixes_amounts_of_a_whole_and_of_a_part_is_refused(case: str):
     first, line, message = MIXED[case]
-    second = LAYER if "bytes" in case else "- F [FLOP] from flops(scope: training, op: none, frozen: none)\n  all: All."
+    every = "- F [FLOP] from flops(scope: training, op: none, frozen: none, documents: none)\n  all: All."
+    second = LAYER if "bytes" in case else every
     with pytest.raises(SymcommError) as caught:
         sc.worksheet(sheet(first, second, line), block())()
     assert message in str(caught.value)
@@ -315,7 +317,7 @@ def test_a_slip_of_where_two_lines_meet_is_told(answer: str, options: dict[str, 
 
 
 PAID_OFF = sheet(
-    "- F [FLOP] from flops(scope: forward, op: none, frozen: none)\n  operations: Of the forward pass.",
+    "- F [FLOP] from flops(scope: forward, op: none, frozen: none, documents: none)\n  operations: Forward.",
     "- T_c := F/R_1\n  computing: At this rate.\n  run: same(T_c R_1, F)",
     symbols="- R_1 [FLOP/second] from rate: what it does\n- T_most [second] from most: the most\n- x from over: a name",
 )

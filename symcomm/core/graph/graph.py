@@ -205,6 +205,7 @@ class Graph:
     false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
     what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
     ``fused`` says that the library it was read from runs attention as one kernel. ``explicit`` rows write every mask.
+    ``documents`` are the tokens of each document of a row, where a mask keeps several apart.
     ``step`` is there where the graph is a step of generating text.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
@@ -222,6 +223,7 @@ class Graph:
     limits: tuple[tuple[str, str, int], ...] = ()
     fused: bool = False
     explicit: bool = False
+    documents: tuple[int, ...] = ()
     step: Stepped | None = None
 
     def __post_init__(self) -> None:

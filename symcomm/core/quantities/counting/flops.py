@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
@@ -10,18 +11,20 @@ from typing import Annotated, Literal
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Numbers
-from symcomm.core.errors import AccountingError, StrategyError
+from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Floor, Form, Ratio, Total, negative, num, product
+from symcomm.core.graph.axis_roles import sequence_axes
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.graph.ops import MAP, operations
-from symcomm.core.libraries import Expr
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.program import program, trained
+from symcomm.core.quantities.counting.packing import lengths_of
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import FLOP
 
@@ -60,12 +63,16 @@ def _loops(op: Op) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True)
 class Masked:
-    """The loops over query and key positions of an op on masked scores; a query's window; the positions before all."""
+    """The loops over query and key positions of an op on masked scores; a query's window; the positions before all.
+
+    Where a row has several ``documents``, a query sees keys of its own.
+    """
 
     queries: int
     keys: int
     window: Expr | None
     past: Expr | None = None
+    documents: tuple[int, ...] = ()
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -88,7 +95,8 @@ def _masked(graph: Graph, op: Op) -> Masked | None:
             if step is not None and step.new == 1:
                 return None
             past = step.behind.get(axes[pair[1]]) if step is not None else None
-            return Masked(indices[pair[0]], indices[pair[1]], window, past)
+            alike = graph.axes[axes[pair[0]]].size == graph.axes[axes[pair[1]]].size  # else it reads another stream
+            return Masked(indices[pair[0]], indices[pair[1]], window, past, graph.documents if alike else ())
     return None
 
 
@@ -179,6 +187,9 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = No
 
 def _pairs_seen(accounting: Accounting, length: Expr, pair: Masked, parts: Form | None) -> Form:
     """The pairs of some queries and what they see; behind earlier positions all pairs less those of the earlier."""
+    if pair.documents:
+        seen = [(n, _seen(sp.Integer(one), pair.window)) for one, n in Counter(pair.documents).items()]
+        return forms.total(*(product(num(n), one) if n > 1 else one for n, one in seen))
     if pair.past is None:
         last = _seen_striped if accounting.context_order == "striped" else _seen_last
         return _seen(length, pair.window) if parts is None else last(length, pair.window, parts)
@@ -298,7 +309,7 @@ def looped(
             window = size(pair.window, numbers) if pair.window else None
             past = size(pair.past, numbers) if pair.past is not None else Fraction(0)
             many = lengths[pair.queries]
-            inner *= _pairs(many, window, accounting.attention, past)
+            inner *= sum(_pairs(Fraction(one), window, accounting.attention, past) for one in pair.documents or (many,))
             if parts is not None and accounting.context_order == "striped":  # every so many queries, up to the last
                 step = number(parts, numbers)
                 mine = sum(min(step * j, window or many) for j in range(1, int(many / step) + 1))
@@ -372,12 +383,15 @@ def derive(
     scope: Annotated[Literal["forward", "backward", "training"], Meaning("the pass that counts")] = "forward",
     op: OpName | None = None,
     frozen: Frozen | None = None,
+    documents: Annotated[str, Meaning("tokens of each document of a row, which a mask keeps apart")] | None = None,
 ) -> Derivation:
     """The floating-point operations of a pass, of all layers or of one row.
 
-    ``frozen`` weights get no gradient.
+    ``frozen`` weights get no gradient. Where several ``documents`` are packed into each row, a token sees its own: a
+    document of l tokens has l(l+1)/2 pairs. What is left of a row is padding without pairs.
+    Raises ``ValuesError`` for more tokens than a row has.
     """
-    setting = setting.freeze(frozen)
+    setting = _packed(setting.freeze(frozen), documents)
     graph, work = setting.graph, StepWriter(setting)
     chosen = setting.rows(op)
     decides = scope != "forward" and trains_inputs(graph)
@@ -428,6 +442,29 @@ def derive(
     if op is None and not needs and scope != "forward":
         _without_first_input(work, setting)
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps)
+
+
+def _packed(setting: Setting, documents: str | None) -> Setting:
+    """The setting where a mask keeps the documents of a row apart."""
+    if documents is None:
+        return setting
+    if setting.choice("attention") != "causal_half":
+        raise AccountingError("the documents of a row change only a count of unmasked pairs",
+                              hint="attention: causal_half")  # fmt: skip
+    if setting.graph.step is not None or not setting.graph.attention_pairs:
+        what = "a step has one document a sequence" if setting.graph.step is not None else "nothing attends"
+        raise ValuesError(f"{what}, so no mask keeps documents apart", hint="leave out documents")
+    every = lengths_of(documents)
+    row = forms.from_expr(setting.graph.axes[sequence_axes(setting.graph)[0]].size)
+
+    def check(values: Mapping[str, Fraction]) -> None:
+        if {*forms.names(row)} <= values.keys() and sum(every) > (length := forms.evaluate(row, values)):
+            raise ValuesError(f"documents of {sum(every)} tokens do not fit into a row of {length}",
+                              hint="fewer documents, or a longer row")  # fmt: skip
+
+    check(setting.values)
+    made = replace(setting.graph, documents=tuple(every))
+    return replace(setting, graph=made, checks=(*setting.checks, check))
 
 
 def _without_first_input(work: StepWriter, setting: Setting) -> None:

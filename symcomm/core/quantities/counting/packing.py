@@ -33,6 +33,19 @@ def first_fit(lengths: list[int], row: int) -> list[list[int]]:
     return rows
 
 
+def lengths_of(text: str) -> list[int]:
+    """The lengths that a text lists with commas.
+
+    Raises ``ValuesError`` for what is no length, and for too many of them.
+    """
+    said = [one.strip() for one in text.split(",")]
+    wrong = next((one for one in said if not re.fullmatch(r"[1-9]\d{0,11}", one)), None)
+    if wrong is not None or len(said) > _MOST:
+        what = f"'{wrong[:40]}' is no length" if wrong is not None else f"{len(said):,} sequences; at most {_MOST:,}"
+        raise ValuesError(what, hint="whole numbers with commas, such as 512, 100, 900")
+    return [int(one) for one in said]
+
+
 @cache
 def _pairs(length: int) -> int:
     """The pairs of a query and a key that it sees: those within both halves, and the later half sees the earlier one.
@@ -67,12 +80,7 @@ def derive(
 
     Source: Krell et al., Efficient sequence packing without cross-contamination, arXiv 2107.02027, section 3.
     """
-    said = [one.strip() for one in lengths.split(",")]
-    wrong = next((one for one in said if not re.fullmatch(r"[1-9]\d{0,11}", one)), None)
-    if wrong is not None or len(said) > _MOST:
-        what = f"'{wrong[:40]}' is no length" if wrong is not None else f"{len(said):,} sequences; at most {_MOST:,}"
-        raise ValuesError(what, hint="whole numbers with commas, such as 512, 100, 900")
-    every = [int(one) for one in said]
+    every = lengths_of(lengths)
     if not isinstance(row, int) or row < max(every):
         raise ValuesError(f"a sequence of {max(every)} tokens does not fit into a row of {row}",
                           hint=f"row: {max(every)}, or more")  # fmt: skip

@@ -1,0 +1,68 @@
+"""Documents that are packed into one row: the pairs of attention are those of a block-diagonal mask, laid out here."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from api import SymcommError
+
+import symcomm as sc
+
+CONFIG = {
+    "model_type": "mistral", "architectures": ["MistralModel"], "num_hidden_layers": 3, "vocab_size": 16,
+    "hidden_size": 24, "head_dim": 4, "intermediate_size": 20, "num_attention_heads": 6, "num_key_value_heads": 2,
+}  # fmt: skip
+COUNTED = {"accounting": "causal_half"}
+
+
+def row_model(window: int | None = None) -> sc.Model:
+    return sc.load({**CONFIG, "sliding_window": window}).at(B=3, L=20)
+
+
+def masked(documents: list[int], window: int | None) -> int:
+    """The ones of a mask of 20 rows and columns: same document, not later, inside the window."""
+    owner = np.repeat(np.arange(len(documents)), documents)
+    at = np.arange(len(owner))
+    seen = (owner[:, None] == owner) & (at[:, None] >= at)
+    return int((seen & (at[:, None] - at < (window or 20))).sum())
+
+
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("documents", [[20], [5, 3, 12], [5, 5, 10], [1] * 20, [7, 6]])
+def test_attention_counts_the_ones_of_a_block_diagonal_mask(documents: list[int], window: int | None) -> None:
+    model, said = row_model(window), ", ".join(map(str, documents))
+    alone, packed = model.flops(**COUNTED).at().value, model.flops(documents=said, **COUNTED).at().value
+    pairs = masked([20], window) - masked(documents, window)
+    assert alone - packed == 3 * 3 * 4 * 6 * 4 * pairs  # layers, rows, scores and values, heads of 4 numbers
+    trained = [model.flops(scope="training", **more, **COUNTED) for more in ({}, {"documents": said})]
+    assert trained[0].at().value - trained[1].at().value == 3 * Fraction(alone - packed)
+    trained[1].check(deep=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"documents": "5, 3"}, "change only a count of unmasked pairs\nhint: attention: causal_half"),
+        ({"documents": "9, 12", **COUNTED}, "documents of 21 tokens do not fit into a row of 20\nhint: fewer"),
+        ({"documents": "9, x", **COUNTED}, "'x' is no length\nhint: whole numbers with commas"),
+    ],
+)
+def test_documents_that_make_no_sense_are_refused(asked: dict[str, str], says: str) -> None:
+    with pytest.raises(SymcommError, match=says):
+        row_model().flops(**asked)
+
+
+def test_a_row_that_is_known_later_is_checked_then() -> None:
+    made = sc.load(CONFIG).flops(documents="9, 12", **COUNTED)
+    with pytest.raises(SymcommError, match="documents of 21 tokens do not fit into a row of 20"):
+        made.at(B=1, L=20)
+
+
+def test_a_model_that_attends_to_nothing_and_a_step_have_no_documents_to_keep_apart() -> None:
+    table = "Computation\tInput\tOutput\ny = x W\tx [B, L, D], W [D, F]\ty [B, L, F]\n"
+    with pytest.raises(SymcommError, match="nothing attends, so no mask keeps documents apart"):
+        sc.load(table).flops(documents="5, 3", **COUNTED)
+    with pytest.raises(SymcommError, match="a step has one document a sequence"):
+        row_model().prefill(new=8).flops(documents="5, 3", **COUNTED)
