@@ -266,5 +266,5 @@ def _applicable(parts: tuple[TemplatePiece, ...], graph: Graph, notes: list[str]
 
 
 def _has(kept: list[TemplatePiece], part: TemplatePiece) -> bool:
-    """Whether the axis that a part shares, such as that of sequence parallelism, is there."""
+    """Whether the axis that a part shares, such as the one of sequence parallelism, is there."""
     return any(set(part.axes) & set(other.axes) for other in kept)

@@ -87,7 +87,7 @@ def shapes(
 ) -> tuple[tuple[int, ...], ...]:
     """The shapes of a draft's mesh that use all devices and that no earlier draft has.
 
-    An axis of size one does nothing, so a shape that has one is that of the draft without it. A pipeline has two
+    An axis of size one does nothing, so a shape that has one equals the draft without it. A pipeline has two
     stages at least, an axis that several parts share has two ranks, and buckets need data parallelism: without them a
     draft of its own stands. ``seen`` is added to.
     """

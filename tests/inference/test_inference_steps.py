@@ -186,6 +186,50 @@ def test_a_step_behind_the_table_of_positions_is_refused() -> None:
         made.decode().flops().at(B=1, c=rows)
 
 
+def test_a_text_behind_the_table_of_positions_is_refused_by_every_quantity_of_serving() -> None:
+    made, rates = small("GPT2LMHeadModel").at(B=1), {"device": "H100-SXM"}
+    rows = int(made.values["n_pos"])
+    # The last step of a request reads all tokens but the one that it makes.
+    made.generation_flops(rows - 4, 5).at()
+    made.request_latency(rows - 4, 5, **rates).at()
+    made.kv_cache("sequence", tokens=rows).at()
+    for ask in (
+        lambda: made.generation_flops(rows - 4, 6),
+        lambda: made.request_latency(rows - 4, 6, **rates),
+        lambda: made.kv_cache("sequence", tokens=rows + 1),
+        lambda: made.serving_capacity("80 GB", tokens=rows + 1, capacity_is="nominal_GB"),
+        lambda: made.cache_of_sequences(f"3, {rows + 1}"),
+        lambda: made.kv_cache("sequence", tokens="S").at(S=rows + 1),
+        lambda: made.generation_flops("S", 6).at(S=rows - 4),
+    ):
+        with pytest.raises(sc.SymcommError) as caught:
+            ask()
+        told = f"the text ends at position {rows + 1}, but the table of positions ends at {rows}\nhint: choose fewer"
+        assert told in str(caught.value)
+
+
+def test_a_window_is_no_bound_on_the_length_of_a_text() -> None:
+    made = small("MistralForCausalLM").at(B=1)
+    window = int(made.values["L_w"])
+    assert made.kv_cache("sequence", tokens=10**6).at() == made.kv_cache("sequence", tokens=window).at()
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda: small("BertForMaskedLM").decode(new=5), "cannot be run position by position: the row that computes"),
+        (lambda: small("BertForMaskedLM").generation_flops(8, 4), "reads later positions, which no mask hides"),
+        (lambda: small("LlamaForCausalLM").kv_cache(dtype="cache=fp3"), "unknown number format 'fp3'\nhint: did you"),
+        (lambda: small("LlamaForCausalLM").decode_time("tensor(3)"), "hint: tensor may be 2 or 4, the next that divi"),
+        (lambda: small("LlamaForCausalLM").kv_cache(strategy="tensor(6)"), "4 is not divisible by 6\nhint: tensor may"),
+    ],
+)  # fmt: skip
+def test_bad_input_of_serving_says_what_would_work(ask: Any, told: str) -> None:
+    with pytest.raises(sc.SymcommError) as caught:
+        ask()
+    assert told in str(caught.value)
+
+
 def test_a_weight_with_a_row_for_each_position_is_refused() -> None:
     table = HEADER + "y = x W + P\tx [B, L, D], W [D, F], P [L, F]\ty [B, L, F]\n"
     with pytest.raises(sc.SymcommError, match="`P` has a row for each of the positions"):

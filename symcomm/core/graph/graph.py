@@ -185,13 +185,14 @@ class Stepped:
     by: tuple[str, ...] = ()
     values: tuple[tuple[str, Fraction], ...] = ()
 
-    def check_length(self, known: Mapping[str, Fraction]) -> None:
-        """Raises ``ValuesError`` where there are more positions than the model's table of them has."""
-        end, streams = from_expr(self.new + self.past), {str(self.origin.axes[a].size) for a in self.stream}
+    def check_length(self, known: Mapping[str, Fraction], end: Form | None = None) -> None:
+        """Raises ``ValuesError`` where there are more positions, up to ``end``, than the model's table of them has."""
+        what = "the step ends" if end is None else "the text ends"
+        last, streams = end or from_expr(self.new + self.past), {str(self.origin.axes[a].size) for a in self.stream}
         for length, rows, unused in self.origin.limits:
-            given = length in streams and {*names(end), rows} <= known.keys()
-            if given and evaluate(end, known) > known[rows] - unused:
-                what = f"the step ends at position {evaluate(end, known)}"
+            given = length in streams and {*names(last), rows} <= known.keys()
+            if given and evaluate(last, known) > known[rows] - unused:
+                what += f" at position {evaluate(last, known)}"
                 raise ValuesError(f"{what}, but the table of positions ends at {known[rows] - unused}",
                                   hint=f"choose fewer positions, or a larger {rows}")  # fmt: skip
 

@@ -9,7 +9,7 @@ from math import ceil, floor
 
 from symcomm.core.derivation import Derivation, Numbers, Witness
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, evaluate, from_expr, names, num, product
+from symcomm.core.form import Form, Total, evaluate, from_expr, names, num, product
 from symcomm.core.graph.stepping import stepped
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import symbol
@@ -55,6 +55,18 @@ def step_of(
             if said is not None and not str(said).isdecimal() and said not in taken}  # fmt: skip
     notation = replace(setting.notation, meanings={**told, **setting.notation.meanings})
     return replace(setting, graph=made, notation=notation)
+
+
+def up_to(setting: Setting, *parts: Form) -> Setting:
+    """The setting with the end of a text of some parts held against the model's table of positions, now and later on.
+
+    Raises ``ValuesError`` where the table has no row for it.
+    """
+    step = (setting if setting.graph.step is not None else step_of(setting, "decode")).graph.step
+    assert step is not None
+    check = partial(step.check_length, end=Total(parts) if len(parts) > 1 else parts[0])
+    check(setting.values)
+    return replace(setting, checks=(*setting.checks, check))
 
 
 def last_chunk(prompt: int | str, chunk: int | str) -> tuple[int, int]:

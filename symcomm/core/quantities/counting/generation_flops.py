@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.form import Form, Total
+from symcomm.core.form import Form, Total, num
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.generating import chunked, last_chunk, pieces, step_of
+from symcomm.core.quantities.generating import chunked, last_chunk, pieces, step_of, up_to
 from symcomm.core.quantities.options import Whole
 from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import replace
@@ -32,6 +32,7 @@ def derive(setting: Setting, prompt: Prompt, tokens: Generated, chunk: Chunk | N
 
     Raises ``ValuesError`` where it hangs on numbers that are not known whether a window is reached.
     """
+    setting = up_to(setting, degree(prompt), degree(tokens), num(-1))
     before, last = last_chunk(prompt, chunk) if chunk is not None else (0, prompt)
     at = before * int(chunk or 0)
     first = flops.derive(step_of(setting, "prefill", last, at or None), "forward")

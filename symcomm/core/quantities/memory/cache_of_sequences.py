@@ -11,6 +11,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Ratio, Total, num, product
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.generating import up_to
 from symcomm.core.quantities.memory.kv_cache import behind, counted, share_bytes, shares
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import together
@@ -55,7 +56,7 @@ def derive(
         raise ValuesError(f"a sequence of {max(held)} tokens, and {room[0]} are reserved",
                           hint=f"reserved: {max(held)}")  # fmt: skip
     taken = [-(-tokens // every) * every for tokens in room]
-    setting = behind(setting)[0].in_format(dtype)
+    setting = up_to(behind(setting)[0], num(max(held))).in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.divided(placed) if placed is not None else setting
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))

@@ -19,7 +19,7 @@ from symcomm.core.program.pipeline import held
 from symcomm.core.program.program import batch_of, program
 from symcomm.core.quantities.counting.load import divided
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.generating import step_of
+from symcomm.core.quantities.generating import step_of, up_to
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import number, passes, size
 from symcomm.core.records import ByIdentity, dataclass
@@ -170,7 +170,7 @@ def derive(
                           hint="leave out tokens, or ask the model itself")  # fmt: skip
     assert setting.graph.step is not None
     far = there if there is not None else degree(tokens) if tokens is not None else from_expr(setting.graph.step.past)
-    setting = setting.in_format(dtype)
+    setting = up_to(setting, far).in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if placed is not None:
         setting = setting.divided(placed)

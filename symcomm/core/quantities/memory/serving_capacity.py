@@ -17,6 +17,7 @@ from symcomm.core.program.pipeline import held
 from symcomm.core.program.resting import resting
 from symcomm.core.quantities.counting.load import divided
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.generating import up_to
 from symcomm.core.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.core.quantities.memory.kv_cache import Tokens, behind, shares, write
 from symcomm.core.quantities.options import Amount, CapacityIs, Dtype, StageNumber, StrategyOption, Whole
@@ -56,7 +57,7 @@ def derive(
     setting, said = behind(setting)
     assert setting.graph.step is not None
     far = degree(tokens) if tokens is not None else said or from_expr(setting.graph.step.past)
-    setting = setting.in_format(dtype)
+    setting = up_to(setting, far).in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.divided(placed) if placed is not None else setting
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.form import Total
+from symcomm.core.form import Total, num
 from symcomm.core.optimum.cost import closed
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.quantities.counting.generation_flops import Generated, Prompt
-from symcomm.core.quantities.generating import pieces
+from symcomm.core.quantities.generating import pieces, up_to
 from symcomm.core.quantities.options import Dtype, LinkedRates, StrategyOption
 from symcomm.core.quantities.time import decode_time, prefill_time
 from symcomm.core.quantities.time.terms import SECOND
@@ -33,6 +33,7 @@ def derive(
 
     Raises ``ValuesError`` where numbers are missing that decide what limits a step.
     """
+    setting = up_to(setting, degree(prompt), degree(tokens), num(-1))
     first = prefill_time.derive(setting, strategy, prompt, None, dtype, **rates)
     step = decode_time.derive(setting, strategy, None, None, dtype, **rates)
     work = StepWriter(setting, degree(prompt), degree(tokens))
