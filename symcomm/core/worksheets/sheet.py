@@ -274,7 +274,7 @@ class _Asked:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
-        """A formula over known names; those of lines that questions share are read once."""
+        """A formula over known names; where questions share a line, its formula is read once."""
         key, kept = (cell, tuple(known)), self.of.forms_read
         if key not in kept:
             kept[key] = self.parsed(cell, known)
