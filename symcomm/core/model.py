@@ -379,7 +379,7 @@ class Model(DerivedQuantities):
         return made
 
     def _renamed(self, declared: DeclaredQuantity, said: Mapping[str, Any]) -> Derivation:
-        """The derivation of a quantity with other names for those of its own symbols and steps that it has."""
+        """The derivation of a quantity with other names for its own symbols and steps."""
         plain = declared.name if declared.group else replace(declared, names=())
         wanted = dict(declared.names)
         apart = {*wanted, *wanted.values()}  # numbers of these are not yet known to belong to it
