@@ -98,12 +98,12 @@ def build(output: Path, file: Path | None = None, runtime: Path | None = None) -
                 shutil.copyfile(path, output / path.name)
         (output / "questions.json").write_text(questions, encoding="utf-8")
         built = output / "built.json"
-        now = {"pyodide": PYODIDE, "symcomm": stamp}
+        now = {"runtime": PYODIDE, "symcomm": stamp}
         before = json.loads(built.read_text(encoding="utf-8")) if built.is_file() else {}
         if now == before:
             return
         built.unlink(missing_ok=True)
-        if before.get("pyodide") != PYODIDE:
+        if before.get("runtime") != PYODIDE:
             _unpack(runtime or _fetched(Path(made)), output / "py")
         click.echo("building the page; this takes a minute", err=True)
         _run(["node", str(_TEMPLATES / "page" / "build.mjs"), str(output.resolve()), str(plain)], output)

@@ -65,10 +65,14 @@ class Desk:
         }
 
     def key(self, name: str) -> Key:
-        """The key of a question, derived when it is first answered."""
+        """The key of a question, derived when it is chosen or first answered."""
         if name not in self._keys:
             self._keys[name] = sc.key_of(self.problem, followed(self.problem, self._asks[name]))
         return self._keys[name]
+
+    def warm(self, name: str) -> str:
+        """Derives the key of a question and its mistakes before an answer is typed: a wrong number needs them all."""
+        return sc.check("7919", self.key(name)).verdict
 
     def derive(self, text: str, quantity: str, strategy: str, language: str) -> dict[str, Any]:
         """A derivation for a layer table or a configuration as HTML, and the symbols that a slider may set."""
@@ -165,6 +169,7 @@ def _at(made: Derivation, known: Mapping[str, Fraction]) -> Quantity | None:
 
 
 DESK: list[Desk] = []
+CALLS = ("check", "derive", "at", "warm")
 
 
 def call(name: str, arguments: str) -> str:
@@ -174,7 +179,7 @@ def call(name: str, arguments: str) -> str:
         if name == "open":
             DESK[:] = [Desk(*given)]
             return json.dumps(DESK[0].questions())
-        return json.dumps(getattr(DESK[0], {"check": "check", "derive": "derive", "at": "at"}[name])(*given))
+        return json.dumps(getattr(DESK[0], CALLS[CALLS.index(name)])(*given))
     except json.JSONDecodeError as error:
         return json.dumps({"error": f"this is no JSON: {error}"})
     except sc.SymcommError as error:

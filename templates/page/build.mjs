@@ -1,7 +1,8 @@
-// Run by `symcomm serve` in Node: tries the page's Python in the Pyodide of FOLDER, and keeps what it imported as byte code.
+// Run by `symcomm serve` in Node: tries the page's Python in the Pyodide of FOLDER, and keeps the memory of a started one.
 // node build.mjs FOLDER PLAIN.zip
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
+import { gzipSync } from "node:zlib";
 
 process.on("uncaughtException", (error) => { // Node would print the source of Pyodide with it
   console.error(String(error).trim().split("\n").slice(-8).join("\n"));
@@ -9,23 +10,11 @@ process.on("uncaughtException", (error) => { // Node would print the source of P
 });
 const [folder, plain] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(`${folder}/py/pyodide.mjs`).href);
-const python = await loadPyodide({ indexURL: `${folder}/py/` });
-const home = python.runPython("import os, sysconfig; os.path.realpath(sysconfig.get_paths()['purelib'])"); // it begins with "//"
-python.FS.writeFile("/plain.zip", new Uint8Array(fs.readFileSync(plain)));
-python.unpackArchive(new Uint8Array(fs.readFileSync(plain)), "zip", { extractDir: home });
+const answers = fs.readFileSync(`${folder}/answers.py`, "utf-8");
 const files = Object.entries(JSON.parse(fs.readFileSync(`${folder}/questions.json`, "utf-8")));
-for (const [name, text] of files) python.FS.writeFile(name, text);
-python.globals.set("first", files[0][0]);
-python.globals.set("home", home);
-python.runPython(fs.readFileSync(`${folder}/answers.py`, "utf-8"));
-python.runPython(`
-import importlib._bootstrap_external as external, sys, zipfile
-import networkx, sympy.physics.units  # which only some questions import
-from pathlib import Path
-from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 
-for grammar in (FORMULA, MODULE):
-    grammar.keep(Path(home) / "symcomm" / "core")
+const TRIED = `
+import networkx, sympy.physics.units  # which only some questions import
 
 def tried(name, *arguments):
     found = json.loads(call(name, json.dumps(arguments)))
@@ -44,33 +33,115 @@ tried("derive", json.dumps({"model_type": "gpt2", "vocab_size": 128, "n_position
 for language in ("en", "de", "zh"):
     tried("derive", table, "communication", "data(k)", language)
 tried("at", {"D": "64"}, "D", ["64"], "en")
+`;
+
+async function started(archive, options) {
+  const python = await loadPyodide({ indexURL: `${folder}/py/`, ...options });
+  const home = python.runPython("import os, sysconfig; os.path.realpath(sysconfig.get_paths()['purelib'])"); // it begins with "//"
+  python.unpackArchive(archive, "zip", { extractDir: home });
+  for (const [name, text] of files) python.FS.writeFile(name, text);
+  python.globals.set("first", files[0][0]);
+  python.globals.set("home", home);
+  return python;
+}
+
+// First with sources, to see what is imported; that becomes byte code without what only a traceback shows.
+const plainly = new Uint8Array(fs.readFileSync(plain));
+const python = await started(plainly, {});
+python.FS.writeFile("/plain.zip", plainly);
+python.runPython(answers + TRIED + `
+import importlib._bootstrap_external as external, sys, zipfile
+from pathlib import Path
+from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 
 STANDARD = f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip"
-files = [m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)]
-used = {Path(file).relative_to(above).as_posix() for above in (home, STANDARD) for file in files if file.startswith(above + "/")}
-if not {"sympy/__init__.py", "symcomm/__init__.py"} <= used:
+placed = {name: module.__file__ for name, module in sys.modules.items() if getattr(module, "__file__", None)}
+used = {Path(file).relative_to(above).as_posix(): name for above in (home, STANDARD)
+        for name, file in placed.items() if file.startswith(above + "/")}
+if not {"sympy/__init__.py", "symcomm/__init__.py"} <= used.keys():
     raise SystemExit(f"no byte code can be kept: nothing was imported from {home}")
+in_memory = {file: name for file, name in used.items() if not file.startswith(("networkx/", "sympy/physics/"))}  # which few questions need
 
-def packed(source, target, chosen, beside=False):
-    """The chosen files of an archive in another one, what was used as byte code; beside, the source goes with it."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in filter(chosen, old.namelist()):
-            data = {name: old.read(name)}
-            if name in used and name.endswith(".py"):
-                code = compile(data[name], name, "exec", dont_inherit=True, optimize=0 if beside else 2)
-                above, _, stem = name.removesuffix(".py").rpartition("/")
-                kept = f"{above}/__pycache__/{stem}.{sys.implementation.cache_tag}.pyc" if beside else f"{name}c"
-                data = {**(data if beside else {}), kept: bytes(external._code_to_hash_pyc(code, bytes(8), False))}
-            for one, written in data.items():
-                new.writestr(zipfile.ZipInfo(one, (2020, 1, 1, 0, 0, 0)), written, zipfile.ZIP_DEFLATED, 9)
-        for grammar in (FORMULA, MODULE) if beside else ():
-            kept = f"symcomm/core/{grammar.folder}/{grammar.file}{KEPT}"
-            new.writestr(zipfile.ZipInfo(kept, (2020, 1, 1, 0, 0, 0)), (Path(home) / kept).read_bytes(), zipfile.ZIP_DEFLATED, 9)
+def bare(code):
+    """Byte code without its table of lines: no 8 units of it have a place in a source."""
+    whole, rest = divmod(len(code.co_code) // 2, 8)
+    table = b"\\xff" * whole + bytes([0xF7 + rest] if rest else [])
+    return code.replace(co_linetable=table, co_consts=tuple(bare(c) if hasattr(c, "co_code") else c for c in code.co_consts))
 
-packed(STANDARD, "/standard.zip", lambda name: True)  # Pyodide's has sources only: they take two seconds of each start
-packed("/plain.zip", "/libraries.zip", lambda name: not name.startswith("symcomm/"))  # which are read where they lie
-packed("/plain.zip", "/symcomm.zip", lambda name: name.startswith("symcomm/"), beside=True)  # its registries look for sources
+def compiled(name, data):
+    code = compile(data, name, "exec", dont_inherit=True, optimize=0 if name.startswith("symcomm/") else 2)
+    return bytes(external._code_to_hash_pyc(bare(code), bytes(8), False))
+
+with zipfile.ZipFile("/plain.zip") as plain, zipfile.ZipFile(STANDARD) as standard:
+    libraries = {name: plain.read(name) for name in plain.namelist() if not name.startswith("symcomm/")}
+    libraries |= {name: standard.read(name) for name in standard.namelist()}
+    symcomm = {name: plain.read(name) for name in plain.namelist() if name.startswith("symcomm/")}
+libraries = {f"{name}c" if name in used else name: compiled(name, data) if name in used else data for name, data in libraries.items()}
+cached = {f"{above}/__pycache__/{stem.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc": compiled(name, symcomm[name])
+          for name in used.keys() & symcomm.keys() for above, _, stem in [name.rpartition("/")]}
+for grammar in (FORMULA, MODULE):
+    grammar.keep(Path(home) / "symcomm" / "core")
+    kept = f"symcomm/core/{grammar.folder}/{grammar.file}{KEPT}"
+    cached[kept] = (Path(home) / kept).read_bytes()
+
+def packed(target, chosen):
+    with zipfile.ZipFile(target, "w") as new:
+        for name, data in sorted(chosen.items()):
+            new.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED, 9)
+
+packed("/libraries.zip", libraries)
+packed("/symcomm.zip", symcomm | cached)
+packed("/late.zip", {name: data for name, data in libraries.items() if name.removesuffix("c") not in in_memory})
+late = {name.partition("/")[0].partition(".")[0] for name in libraries}
+sources = {f"{home}/{name}": data.decode() for name, data in symcomm.items()
+           if name not in used or "/quantities/" in name or not name.endswith(".py")}  # a quantity is found by its source
 `);
-for (const [name, made] of [["py/python_stdlib.zip", "standard"], ["libraries.zip", "libraries"], ["symcomm.zip", "symcomm"]]) {
-  fs.writeFileSync(`${folder}/${name}`, python.FS.readFile(`/${made}.zip`));
+const made = (name) => python.FS.readFile(`/${name}.zip`);
+const told = (name) => python.runPython(`json.dumps(sorted(${name}.items() if isinstance(${name}, dict) else ${name}))`);
+
+// Then from byte code, which leaves a smaller memory: that of a Python that has imported what is used.
+const kept = `${folder}/libraries.zip`;
+fs.writeFileSync(kept, made("libraries"));
+const fresh = await started(made("symcomm"), { _makeSnapshot: true, stdLibURL: kept });
+fs.unlinkSync(kept);
+fresh.globals.set("names", JSON.stringify(JSON.parse(told("in_memory")).map(([file, name]) => name)));
+fresh.globals.set("late", told("late"));
+fresh.runPython(`
+import gc, importlib, json, os, sys, zipimport
+from importlib.machinery import PathFinder
+
+for name in json.loads(names):
+    importlib.import_module(name)
+
+class Late:
+    """Finds what is not in the memory: the page then fetches the rest of the libraries."""
+
+    names = frozenset(json.loads(late))
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in cls.names:
+            return None
+        import js
+
+        sys.meta_path.remove(cls)
+        js.late()
+        sys.path_importer_cache.clear()
+        zipimport._zip_directory_cache.clear()
+        return PathFinder.find_spec(name, path)
+
+sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Late)
+del names, late
+sys.path_importer_cache.clear()
+zipimport._zip_directory_cache.clear()
+gc.collect()
+held = [bytes(size) for size in (1 << 14, 1 << 16, 1 << 18) for _ in range((1 << 22) // size)]  # what was freed becomes zeros
+del held
+`);
+fs.writeFileSync(`${folder}/memory.bin`, gzipSync(fresh.makeMemorySnapshot(), { level: 9 }));
+fs.writeFileSync(`${folder}/late.zip`, made("late"));
+for (const [name, text] of [["symcomm.json", JSON.stringify(Object.fromEntries(JSON.parse(told("sources"))))]]) {
+  fs.writeFileSync(`${folder}/${name}`, text);
+  fs.writeFileSync(`${folder}/${name}.gz`, gzipSync(text, { level: 9 }));
 }
+fs.writeFileSync(`${folder}/py/none.zip`, Buffer.from("PK\x05\x06".padEnd(22, "\0"), "latin1")); // Pyodide wants one at its start

@@ -2,7 +2,7 @@
 import { plot } from "./plot.mjs";
 import { WORDS } from "./words.mjs";
 
-const LIMIT = 20000, LARGEST = 200000, LONGEST_LINK = 30000;
+const LIMIT = 20000, READS = 500, LARGEST = 200000, LONGEST_LINK = 30000;
 const FIELDS = ["language", "question", "answer", "table", "quantity", "strategy"];
 const at = (id) => document.getElementById(id);
 const buttons = document.querySelectorAll("form button");
@@ -51,6 +51,7 @@ function opened(found) {
   else if (chosen) lines(at("verdict"), [say("noQuestion") + chosen.slice(0, 60)]);
   given();
   if (kept?.values) derive(kept.values);
+  warm();
 }
 
 function again(why) {
@@ -69,6 +70,9 @@ function ask(name, ...args) {
   });
 }
 
+// While a student reads and types, the worker derives what an answer will need. Nobody waits for it, so it has no limit of its own.
+const warm = () => setTimeout((name) => { if (ready && name === at("question").value) worker.postMessage({ id: 0, name: "warm", args: [name] }); }, READS, at("question").value);
+
 function given() {
   const text = questions.find((one) => one.name === at("question").value)?.given;
   at("given").textContent = text ? `${say("given")}: ${text}` : "";
@@ -82,7 +86,7 @@ function speak() {
   given();
 }
 
-at("question").onchange = given;
+at("question").onchange = () => { given(); warm(); };
 at("language").onchange = () => { speak(); if (derived && ready) derive(numbers()); };
 
 at("checking").onsubmit = async (event) => {
@@ -180,5 +184,5 @@ at("language").value = spoken ?? "en";
 const whole = restore();
 speak();
 if (!whole) lines(at("derivation"), [say("damaged")]);
-if (typeof WebAssembly !== "object" || typeof Worker !== "function") state("old");
+if (typeof WebAssembly !== "object" || typeof Worker !== "function" || typeof DecompressionStream !== "function") state("old");
 else { start(); state("loading"); }

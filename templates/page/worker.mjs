@@ -1,4 +1,4 @@
-// Loads Python and symcomm from this folder, and answers one call after another.
+// Loads a Python that has symcomm in its memory from this folder, and answers one call after another.
 import { loadPyodide } from "./py/pyodide.mjs";
 
 async function fetched(name) {
@@ -7,16 +7,45 @@ async function fetched(name) {
   return answer;
 }
 
+async function unpacked(name) {
+  const bytes = (await fetched(name)).body.pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(bytes).arrayBuffer());
+}
+
+// The rest of the libraries, which few questions need. Python cannot wait for it: a worker may ask for a file and stand still.
+self.late = () => {
+  const asked = new XMLHttpRequest();
+  asked.open("GET", "late.zip", false);
+  asked.responseType = "arraybuffer";
+  asked.send();
+  if (asked.status !== 200) throw new Error(`late.zip is missing (${asked.status})`);
+  python.FS.writeFile("/lib/python314.zip", new Uint8Array(asked.response));
+};
+
+// Pyodide copies the kept memory into that of its program, which begins smaller and has to grow before.
+const memory = unpacked("memory.bin");
+for (const way of ["instantiate", "instantiateStreaming"]) {
+  const made = WebAssembly[way];
+  WebAssembly[way] = async (...given) => {
+    const found = await made(...given), own = found.instance?.exports.memory;
+    if (own) own.grow(Math.max(0, Math.ceil(((await memory).length - own.buffer.byteLength) / 65536)));
+    return found;
+  };
+}
+
+let python;
 const loaded = (async () => {
-  const parts = ["symcomm.zip", "libraries.zip", "answers.py", "questions.json"].map(fetched);
-  parts.forEach((part) => part.catch(() => {})); // told below, where it is waited for
-  const python = await loadPyodide({ indexURL: new URL("./py/", import.meta.url).href });
-  python.FS.writeFile("/lib/libraries.zip", new Uint8Array(await (await parts[1]).arrayBuffer())); // read where it lies
-  const folder = python.runPython("import sys, sysconfig; sys.path.append('/lib/libraries.zip'); sysconfig.get_paths()['purelib']");
-  python.unpackArchive(await (await parts[0]).arrayBuffer(), "zip", { extractDir: folder });
-  python.runPython(await (await parts[2]).text());
+  const parts = ["symcomm.json", "answers.py", "questions.json"].map(fetched);
+  for (const part of [memory, ...parts]) part.catch(() => {}); // told below, where it is waited for
+  const here = new URL("./py/", import.meta.url).href;
+  python = await loadPyodide({ indexURL: here, stdLibURL: `${here}none.zip`, _loadSnapshot: memory });
+  for (const [name, text] of Object.entries(await (await parts[0]).json())) {
+    python.FS.mkdirTree(name.slice(0, name.lastIndexOf("/")));
+    python.FS.writeFile(name, text);
+  }
+  python.runPython(await (await parts[1]).text());
   const call = python.globals.get("call");
-  const files = Object.entries(await (await parts[3]).json()); // the problem file first, then its worksheets
+  const files = Object.entries(await (await parts[2]).json()); // the problem file first, then its worksheets
   for (const [name, text] of files) python.FS.writeFile(name, text);
   return { call, opened: JSON.parse(call("open", JSON.stringify([files[0][0]]))) };
 })();

@@ -37,7 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             out.addfile(entry, io.BytesIO(data))
     (tmp_path / "bin").mkdir()
     node = tmp_path / "bin" / "node"
-    node.write_text('#!/bin/sh\nset -e\ntest -s "$3"\necho zip > "$2/symcomm.zip"\n', encoding="utf-8")
+    node.write_text('#!/bin/sh\nset -e\ntest -s "$3"\necho kept > "$2/memory.bin"\n', encoding="utf-8")
     node.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
     return tmp_path
@@ -49,7 +49,7 @@ def test_the_page_is_built_once_and_another_homework_needs_neither_node_nor_inte
     assert told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0).endswith("page/index.html\n")
     page = here / "page"
     assert {path.name for path in (page / "py").iterdir() if path.suffix != ".gz"} == set(RUNTIME)
-    for name in ("page.mjs", "worker.mjs", "words.mjs", "plot.mjs", "page.css", "answers.py", "symcomm.zip"):
+    for name in ("page.mjs", "worker.mjs", "words.mjs", "plot.mjs", "page.css", "answers.py", "memory.bin"):
         assert (page / name).is_file()
     assert not (page / "build.mjs").exists()
     monkeypatch.setenv("PATH", "")
@@ -67,7 +67,7 @@ def test_a_build_that_failed_is_done_again(here: Path):
     assert "error: node failed: Error: no memory" in told("--build", "-o", "page", "--runtime", "runtime.tgz")
     node.write_text(works, encoding="utf-8")
     told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0)
-    assert (here / "page" / "symcomm.zip").is_file()
+    assert (here / "page" / "memory.bin").is_file()
 
 
 def test_what_is_missing_is_told_with_a_way_out(here: Path, monkeypatch: pytest.MonkeyPatch):
@@ -167,6 +167,11 @@ def test_a_mistake_is_named_in_the_language_of_the_page_and_the_answer_is_not(
     assert found["says"][0].startswith(says)
     assert {"16", "1.611", "1,611", "1 610 612 736"}.isdisjoint(json.dumps(found))
     assert set(found) == {"verdict", "says", "hint", "read"}
+
+
+def test_choosing_a_question_derives_its_mistakes_before_an_answer_is_typed(desk: ModuleType):
+    assert called(desk, "warm", "1.2") == "different"
+    assert "singles" in vars(desk.DESK[0].key("1.2").candidates)
 
 
 def test_a_german_number_has_a_comma(desk: ModuleType):
