@@ -105,7 +105,7 @@ class Section:
                 raise DocumentError(f"{self.what} needs the key '{name}'", self.span)
 
     def scalar(self, name: str, wanted: str = "text") -> Scalar | None:
-        """What a key says, with its place; ``wanted`` is what it must be."""
+        """The text of a key, with its place; ``wanted`` is what it must be."""
         value = self.get(name)
         return None if value is None else scalar_of(value, name, wanted)
 
@@ -294,7 +294,7 @@ class Source:
 
 
 def section_of(text: str, file: str, what: str = "a block", **limits: Any) -> Section:
-    """The mapping that a YAML text of its own holds; ``limits`` are those of ``read``."""
+    """The mapping that a YAML text of its own holds; ``limits`` are as in ``read``."""
     value = read(text, Source(file, 1, tuple(text.split("\n"))), what, **limits)
     if not isinstance(value, Section):
         raise DocumentError(f"{what} must be a mapping of keys to values", value.span)

@@ -52,7 +52,7 @@ class NumberFormat:
 
     @property
     def bias(self) -> int:
-        """What is taken off the stored exponent."""
+        """The number that is taken off the stored exponent."""
         return (1 << self.exponent - 1) - 1 if self.bias_said is None else self.bias_said
 
     @property
@@ -388,7 +388,7 @@ class Autocast:
 
 
 def autocast_of(said: str) -> Autocast | None:
-    """What ``autocast(bf16)`` or ``autocast(bf16, cpu)`` says; None for another text.
+    """The formats of ``autocast(bf16)`` or ``autocast(bf16, cpu)``; None for another text.
 
     Raises ``ValuesError`` for a format that autocast has not, and for an unknown device.
 

@@ -40,7 +40,7 @@ class Span:
         return f"{self.file}:{self.line}{cell}"
 
     def within(self, start: int, stop: int) -> Span:
-        """A narrower span of the same line; columns are those of ``text``."""
+        """A narrower span of the same line; columns are counted in ``text``."""
         return Span(self.file, self.line, self.text, start, stop, self.cell)
 
     def picture(self) -> str:

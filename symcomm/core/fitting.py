@@ -145,7 +145,7 @@ class Fit:
         return Quantity(1 / slope.value, BYTE / SECOND)
 
     def bus_bandwidth(self, ranks: int) -> Quantity:
-        """What a link carries in a second: the algorithm bandwidth times the share of the payload on the link."""
+        """The bytes a link carries in a second: the algorithm bandwidth times the share of the payload on the link."""
         if self.model.name != "alpha_beta":
             return self.bandwidth
         share = evaluate(wire(self.kind, self.algorithm, Sym("k")).path, {"k": Fraction(ranks)})
@@ -163,7 +163,7 @@ class Fit:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What speaks against the model, a sentence each."""
+        """The findings against the model, a sentence each."""
         found: list[str] = []
         if self.r_squared < _EXPLAINS:
             found.append(

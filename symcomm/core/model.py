@@ -276,7 +276,7 @@ class Model(DerivedQuantities):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader repaired, supposed or left out."""
+        """Notes on everything that the reader repaired, supposed or left out."""
         return self.graph.notes
 
     @door
@@ -755,7 +755,7 @@ class OwnQuantity:
 
     @property
     def options(self) -> dict[str, str]:
-        """What can be said, and what it means."""
+        """The options with their meanings."""
         return {option.name: option.told for option in self.declared.options}
 
     def __call__(self, *, accounting: AccountingLike = None, **options: Any) -> Derivation:

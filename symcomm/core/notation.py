@@ -126,7 +126,7 @@ class Notation:
     spellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def meaning(self, name: str) -> str:
-        """What a name stands for; empty where nobody said."""
+        """The meaning of a name; empty where nobody said."""
         return self.meanings.get(name, "")
 
     def usual(self, name: str) -> str:

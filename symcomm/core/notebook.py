@@ -22,7 +22,7 @@ _BETWEEN = re.compile(r"(?<=\]),\s+")  # from one tensor's shape to the next ten
 
 
 class Shown(Protocol):
-    """What of a model is shown."""
+    """The parts of a model that are shown."""
 
     @property
     def name(self) -> str: ...

@@ -461,7 +461,7 @@ def rests_on(members: Iterable[Decided]) -> tuple[str, ...]:
 
 
 def mark(region: Region) -> str:
-    """What tells the steps of one region from those of another."""
+    """A mark that tells the steps of two regions apart."""
     return region.name.split()[0]
 
 

@@ -156,7 +156,7 @@ class KeptAnswers:
         return key.at(dict(answer.derivation.given) | _values(known, basis.numbers))
 
     def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
-        """What is recognised of a question whose answer is known, and the numbers of the paper."""
+        """The wrong answers that are recognised of a question, and the numbers of the paper."""
         for basis in self._bases(problem, ask):
             if basis.about not in self._known_wrong:
                 key = self._key(basis, problem, ask)

@@ -69,7 +69,7 @@ class Paper:
 
     @property
     def settled(self) -> AssignedPaper:
-        """Which paper it is, in few words."""
+        """The paper's name, in few words."""
         return AssignedPaper(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
 
 

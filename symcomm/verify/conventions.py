@@ -53,7 +53,7 @@ class EarlySums:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a convention may look at.
+    """The facts of a run that a convention may look at.
 
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.

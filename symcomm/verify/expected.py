@@ -120,13 +120,13 @@ class RunCase:
         return int((ranks - full) * self.ranks / ranks)
 
     def setting(self, strategy: Strategy) -> Setting:
-        """What quantities of a strategy are derived from."""
+        """The setting that quantities of a strategy are derived from."""
         graph = self.parts if strategy.mesh else self.graph
         return Setting(graph, self.accounting, "fp32", self.model.notation, self.known)
 
     @cached_property
     def plan(self) -> Plan:
-        """What every rank does in one stage."""
+        """The work of every rank in one stage."""
         return program(self.parts, self.inside, self.accounting).plan
 
 
@@ -577,7 +577,7 @@ def _tables(case: RunCase) -> Fraction:
 
 
 def context_of(case: RunCase) -> RunContext:
-    """What the conventions may look at."""
+    """The facts of a case that the conventions may look at."""
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
     return RunContext(
         {w.name: case.shape(w) for w in case.graph.weights}, case.mesh, shards, _routing_flops(case), _handed_on(case),

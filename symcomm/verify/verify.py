@@ -70,7 +70,7 @@ class ComparedRow:
 
     @property
     def difference(self) -> Fraction:
-        """What no convention explains."""
+        """The difference that no convention explains."""
         return self.measured - self.expected
 
 
@@ -430,7 +430,7 @@ class Prepared:
     algorithm: str = ""
 
     def compare(self, reports: list[dict[str, Any]]) -> Verification:
-        """What the ranks counted, beside what is derived."""
+        """The counts of the ranks beside the derived numbers."""
         case = self.case
         error = max(r["gradient_error"] for r in reports)
         name = case.strategy.name if case.strategy is not ONE_RANK else "one process"

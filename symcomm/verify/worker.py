@@ -857,7 +857,7 @@ def _kinks() -> Iterator[list[float]]:
 
 
 def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """What a rank counts in the last of a few steps."""
+    """The counts of a rank in the last of a few steps."""
     import torch
 
     if spec["method"] == "time":
@@ -905,7 +905,7 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 def take_part(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """What a rank counts in a run, with the other ranks."""
+    """The counts of a rank in a run with the others."""
     import torch
 
     torch.set_num_threads(1)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from api import Model, SymcommError, load_model, parse_problem, solve, source
+from api import DocumentError, Model, SymcommError, load_model, parse_problem, solve, source
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 FILE = (
@@ -128,3 +128,22 @@ DIVIDED = [
 def test_what_cannot_be_divided_is_refused(said: str, told: str):
     with pytest.raises(SymcommError, match=f"parts.md:.*{told}"):
         answers(f"ask: flops\nmodel: layer\n{said}")
+
+
+def test_a_heading_with_points_and_without_a_question_is_told_with_its_line() -> None:
+    rate = "```symcomm\nask: peak_rate\ngiven: {f: 1 GHz, n_SM: 8 SM, n_FMA: 64 FMA/clock/SM}\n```\n"
+    text = "---\ntitle: T\n---\n# 1 All (5 points)\n\n## 1.1 Empty (3 points)\n\nWords.\n\n## 1.2 Task (2 points)\n\n"
+    note = (
+        "line 6: '1.1 Empty' has 3 points, but no question below it: ask: derives an answer, and :::solution holds one "
+        "in words"
+    )
+    assert solve(parse_problem(text + rate, "t.md")).told == (note,)
+    written = text.replace("Words.", "Explain it.\n\n:::solution\nWords.\n:::")
+    assert solve(parse_problem(written + rate, "t.md")).told == ()
+
+
+def test_a_picture_that_has_no_model_is_an_error_with_its_place() -> None:
+    with pytest.raises(DocumentError, match="'roofline' needs a model, and none is defined before") as found:
+        parse_problem("# T\n\n```symcomm\nfigure: roofline\n```\n", "t.md")
+    assert found.value.span is not None
+    assert (found.value.span.line, found.value.span.word) == (4, "roofline")

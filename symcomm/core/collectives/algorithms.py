@@ -62,7 +62,7 @@ class Algorithm:
         return not self.one_port and torus == "all_axes_at_once"
 
     def run(self, kind: str, case: Case) -> Exchange:
-        """What it costs to run a collective; raises ``AccountingError`` where it cannot run it."""
+        """The cost of running a collective; raises ``AccountingError`` where it cannot run it."""
         return self.running(kind).runs[kind](case)
 
     def running(self, kind: str) -> Algorithm:

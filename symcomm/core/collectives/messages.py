@@ -85,7 +85,7 @@ class Exchanged:
 
     @property
     def taken(self) -> Ran:
-        """What has been sent so far."""
+        """The bytes and rounds sent so far."""
         both = [a + b for a, b in zip(self.sent, self.received, strict=True)]
         return Ran(self.rounds, self.path, self.reduced, max(self.sent), max(self.received), max(both),
                    sum(self.sent, Fraction(0)))  # fmt: skip

@@ -100,7 +100,7 @@ class Continued(tuple[Step, ...]):
 
     @classmethod
     def of(cls, steps: Iterable[Step], before: Iterable[Derivation]) -> Continued:
-        """Steps, some of which are those of derivations ``before``."""
+        """Steps, some of which belong to derivations ``before``."""
         made = cls(steps)
         made.before = tuple(before)
         return made

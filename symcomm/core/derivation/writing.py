@@ -28,7 +28,7 @@ DerivationDialect = Literal["latex", "markdown", "text", "html"]
 
 
 class Printable(Protocol):
-    """What of a derivation is written down."""
+    """The parts of a derivation that are written down."""
 
     @property
     def title(self) -> str: ...

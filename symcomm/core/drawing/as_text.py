@@ -27,7 +27,7 @@ def text(graph: Graph) -> str:
 
 
 def rails(drawn: Drawing) -> list[str]:
-    """One line a box: a rail leads down from each box to those that read it.
+    """One line a box: a rail leads down from each box to its readers.
 
     >>> from symcomm.core.drawing import Box
     >>> a, b = Box("a", "x", "input", "D", "input"), Box("b", "y", "relu", "D", "function")

@@ -87,7 +87,7 @@ def shape_text(graph: Graph, name: str) -> str:
 
 
 def kind_text(graph: Graph, op: Op) -> str:
-    """What an op does, in a word or two."""
+    """The work of an op, in a word or two."""
     if op.attribute("view"):
         return "view"
     if op.attribute("does"):

@@ -159,7 +159,7 @@ class Reader(TableDraft):
         return tensor.name in self.known_weights or tensor in self.pure
 
     def call(self, node: tree.FunctionCall) -> Value:
-        """What a function gives: a map by its record, any other function by its own."""
+        """The result of a function: a map by its record, any other function by its own."""
         name = node.function.replace(" ", "_")
         if node.subscript is not None and name not in self.subscripted:
             self.marked(node)

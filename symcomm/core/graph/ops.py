@@ -157,7 +157,7 @@ class MapKind:
 
     @cached_property
     def expression(self) -> Any:
-        """What it computes."""
+        """The formula that it computes."""
         return self.value()
 
     @cached_property

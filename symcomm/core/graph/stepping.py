@@ -652,7 +652,7 @@ class _Stepper:
         return " and ".join(found)
 
     def update(self, name: str) -> str:
-        """What the new rows add to a state: the same op over them alone."""
+        """The rows that are added to a state: the same op over them alone."""
         op = self.graph.producers[name]
         colours = self.colours(op, ("",) * len(op.output_indices))
         inputs = [self.tensor(n, tuple(NEW if colours.get(i) else "" for i in ix))

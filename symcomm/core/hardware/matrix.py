@@ -67,7 +67,7 @@ class Missing:
 
     @property
     def sentence(self) -> str:
-        """What is said about it in a write-up."""
+        """The sentence about it in a write-up."""
         where = f"row {self.row}, column {self.column}"
         found = f"prints {self.printed}, which only the diagonal can be" if self.printed else "is missing"
         doubt = "" if self.certain else "; it may as well be an equal cell beside it"

@@ -208,7 +208,7 @@ def read(cost: Formula | Expr, over: str, given: Mapping[str, object] | None, ti
 
 
 def used(given: Mapping[str, object] | None, over: str, names: Iterable[str]) -> None:
-    """Raises ``ValuesError`` for a given name that is not among those of the cost."""
+    """Raises ``ValuesError`` for a given name that the cost has not."""
     names = [*names]
     unused = next((n for n in given or () if n != over and n not in names), None)
     if unused is not None:

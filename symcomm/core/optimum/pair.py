@@ -78,7 +78,7 @@ class Pair:
 
     @property
     def titles(self) -> tuple[str, str]:
-        """What the two are called; told apart where their titles are equal."""
+        """The titles of the two; told apart where their titles are equal."""
         one, two = (t[:1].lower() + t[1:] if t[1:2].islower() else t for t in (self.a.title, self.b.title))
         return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
 

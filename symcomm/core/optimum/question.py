@@ -41,7 +41,7 @@ class CostQuestion:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What is looked for, as an adjective and as a noun."""
+        """The words for the result, as an adjective and as a noun."""
         return ("least", "minimum") if self.sense > 0 else ("greatest", "maximum")
 
 

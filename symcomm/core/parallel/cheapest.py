@@ -331,7 +331,7 @@ class PlacementProblem:
         return [step.linear] if step.linear and all(step.inputs[j] in pending for j in step.linear) else []
 
     def needs(self, step: Piece, mesh: str, mode: Mode) -> tuple[int, ...]:
-        """What a mode needs of each operand."""
+        """The layouts of the operands that a mode needs."""
         if mode.cut is None and not mode.passing:
             return (WHOLE,) * len(step.inputs)
         found = [self.position(step, mesh, indices, mode, WHOLE) for indices in step.indices]

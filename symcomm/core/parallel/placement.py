@@ -104,7 +104,7 @@ class Compute:
 
     @property
     def makes(self) -> str:
-        """What the step makes: the op's result, or statistics."""
+        """The result of the step: the op's result, or statistics."""
         return self.step.output
 
 

@@ -70,7 +70,7 @@ class Fold:
     _changes: dict[int, tuple[Sequence[StorageEvent], Amounts]] = field(default_factory=dict)
 
     def worth(self, form: Form) -> Fraction:
-        """What a form is worth."""
+        """The number of a form."""
         if form not in self._worth:
             self._worth[form] = forms.evaluate(form, self.values)
         return self._worth[form]

@@ -116,7 +116,7 @@ class Program:
         return [w.op for w in works if isinstance(w, Compute) and w.part != "statistics"]
 
     def tensor(self, work: Collective | Send) -> Tensor:
-        """What is moved: a tensor of the graph, or one that is gathered of it."""
+        """The tensor that is moved: one of the graph, or one that is gathered of it."""
         return self.graph.tensors[work.tensor.split(" @ ")[0]]
 
     def part(self, name: str, layout: Layout) -> Expr:

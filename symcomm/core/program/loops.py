@@ -39,7 +39,7 @@ class Loop(Generic[T]):
     first: tuple[T, ...] | None = None
 
     def index(self, end: End, count: Fraction) -> Fraction:
-        """Which repetition an end is, counted in the order in which they run."""
+        """The number of an end's repetition, counted in the order in which they run."""
         return Fraction(0) if (end == "first") != self.reverse else count - 1
 
 

@@ -18,7 +18,7 @@ _ACTION = re.compile(r"([FBWD])(\d{1,6})\.(\d{1,6})")
 
 
 def read_order(path: str | Path) -> Schedule:
-    """The schedule in a file; its name is that of the file.
+    """The schedule in a file, named after it.
 
     Raises ``ValuesError`` with file, line and caret for what is no action, and for an order that cannot be run: an
     action that is done twice, an input that nothing makes, ranks that wait for one another.
@@ -27,7 +27,7 @@ def read_order(path: str | Path) -> Schedule:
 
 
 def parse_order(text: str, file: str = "<text>") -> Schedule:
-    """The schedule in a text; the errors are those of ``read_order``.
+    """The schedule in a text; the errors are as in ``read_order``.
 
     >>> made = parse_order("F0.0 F0.1 D0.0 D0.1\\nF1.0 D1.0 F1.1 D1.1")
     >>> len(made.ranks(2, 2))

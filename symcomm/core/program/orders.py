@@ -145,13 +145,13 @@ class Schedule:
         )
 
     def rank(self, rank: int, p: int, m: int, v: int | None = None) -> list[Item]:
-        """What one rank does, in order; the errors are those of ``fitting``."""
+        """The work of one rank, in order; the errors are as in ``fitting``."""
         v = self.fitting(p, m, v)
         stage = cache(lambda chunk: self.placement.stage(rank, chunk, p))
         return [tuple([Action(kind, stage(chunk), i) for kind, chunk, i in item]) for item in self.order(rank, p, m, v)]
 
     def ranks(self, p: int, m: int, v: int | None = None) -> list[list[Item]]:
-        """What every rank does, in order; the errors are those of ``fitting``.
+        """The work of every rank, in order; the errors are as in ``fitting``.
 
         >>> from symcomm.core.program.schedules import find
         >>> for order in find("1f1b").ranks(2, 2):

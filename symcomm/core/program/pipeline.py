@@ -70,7 +70,7 @@ def stacked(graph: Graph) -> tuple[Region, ...]:
 
 
 def layer_count(graph: Graph) -> Form:
-    """The number of layers, those of all kinds together."""
+    """The number of layers of all kinds together."""
     counts = tuple(Sym(region.times) for region in stacked(graph))
     return counts[0] if len(counts) == 1 else Total(counts)
 
@@ -326,7 +326,7 @@ def held_in_chunks(
 
 
 def joined(graph: Graph, shares: Sequence[RankShare], rank: int) -> RankShare:
-    """What a rank holds in all of its chunks together."""
+    """The layers of a rank in all of its chunks together."""
     regions = [region for region in graph.regions if any(region.name in share.regions for share in shares)]
     counts = [(region.name, added(share.times(region) for share in shares if region.name in share.regions))
               for region in regions if region.times]  # fmt: skip

@@ -140,7 +140,7 @@ class Makespan(NumericFunction):
         return max(end + sum((tails[kind_of(s, stages, self.kinds)] for s in held), Fraction(0)) for end, held in ends)
 
     def column(self, letter: str, stage: int, stages: int, sending: frozenset[int]) -> int:
-        """Which of the times is that of a piece of work on a stage."""
+        """The index of the time that a piece of work takes on a stage."""
         alone = self.sends and not _sends(letter, stage, sending)
         at = self.letters.index(letter) * (1 + self.sends) + alone
         return at * self.kinds + kind_of(stage, stages, self.kinds)
@@ -160,7 +160,7 @@ def _sends(letter: str, stage: int, sending: frozenset[int]) -> bool:
 
 
 def kind_of(stage: int, stages: int, kinds: int) -> int:
-    """Which time of a list is that of a stage."""
+    """The index of a stage's time in a list."""
     if kinds == 3 and stages != 3:
         return 0 if stage == 0 else 2 if stage == stages - 1 else 1
     return min(stage, kinds - 1)

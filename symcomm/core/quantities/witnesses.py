@@ -26,7 +26,7 @@ _LITERAL = 5_000  # passes that are run one by one; more are multiplied
 
 
 def number(form: Form, numbers: Numbers) -> Fraction:
-    """What a form that was given, such as a degree or a rate, is worth."""
+    """The number of a given form, such as a degree or a rate."""
     return forms.evaluate(form, numbers.of(forms.names(form)))
 
 

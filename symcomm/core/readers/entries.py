@@ -40,7 +40,7 @@ class Config:
     used: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def get(self, key: str) -> Any:
-        """What stands under a key, or under either of two spellings ``a|b``; None where nothing does."""
+        """The value of a key, or of either of two spellings ``a|b``; None where there is none."""
         self.used.update(key.split("|"))
         return next((self.entries[one] for one in key.split("|") if self.entries.get(one) is not None), None)
 

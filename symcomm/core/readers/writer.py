@@ -317,7 +317,7 @@ class ModelWriter:
         return tuple(parts)
 
     def dense_layers(self) -> bool | Callable[[int], bool]:
-        """Which layers have no experts, by their place; or whether none has any."""
+        """The layers without experts, by their place; or whether none has any."""
         config = self.config
         if "E" not in self.values or "F" not in self.values:
             return "E" not in self.values
@@ -331,7 +331,7 @@ class ModelWriter:
         return lambda n: n in named or (n + 1) % step != 0
 
     def local_layers(self) -> bool | Callable[[int], bool]:
-        """Which layers have a window, by their place; or whether all have one or none. The window's size is ``L_w``."""
+        """The layers with a window, by their place; or whether all have one or none. The window's size is ``L_w``."""
         config, window = self.config, self.record.window
         kinds = config.get("layer_types")
         if window is None:
@@ -391,7 +391,7 @@ class ModelWriter:
         return str(self.marks)
 
     def entered(self, rows: Rows, stream: str, target: str) -> str:
-        """What a branch reads: the stream, or its norm."""
+        """The input of a branch: the stream, or its norm."""
         if "input" not in self.norms:
             return stream
         self.norm(rows, stream, target, self.mark())

@@ -34,7 +34,7 @@ _AnyNode = TypeVar("_AnyNode", bound=Node)
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known where a formula stands.
+    """The names that a formula may use.
 
     ``tensors`` has, for each key, the indices it was declared with (``""`` for a plain name); ``sizes`` is None
     where any name may be a size. ``indices`` are those that run in this row. ``kind`` is what the formula computes.
@@ -124,7 +124,7 @@ class Context:
         return FormulaError(message, self.over(part), hint)
 
     def expects(self) -> str:
-        """What would be right in this cell."""
+        """A hint at the right contents of this cell."""
         column = self.cell.column.casefold().removesuffix("s")
         if column in ("input", "output"):
             return SHAPE_HINT

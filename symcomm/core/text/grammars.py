@@ -47,7 +47,7 @@ class Grammar:
 
     @property
     def key(self) -> bytes:
-        """What a kept parser depends on, as its first line."""
+        """The versions that a kept parser depends on, as its first line."""
         said = repr((lark.__version__, sorted(self.options.items()), self.source))
         return sha256(said.encode()).hexdigest().encode() + b"\n"
 

@@ -44,7 +44,7 @@ def stem_of(context: Context, atom: Branch) -> Stem | None:
 
 
 def scripts_of(context: Context, factor: Branch) -> list[Script]:
-    """What is attached to a factor, in order."""
+    """The scripts attached to a factor, in order."""
     found: list[Script] = []
     for script in branches(factor)[1:]:
         mark = script.children[0]

@@ -145,7 +145,7 @@ def leaf(text: str, place: int) -> Branch:
 
 
 def quotients(tree: Branch) -> Iterator[tuple[Branch, Branch]]:
-    """What stands above and below each fraction and around each slash."""
+    """The parts above and below each fraction and around each slash."""
     if all(token.type not in ("FRAC", "SLASH") for token in tree.tokens()):
         return
     for fraction in tree.of("frac"):

@@ -236,7 +236,7 @@ _WANTED = tuple(_plain(name) for name in LAYER_COLUMNS)
 
 
 def layer_columns(columns: Iterable[str]) -> dict[str, int]:
-    """Which of the columns Computation, Input and Output there are, and at which position.
+    """The positions of the columns Computation, Input and Output, as far as they are there.
 
     >>> layer_columns(("Outputs", "Note", "computation"))
     {'Output': 0, 'Computation': 2}

@@ -103,7 +103,7 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
 
 
 def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> Derivation:
-    """What a fact is for a model, under the options that were said.
+    """The derivation of a fact for a model, under the options that were said.
 
     Raises ``ValuesError`` where it is nothing and the line does not say that it may be.
     """

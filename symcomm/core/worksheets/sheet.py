@@ -91,7 +91,7 @@ class Worksheet:
 
     @property
     def summary(self) -> str:
-        """What it tells, as a list of quantities says it."""
+        """Its result, as a list of quantities says it."""
         said = self.read.about.rstrip(".")
         return said[:1].lower() + said[1:]
 
@@ -581,7 +581,7 @@ class _Asking:
         return said.strip() if isinstance(said, str) and re.fullmatch(r"[^\W\d]\w{0,39}", said.strip()) else name
 
     def called(self, name: str) -> str:
-        """What a symbol or line of the sheet is called among the names of the model."""
+        """The name of a symbol or line of the sheet among the names of the model."""
         return self.names.get(name, name)
 
     def renamed(self, form: Form) -> Form:

@@ -112,7 +112,7 @@ class _Prose:
         return self.wanted[about][0]
 
     def converted(self) -> dict[str, str]:
-        """What each mark stands for."""
+        """The text that each mark stands for."""
         done = convert([piece for _, piece in self.wanted.values()], "html")
         return {mark: done[piece] for mark, piece in self.wanted.values()}
 

@@ -61,7 +61,7 @@ def with_answers(problem: Problem, made: Sequence[Block]) -> tuple[list[Block], 
 
 
 def contradictions(problem: Problem, blocks: Sequence[Block]) -> Iterator[str]:
-    """What prose says of a given symbol that is none of its values: ``$D = 4069$`` where D is 4096."""
+    """Values in prose that a given symbol has not: ``$D = 4069$`` where D is 4096."""
     known: dict[str, set[Fraction]] = {}
     groups = [problem.values, *(b.values for b in problem.items if isinstance(b, ModelBlock)),
               *(ask.given for ask in problem.asks)]  # fmt: skip
@@ -80,6 +80,22 @@ def contradictions(problem: Problem, blocks: Sequence[Block]) -> Iterator[str]:
                 line = block.span.line + block.markdown.count("\n", 0, maths.start())
                 values = " or ".join(str(v) for v in sorted(known[name]))
                 yield f"line {line} says {name} = {said}, but {name} is {values}; {{{{ {name} }}}} stands for its value"
+
+
+def unanswered(blocks: Sequence[Block]) -> Iterator[str]:
+    """Headings with points below which nothing is asked, and no solution is written either."""
+    open_ones: list[Heading] = []
+    found: dict[Heading, bool] = {}
+    for block in blocks:
+        if isinstance(block, Heading):
+            open_ones = [*(one for one in open_ones if one.level < block.level), block]
+            found[block] = False
+        elif isinstance(block, Answer) or (isinstance(block, Only) and block.name in ("solution", "staff")):
+            found |= dict.fromkeys(open_ones, True)
+    for heading, has_answer in found.items():
+        if heading.points and not has_answer:
+            yield (f"line {heading.span.line}: '{heading.markdown[:60]}' has {heading.points} points, but no question "
+                   "below it: ask: derives an answer, and :::solution holds one in words")  # fmt: skip
 
 
 def unused_names(problem: Problem, answers: Sequence[Answer]) -> None:

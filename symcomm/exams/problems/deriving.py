@@ -26,7 +26,7 @@ def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
 
 
 def no_model(notation: Notation | None = None) -> Model:
-    """What a quantity is derived from that needs no model: names only."""
+    """The empty model of a quantity that needs none: names only."""
     from symcomm.core.graph.graph import Graph
     from symcomm.core.model import Model
 

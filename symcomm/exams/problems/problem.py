@@ -155,7 +155,7 @@ TABLE_KEYS = tuple(name for name in keys_of(ModelBlock) if name not in (*OTHER_M
 
 @dataclass(frozen=True)
 class DrawBlock:
-    """What each paper draws for itself."""
+    """The values that each paper draws for itself."""
 
     draw: Value | None = keyed("values that each paper draws for itself", RAW.like(**DRAWN))
     require: Value | None = keyed("what drawn values have to satisfy", RAW.like(**RULES))
@@ -272,7 +272,7 @@ class Problem:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """What each ask is called, in order: its ``id``, else the number of its heading, with a letter where there are
+        """The name of each ask, in order: its ``id``, else the number of its heading, with a letter where there are
         several, else the words of the heading.
 
         >>> parse_problem("## 2.1 Peak (3 points)\\n```symcomm\\nask: peak_rate\\n```\\n").ids
@@ -374,7 +374,7 @@ class Template:
 
     @cached_property
     def draws(self) -> Draws:
-        """What each paper draws for itself."""
+        """The values that each paper draws for itself."""
         found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
 
@@ -583,7 +583,7 @@ class _Reader:
         self.items.append(Only(name, span))
 
     def known(self, final: bool = True) -> Lookup:
-        """What references stand for: drawn values, and those that were given so far."""
+        """The values of references: drawn ones, and those given so far."""
 
         def lookup(reference: Reference) -> NamedValue | None:
             if not reference.topic and reference.name in self.drawn:
@@ -742,7 +742,7 @@ class _Reader:
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
     def derived_requirements(self, section: Section) -> tuple[Ask, ...]:
-        """What ``require`` says of answers: questions of nobody, with bounds."""
+        """The bounds that ``require`` sets to answers: questions of nobody."""
         found = []
         for rule in section.items("require"):
             if isinstance(rule, Section):
@@ -902,7 +902,7 @@ class _Reader:
         return tables[0]
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
-        """What a question asks of a worksheet of the author's, in a file beside this one."""
+        """The quantity of the author's worksheet that a question asks for, in a file beside this one."""
         if "worksheet" not in section:
             return None
         from symcomm.core.quantities import QUANTITIES

@@ -19,6 +19,7 @@ from symcomm.exams.problems.answered import (
     clashes,
     contradictions,
     options_of,
+    unanswered,
     unasked,
     unused_names,
     with_answers,
@@ -194,7 +195,7 @@ def solve(
     compare(problem, beside, made)
     made, leaks = with_answers(problem, graded(problem, unasked(made)))
     unused_names(problem, answers)
-    told = (*contradictions(problem, made), *clashes(answers))
+    told = (*contradictions(problem, made), *clashes(answers), *unanswered(made))
     return Document(
         problem.title, problem.subtitle, problem.authors, problem.date, problem.language, problem.file,
         problem.notation, tuple(made), problem.course, problem.detail, problem.extra, leaks, told,

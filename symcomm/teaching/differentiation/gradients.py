@@ -403,7 +403,7 @@ def _named(factor: Factor) -> str:
 
 
 def forward_form(graph: Graph, op: Op, names: Names) -> Form:
-    """What a forward op computes, written."""
+    """The formula of a forward op."""
     operands = [names.sym(name) for name in op.inputs]
     if op.kind in ("add", "contraction"):
         return _written(graph, op, names)[0]

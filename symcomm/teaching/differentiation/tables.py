@@ -61,7 +61,7 @@ def primal(trace: EvaluationTrace) -> Exhibit:
 
 
 def tangent(trace: EvaluationTrace, v: Variable) -> Form:
-    """What a tangent is computed by: each partial derivative times the tangent of its operand."""
+    """The formula of a tangent: each partial derivative times the tangent of its operand."""
     if v.input:
         return Sym(marked(v.input, DOT))
     return _sum(_times(p.form, Sym(variable(p.of, DOT))) for p in trace.partials(v.number))

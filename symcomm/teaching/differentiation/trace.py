@@ -128,7 +128,7 @@ class EvaluationTrace:
         return graph
 
     def form(self, v: Variable) -> Form:
-        """What a variable is computed by, written."""
+        """The formula of a variable."""
         return Sym(v.input) if v.input else OPERATION[v.operation].form(*map(operand_form, v.operands))
 
     def partials(self, number: int) -> tuple[Partial, ...]:
@@ -265,7 +265,7 @@ class _TraceBuilder:
     # -- nodes -----------------------------------------------------------------------------------------
 
     def named(self, name: str, span: Span) -> Any:
-        """What a name stands for: an input's name, the node of its formula, or a constant."""
+        """The meaning of a name: an input's name, the node of its formula, or a constant."""
         if name in self.formulas:
             if name in self.open:
                 circle = " -> ".join([*self.open[self.open.index(name) :], name])

@@ -71,7 +71,7 @@ class _Split:
 
     @property
     def what(self) -> str:
-        """What is made small, in words."""
+        """The cost that is made small, in words."""
         return f"compute-bound `{self.over}`" if self.over else f"communication time of {PHASES[self.phase][1]}"
 
     def made(self, title: str, terms: MeshTerms, exhibits: Sequence[Exhibit] = ()) -> Derivation:

@@ -46,12 +46,12 @@ class MeshTerms:
         return {**self.setting.values, **dict(self.writer.machine.given)}
 
     def worth(self, name: Form) -> Expr:
-        """What a step is worth, in symbols."""
+        """The value of a step, in symbols."""
         return self.work.known[name.name]  # type: ignore[attr-defined]
 
     @property
     def worths(self) -> list[Expr]:
-        """What the times are worth: of computing, and along each axis."""
+        """The values of the times: of computing, and along each axis."""
         return [self.worth(name) for name in (self.compute, *self.sent.values())]
 
 

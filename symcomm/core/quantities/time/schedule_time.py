@@ -169,7 +169,7 @@ class _AskedSchedule:
         return closed_forms.measures(self.run(said))[measure]
 
     def told(self, closed: ClosedForm) -> str:
-        """What a closed form rests on; its conditions go with the answer."""
+        """The assumptions of a closed form; its conditions go with the answer."""
         self.where.extend(c for c in closed.conditions if c not in self.where)
         text = f"The longest path through the events; {closed.cases} simulated cases agree." if closed.cases else ""
         return text + (f" It holds where {closed_forms.listed(closed.conditions)}." if closed.conditions else "")
