@@ -17,20 +17,26 @@ from symcomm.core.sentences import SENTENCES
 
 @dataclass(frozen=True)
 class Convention:
-    """One choice: the field it belongs to, its name, and one sentence for the head of a write-up."""
+    """One choice: the field it belongs to, its name, and one sentence for the head of a write-up.
+
+    ``roles`` say which tensors it moves to the host: ``state``, ``activation``.
+    """
 
     field: str
     name: str
     statement: str
+    roles: frozenset[str] = frozenset()
 
 
 def _conventions(text: str) -> Iterator[Convention]:
-    """The choices that a text lists: ``## FIELD``, and below it ``- NAME: STATEMENT`` of each."""
+    """The choices that a text lists: ``## FIELD``, and below it ``- NAME (ROLES): STATEMENT`` of each."""
     for section in text.split("\n## ")[1:]:
         home, *rows = section.split("\n- ")
         for row in rows:
-            name, _, statement = row.partition(": ")
-            yield Convention(home.strip(), name, " ".join(statement.split()))
+            head, _, statement = row.partition(": ")
+            name, _, roles = head.rstrip(")").partition(" (")
+            moved = frozenset(filter(None, roles.split(", ")))
+            yield Convention(home.strip(), name, " ".join(statement.split()), moved)
 
 
 CONVENTIONS = tuple(_conventions(Path(__file__).with_name("conventions.md").read_text(encoding="utf-8")))

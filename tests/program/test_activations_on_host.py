@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api import accounting_CONVENTIONS, from_expr
 from api import form_evaluate as evaluate
-from api import from_expr
 
 import symcomm as sc
 
@@ -112,3 +112,12 @@ def test_a_table_whose_gradients_read_what_pytorch_keeps_does_not_name_it() -> N
     asked = [sc.load(ROWS.replace("relu", name), values={"T": 48, "D": 4, "F": 10}) for name in ("gelu", "quick_gelu")]
     assert ["saved" in model.activation_memory().touched for model in asked] == [False, True]
     assert ["saved" in model.peak_memory().touched for model in asked] == [False, True]
+
+
+def test_each_choice_says_in_its_row_what_rests_on_the_host() -> None:
+    moved = {row.name: row.roles for row in accounting_CONVENTIONS if row.field == "offloading"}
+    assert moved == {
+        "on_device": set(), "states_on_host": {"state"}, THERE: {"activation"},
+        "states_and_activations_on_host": {"state", "activation"},
+    }  # fmt: skip
+    assert not any(row.roles for row in accounting_CONVENTIONS if row.field != "offloading")

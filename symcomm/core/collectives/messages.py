@@ -302,7 +302,8 @@ def run(
     return net.taken
 
 
-_REDUCING = ("all-reduce", "reduce", "reduce-scatter", "ring-sum", "ring-sum-home")
+_OWN_SUM = ("reduce-scatter", "ring-sum", "ring-sum-home")  # a rank ends with the sum of its own part
+_REDUCING = ("all-reduce", "reduce", *_OWN_SUM)
 _WHOLE = {*(("tree", kind) for kind in ("all-reduce", "broadcast", "reduce")), ("recursive_doubling", "all-reduce"),
           ("one_shot", "all-reduce")}  # fmt: skip
 
@@ -443,7 +444,7 @@ def _ended(net: Exchanged, kind: str, names: list[Hashable], own: Sequence[Hasha
     """Raises ``AssertionError`` where a rank does not hold what the collective says."""
     done = frozenset(range(net.ranks)) if kind in _REDUCING else frozenset({0})
     for rank, held in enumerate(net.held):
-        mine = [own[rank] if own else rank] if kind in ("scatter", *_REDUCING[2:]) else names
+        mine = [own[rank] if own else rank] if kind in ("scatter", *_OWN_SUM) else names
         mine = [name for name in names if name[1] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         mine = [] if kind in ("reduce", "gather") and rank else mine
         assert all(held.get(piece) == done for piece in mine), f"rank {rank} ends with {held}"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symcomm.core.accounting import Accounting
+from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
 
 
 def on_host(accounting: Accounting) -> frozenset[str]:
-    """The roles of the tensors that rest on the host.
+    """The roles of the tensors that rest on the host, as the convention's row says.
 
     >>> sorted(on_host(Accounting.of("states_and_activations_on_host")))
     ['activation', 'state']
     """
-    return frozenset(role for role in ("state", "activation") if role in accounting.offloading)
+    return next(row.roles for row in CONVENTIONS if (row.field, row.name) == ("offloading", accounting.offloading))
 
 
 def _rewritten(program: Program) -> Program:
