@@ -38,7 +38,8 @@ class _To(click.Option):
 @click.option("--roster", type=click.Path(path_type=Path), help="A CSV file with the columns id, name, seat.")
 @click.option("--seed", default="0", show_default=True, help="Another seed gives other papers.")
 @click.option(
-    "--to", "formats", cls=_To, default="pdf,json", show_default=True, callback=comma(_known), metavar="LIST",
+    "--to", "formats", cls=_To, default=["pdf,json"], multiple=True, show_default=True, callback=comma(_known),
+    metavar="LIST",
 )  # fmt: skip
 @click.option(
     "--edition", type=click.Choice(["paper", "solution", "graders", "key"]), default="paper", show_default=True,

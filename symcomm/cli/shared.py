@@ -33,11 +33,13 @@ PATH = _NamedPath(path_type=Path)
 
 def comma(
     choices: Sequence[str] | Callable[[], Sequence[str]],
-) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
-    def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
+    """Reads an option that lists names with commas, or comes several times (``multiple``)."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
         from symcomm.core.errors import nearest
 
-        names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        names = tuple(dict.fromkeys(part.strip() for part in ",".join(value).split(",") if part.strip()))
         known = list(choices() if callable(choices) else choices)
         for name in names:
             if name not in known:

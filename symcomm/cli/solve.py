@@ -16,7 +16,7 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--to", "formats", default="pdf", show_default=True, callback=comma(FORMATS), metavar="LIST",
+    "--to", "formats", default=["pdf"], multiple=True, show_default=True, callback=comma(FORMATS), metavar="LIST",
     help="Formats, with commas: pdf, md, tex, html, json.",
 )  # fmt: skip
 @click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
@@ -25,8 +25,8 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
 )
 @click.option(
-    "--edition", "editions", default="solution", show_default=True, callback=comma(EDITIONS), metavar="LIST",
-    help="Editions, with commas: paper, solution, key, graders.",
+    "--edition", "editions", default=["solution"], multiple=True, show_default=True, callback=comma(EDITIONS),
+    metavar="LIST", help="Editions, with commas: paper, solution, key, graders.",
 )  # fmt: skip
 @click.option("--detail", type=click.Choice(DETAILS), help="How much of each derivation is shown.")
 @click.option("--mistakes", is_flag=True, help="Common mistakes below each answer; graders always get them.")

@@ -73,7 +73,7 @@ class KnownWrong:
 
     @classmethod
     def of(cls, key: Key) -> KnownWrong:
-        """That of a key."""
+        """The right and the recognised answers of a key."""
         question = key.candidates.question
         named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
         return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations,

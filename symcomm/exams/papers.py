@@ -23,6 +23,7 @@ from symcomm.documents.editions import ONLY
 from symcomm.documents.render.document import Answer, Heading, Only, Prose
 from symcomm.exams.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exams.kept_answers import KeptAnswers
+from symcomm.exams.mistakes import own_mistake
 from symcomm.exams.problems.drawing_values import Drawn
 from symcomm.exams.problems.exam_keys import Bounds
 from symcomm.exams.problems.grading import points_of
@@ -153,8 +154,10 @@ class Exam:
         return tuple(made[student.id] for student in students)
 
     def check_space(self, students: int) -> None:
-        """Raises ``DocumentError`` where there are more students than different papers."""
+        """Raises ``DocumentError`` where there are too few different papers, or an own mistake cannot be read."""
         check_credit(self.example, self.template.head)
+        for said in self.example.mistakes:
+            own_mistake(said)
         settings, space = self.example.exam, self.template.draws.space
         if settings.questions > self._many:
             what = f"{settings.questions} questions are wanted, but there are {self._many}"

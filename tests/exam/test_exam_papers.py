@@ -584,3 +584,17 @@ def test_a_question_about_a_model_that_a_draw_makes_unreadable_stops_though_it_s
     elsewhere = "# Three (2 points)\n\n```symcomm\n{ask: parameters, id: four, model: m}\n```\n"
     found = _drawn_papers(UNREADABLE + elsewhere)
     assert found == {("one", True), ("one", False), ("two", True), ("four", True), (NOT_WHOLE, False)}
+
+
+def test_an_option_that_is_said_twice_lists_both(tmp_path):
+    (tmp_path / "t.md").write_text(UNREADABLE.replace("[16, 24]", "[8, 16]"), encoding="utf-8")
+    words = ["exam", str(tmp_path / "t.md"), "--variants", "2", "--to", "json", "--to", "csv", "-o", str(tmp_path)]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in tmp_path.iterdir()} == {"t.md", "keys.json", "keys.csv"}
+
+
+def test_a_mistake_that_is_ill_described_is_refused_before_papers_are_made(tmp_path):
+    own = "```symcomm\n{mistake: {name: half, says: You halved D., change: {D: D / 2}}}\n```\n"
+    with pytest.raises(DocumentError, match=r"unknown key 'D' in this change\n.*\n +\^\nhint: known: accounting, drop"):
+        Exam(parse_template(UNREADABLE + own)).check_space(1)
