@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,14 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     for one in reversed(declared.options):
         names = dict.fromkeys((f"--{one.name.replace('_', '-')}", f"--{one.name}"))
         run = click.option(*names, f"option_{one.name}", metavar=one.kind.upper(), help=plain(one.told))(run)
-    text = "\n\n".join(part for part in declared.text.split("\n\n") if not part.startswith("Raises"))  # Python's
-    return click.command(declared.name, help=plain(text))(run)
+    return click.command(declared.name, help=plain(_without_python(declared.text)))(run)
+
+
+def _without_python(text: str) -> str:
+    """A docstring without its examples and the errors that it raises."""
+    parts = (part for part in text.split("\n\n") if not part.lstrip().startswith(">>>"))
+    told = (re.sub(r"\s*\bRaises\s+``.*?\.(?=\s|$)", "", part, flags=re.DOTALL) for part in parts)
+    return "\n\n".join(part for part in told if part.strip())
 
 
 def plain(text: str) -> str:
