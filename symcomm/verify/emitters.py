@@ -127,10 +127,12 @@ def _product(op: Spelled) -> str:
     if not {*out} <= {*names}:
         raise RenderError("a product that repeats its result along an axis is not written in PyTorch yet")
     spelled = ",".join("".join(names[x] for x in o.letters) for o in op.operands)
-    result = "".join(names[x] for x in out)
+    fresh = [x for x in out if x not in op.operands[0].letters] if op.attributes.get("lookup") else []
+    # Tokens in the slots of experts lie expert by expert: else each product that reads them makes a copy of its own.
+    laid = (fresh[0], *(x for x in out if x != fresh[0])) if len(fresh) > 1 else out
+    result = "".join(names[x] for x in laid)
     text = f'torch.einsum("{spelled}->{result}", {", ".join(o.text for o in op.operands)})'
-    # Tokens in the slots of experts lie as they are named: else each product that reads them makes a copy of its own.
-    return f"{text}.contiguous()" if op.attributes.get("lookup") and out[0] not in op.operands[0].letters else text
+    return arranged(f"{text}.contiguous()", laid, out) if len(fresh) > 1 else text
 
 
 def _factor(text: str) -> str:

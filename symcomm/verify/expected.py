@@ -364,12 +364,15 @@ def without_dropout(graph: Graph) -> Graph:
 
 
 def with_products(graph: Graph) -> Graph:
-    """The graph in which products with a 0/1 tensor bring tokens to experts, as the written module does it."""
+    """The graph in which products with a 0/1 tensor bring tokens to experts, as the written module does it.
+
+    Each expert and slot has its number, as of a repeated tensor; like a one-hot tensor it gets no gradient.
+    """
     routes = {op.output for op in graph.ops if op.kind == "route"}
 
     def made(op: Op) -> Op:
-        if op.output in routes:  # each expert and slot has its number, as of a repeated tensor
-            return replace(op, kind="contraction", attributes=())
+        if op.output in routes:
+            return replace(op, kind="onehot", attributes=())
         kept = tuple(pair for pair in op.attributes if pair[0] != "lookup")
         return replace(op, attributes=kept) if _product(op, graph) else op
 

@@ -93,6 +93,14 @@ def test_a_number_of_ranks_is_whole():
         sc.load(BLOCK).communication("tensor(k)", accounting="sent_per_rank").at(k="3/2", B=4, D=4, F=4)
 
 
+@pytest.mark.parametrize("strategy", ["data(k)", "fsdp(k)", "tensor(k)"])
+def test_a_number_of_ranks_is_whole_where_the_payload_does_not_depend_on_it(strategy: str):
+    made = sc.load(BLOCK).communication(strategy)
+    for ask in (made.at, made.sweep):
+        with pytest.raises(ValuesError, match="k is 1/2, but it counts things: it must be whole"):
+            ask(k=["1/2"] if ask == made.sweep else "1/2", B=4, D=4, F=4)
+
+
 GPT2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 16}
 ROBERTA = {"model_type": "roberta", "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
            "intermediate_size": 64, "vocab_size": 64, "max_position_embeddings": 18, "type_vocab_size": 2}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from api import model_load as load
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOMEWORK = EXAMPLES / "comp4901y-homework2" / "homework.md"
 LAYERS = sorted((EXAMPLES / "layers").glob("*.md"))
+SMALL = EXAMPLES.parent / "tests" / "data" / "small_families.json"
 
 
 GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_head": 4, "n_layer": 4, "n_positions": 16, "vocab_size": 24}
@@ -41,7 +43,12 @@ SHARED = r"""| Computation | Input | Output |
 @cache
 def configured(name: str) -> Model:
     """A model of a configuration: one with experts, with an encoder, with a class token."""
-    made = load_known({"mixtral": MIXTRAL, "t5": T5, "vit": VIT}[name])
+    small = {"gpt_oss": "GptOssForCausalLM", "deepseek": "DeepseekV3ForCausalLM"}
+    config = {"mixtral": MIXTRAL, "t5": T5, "vit": VIT}.get(name)
+    if config is None:
+        family = small[name]
+        config = {"architectures": [family], **json.loads(SMALL.read_text())[family]}
+    made = load_known(config)
     assert made is not None
     return made
 

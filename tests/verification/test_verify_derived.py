@@ -401,6 +401,24 @@ def test_small_sizes_of_a_mixture_leave_experts_out_and_a_token_goes_to_no_more_
         small_sizes(graph, {"E": Fraction(2), "n_top": Fraction(4)})
 
 
+@pytest.mark.parametrize(("name", "ends"), [("mixtral", ".contiguous()"), ("gpt_oss", ".contiguous()"),
+                                            ("deepseek", ".contiguous().permute(1, 0, 2, 3)")])  # fmt: skip
+def test_tokens_in_the_slots_of_experts_lie_expert_by_expert_so_that_no_product_copies_them(name: str, ends: str):
+    case = make_case(configured(name), None, {}, "1f1b", 2)
+    found = lines(torch_module(case.graph).source, "X_e")  # one a kind of layers with experts
+    assert found
+    assert all("->daec" in x and x.partition("  #")[0].endswith(ends) for x in found)
+
+
+def test_the_choice_of_slots_gets_no_gradient_so_that_gates_over_the_chosen_experts_are_kept_once():
+    """In each of 4 layers two tensors with a number a token and slot; without them two orders, weighted results, M."""
+    case = make_case(configured("gpt_oss"), None, {}, "1f1b", 2)
+    more = derived_saved(case, with_products(case.graph)) - derived_saved(case, case.graph)
+    batch, length, width, chosen = (case.sizes[name] for name in ("B", "L", "D", "n_top"))
+    hits = batch * length * chosen
+    assert more == 4 * (2 * 4 * hits * length - (2 * 8 * hits + 4 * hits * width + 4 * hits)) == -256
+
+
 def test_a_lookup_gives_its_axes_as_the_table_has_them():
     b = lines(torch_module(configured("t5").graph).source, "b_i")[0]
     assert b == "b_i = F.embedding(r, self.w_R_i.mT).permute(2, 0, 1)  # b_i: n_H × L_enc × L_enc"

@@ -90,7 +90,7 @@ def test_one_process_computes_and_keeps_what_is_derived_for_every_example(run: R
         assert peaks(run(model(path)))
 
 
-@pytest.mark.parametrize("name", ["mixtral", "t5", "vit"])
+@pytest.mark.parametrize("name", ["mixtral", "gpt_oss", "deepseek", "t5", "vit"])
 def test_experts_an_encoder_with_a_decoder_and_a_class_token_run_as_derived(run: Run, name: str):
     assert run(configured(name)).compares_saved
 
