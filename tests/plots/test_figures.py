@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from api import FIGURES, Picture, SymcommError, contents, main, parse_problem, render, solve, source
+from api import FIGURES, Picture, SymcommError, contents, main, parse_problem, read_problem, render, solve, source
 from click.testing import CliRunner
 
 pytest.importorskip("matplotlib")
@@ -269,3 +269,43 @@ def test_the_bars_of_states_are_as_long_as_what_a_rank_keeps() -> None:
     wide = [float(w) for w in re.findall(rb'width="([\d.]+)" height="10"', picture.drawn.svg())]
     assert sum(wide[:3]) == pytest.approx(8 * sum(wide[3:]), rel=1e-3)
     assert wide[2] == pytest.approx(6 * wide[0], rel=1e-3)
+
+
+STEPS = """---
+title: Steps
+---
+
+```symcomm
+- model: Llama
+  config: {model_type: llama, architectures: [LlamaForCausalLM], hidden_size: 64, intermediate_size: 128,
+           num_hidden_layers: 2, num_attention_heads: 4, vocab_size: 100, torch_dtype: bfloat16}
+- model: step
+  of: Llama
+  phase: decode
+- figure: roofline
+  models: step
+  over: B
+  at: VALUES
+  device: H100-SXM
+  given: {c: 8}
+```
+"""
+
+
+def test_a_roofline_has_a_dot_for_each_batch_of_a_decode_step() -> None:
+    (picture,) = [b for b in solve(parse_problem(STEPS.replace("VALUES", "1, 4"), "t.md")).blocks if hasattr(b, "says")]
+    assert picture.says == "On this machine: step B=1 memory bound, step B=4 memory bound."
+
+
+@pytest.mark.parametrize(("values", "told"), [("1, 2, 3, 4, 5, 6, 7", "'at' has 7 values of B"), ("''", "'at' has 0")])
+def test_a_roofline_with_too_many_values_or_none_is_refused(values: str, told: str) -> None:
+    with pytest.raises(SymcommError, match=told):
+        solve(parse_problem(STEPS.replace("VALUES", values), "t.md"))
+
+
+def test_experts_are_cut_along_their_axis_and_their_names_have_two_scripts() -> None:
+    path = Path(__file__).parents[2] / "examples/layers/mixture-of-experts.md"
+    (picture,) = [b for b in solve(read_problem(path)).blocks if hasattr(b, "says")]
+    drawn = picture.drawn.svg().decode()
+    assert drawn.count(">along <") == 2
+    assert "1_e" not in drawn

@@ -13,7 +13,7 @@ from symcomm.core.records import dataclass
 FONT = "New Computer Modern, Latin Modern Roman, STIX Two Text, Georgia, serif"
 INK, SOFT, LINE, TINT, MARK = "#1f3a5f", "#666666", "#9aa3b0", "#eef2f8", "#b3541e"
 _NAME = re.compile(r"`([^`]*)`")
-_SCRIPTS = re.compile(r"(\^|_)(?:\{([^}]*)\}|(\w+))")
+_SCRIPTS = re.compile(r"(\^|_)(?:\{([^}]*)\}|((?<=\^)[^\W_]+|\w+))")  # W^1_e has two
 
 
 @dataclass

@@ -145,10 +145,12 @@ def _stations(made: Program, steps: list[Collective | Compute]) -> list[_Station
 
 
 def _cut_of(made: Program, step: Compute, weight: str) -> tuple[str, bool]:
-    """How a weight is cut where it is read: by columns, by rows, or not."""
+    """The cut of a weight where it is read: columns, rows, an axis of all (such as experts), or none."""
     j = step.inputs.index(weight)
     for _, position in step.layouts[j]:
         if 0 <= position < len(step.op.indices[j]):
             index = step.op.indices[j][position]
+            if all(index in of for of in (*step.op.indices, step.op.output_indices)):  # each matrix stays whole
+                return f"along `{made.graph.tensors[weight].axes[position].partition('~')[0]}`", True
             return ("columns" if index in step.op.output_indices else "rows"), True
     return ("gathered" if made.plan.placements.get(weight) else "whole"), False

@@ -5,7 +5,7 @@ A ``figure:`` block is read and checked like a question. Matplotlib (the extra `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from symcomm.core.model import Model
     from symcomm.core.program.instructions import Program
 
+_DOTS = 6  # of a model in a roofline
 FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
 
 
@@ -96,7 +97,6 @@ class Request:
         if Fraction(value).denominator != 1:
             raise ValuesError(f"'{name}' is {value}, but a whole number is needed")
         return int(value)
-
 
     def size_of(self, form: Form) -> int:
         """A size with the given numbers put in."""
@@ -257,21 +257,35 @@ def _roofline(request: Request) -> tuple[Any, str]:
 
 
 def _roofline_of_models(request: Request) -> tuple[Any, str]:
-    """One dot a model, each of which is a product of its own."""
+    """One dot for each model, or for each value of ``over``."""
     from symcomm.documents.plots.small_roofline import small_roofline
 
     points: dict[str, tuple[float, float]] = {}
     ridge = peak = Fraction(0)
-    for name, model in request.models.items():
-        options = {key: value for key, value in request.options.items() if key != "models"}
-        mine = replace(request, model=model, given=(), options=options)
-        made = mine.derive("roofline")
+    options = {key: value for key, value in request.options.items() if key not in ("models", "over", "at")}
+    for name, model, given in _points(request):
+        made = replace(request, model=model, given=given, options=options).derive("roofline")
         known = numbers(made)
         ridge = known["I_machine"]
         rate = made.at().value
         points[name] = (float(known["I"]), float(rate))
         peak = max(peak, rate, rate * ridge / min(known["I"], ridge))
     return small_roofline(points, float(ridge), float(peak))
+
+
+def _points(request: Request) -> Iterator[tuple[str, Model, tuple[Known, ...]]]:
+    """The name of each dot of a roofline, its model and the numbers given."""
+    over = request.options.get("over")
+    if over is None:
+        yield from ((name, model, ()) for name, model in request.models.items())
+        return
+    values = [part.strip() for part in request.options.get("at", "").split(",") if part.strip()]
+    if not 1 <= len(values) <= _DOTS:
+        raise ValuesError(f"'at' has {len(values)} values of {over[:40]}", hint=f"1 to {_DOTS}, such as at: 1, 64, 512")
+    for name, model in request.models.items():
+        for value in values:
+            here = Known(over, Quantity.parse(value), Span("", 0, "", 0, 0))
+            yield f"{name} {over}={value}", model, (*(one for one in request.given if one.name != over), here)
 
 
 def _parallel_block(request: Request) -> tuple[Any, str]:
@@ -398,7 +412,9 @@ FIGURES: dict[str, Kind] = {
              "of"),
         Kind("roofline", "the roofs of a machine, and ops below them",
              (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),
-              Option("models", "text", "models of one product each, with commas between them")),
+              Option("models", "text", "models of one product or one pass each, with commas between them"),
+              Option("over", "text", "a size in which the dots of a model differ, such as the batch B"),
+              Option("at", "text", "the values of that size, with commas between them: 1, 64, 512")),
              (), _roofline, "roofline"),
         Kind("parallel_block", "a layer under a strategy: what is cut, and where ranks communicate",
              (), ("strategy",), _parallel_block, "communication", ("strategy",)),
