@@ -93,8 +93,8 @@ packed("/libraries.zip", libraries)
 packed("/symcomm.zip", symcomm | cached)
 packed("/late.zip", {name: data for name, data in libraries.items() if name.removesuffix("c") not in in_memory})
 late = {name.partition("/")[0].partition(".")[0] for name in libraries}
-sources = {f"{home}/{name}": data.decode() for name, data in symcomm.items()
-           if name not in used or "/quantities/" in name or not name.endswith(".py")}  # a quantity is found by its source
+sources = {f"{home}/{name}": "" if name in used and "/quantities/" not in name else data.decode()
+           for name, data in symcomm.items()}  # schedules are found by the names of files, quantities by their text
 `);
 const made = (name) => python.FS.readFile(`/${name}.zip`);
 const told = (name) => python.runPython(`json.dumps(sorted(${name}.items() if isinstance(${name}, dict) else ${name}))`);
