@@ -624,3 +624,34 @@ def test_html_breaks_answers_before_a_relation_and_never_before_a_comma() -> Non
     boxed = source(document(answer(N_layer=32, D=8)), "html").split('<table class="answer">')[1].split("</table>")[0]
     assert boxed.count("</math><wbr><math") >= 2
     assert 'alttext="= ' in boxed
+
+
+def pages_of(data: bytes) -> list[str]:
+    import io
+
+    import pypdf
+
+    return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages]
+
+
+def test_a_power_copied_from_a_pdf_keeps_its_caret() -> None:
+    (page,) = pages_of(contents(document(prose("A square $D^2$ and a name $W^Q_i$.")), ["pdf"])["pdf"])
+    assert "𝐷^2" in page.replace("\n", "")
+    assert "^𝑄" in page.replace("\n", "")
+
+
+@pytest.mark.parametrize(("tex", "told"), [
+    (r"24 N D^2", "24 N D^2"),
+    (r"\frac{a+1}{\sqrt{d_k}}", "(a + 1)/√d_k"),
+    (r"X \in \mathbb{R}^{m \times k}", "X ∈ ℝ^(m × k)"),
+    (r"\mathrm{softmax}\left(x'\right)", "softmax (x′)"),
+])  # fmt: skip
+def test_a_screen_reader_says_a_formula_of_the_prose_without_tex(tex: str, told: str) -> None:
+    assert f'#eq("{told}")' in source(document(prose(f"Here ${tex}$.")), "typ")
+
+
+def test_a_short_answer_does_not_go_over_to_the_next_page() -> None:
+    filled = [prose("x\n\n" * 34)]  # the box would fit on the first page, its notes would not
+    first, second = pages_of(contents(document(*filled, answer(N_layer=32, D=8), prose("y\n\n" * 9)), ["pdf"])["pdf"])
+    assert "AR" not in first
+    assert "AR" in second

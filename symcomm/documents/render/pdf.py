@@ -69,16 +69,30 @@ def _fonts() -> list[str]:
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
+_KEPT, _BROKEN = "#let kept = 7cm\n", "#let kept = 0cm\n"
 _CLOSER = 0.15  # of a page is spared on each page before the last one, at most
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
-    """The same, set a little tighter where only little would stand on a last page of its own."""
+    """The same, set a little tighter where only little would stand on a last page of its own.
+
+    Short answers stay on one page where the document has no more pages for it.
+    """
+    broken, made = _closer(source.replace(_KEPT, _BROKEN, 1), files)
+    if _pages(made) < 2:
+        return made
+    kept = typst_pdf(broken.replace(_BROKEN, _KEPT, 1), files) if _BROKEN in broken else made
+    return kept if _pages(kept) == _pages(made) else made
+
+
+def _closer(source: str, files: Mapping[str, bytes] | None) -> tuple[str, bytes]:
+    """A source as it is best set, and its PDF."""
     made = typst_pdf(source, files)
     if _LOOSE not in source or _pages(made) < 2 or _last(source, files) > _CLOSER * (_pages(made) - 1) + 0.1:
-        return made
-    closer = typst_pdf(source.replace(_LOOSE, _TIGHT, 1), files)
-    return closer if _pages(closer) < _pages(made) else made
+        return source, made
+    tight = source.replace(_LOOSE, _TIGHT, 1)
+    closer = typst_pdf(tight, files)
+    return (tight, closer) if _pages(closer) < _pages(made) else (source, made)
 
 
 def _pages(pdf: bytes) -> int:

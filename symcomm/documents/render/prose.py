@@ -17,7 +17,9 @@ from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
+from xml.etree.ElementTree import Element, fromstring
 
 from symcomm.core.errors import RenderError, Span
 from symcomm.core.files import temporary_folder
@@ -166,9 +168,10 @@ def _convert(pieces: Sequence[InlinePiece], target: Target) -> list[str]:
         for piece, blocks in zip(pieces, trees, strict=True):
             blocks[:] = _checked(blocks, piece)
         maths = [(node["c"][1], piece) for piece, blocks in zip(pieces, trees, strict=True) for node in _maths(blocks)]
+        told = _spoken(trees, version, folder) if target == "typst" else {}
         if target == "latex":  # the LaTeX writer passes maths on as it stands: another writer has to read it first
             _write(trees, version, "html", folder, maths)
-        return _write(trees, version, target, folder, maths)
+        return _write(trees, version, target, folder, maths, told)
 
 
 def _read(pieces: Sequence[InlinePiece], folder: Path) -> tuple[list[list[Any]], list[int]]:
@@ -336,7 +339,7 @@ _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("h
 
 def _write(
     trees: Sequence[list[Any]], version: list[int], target: Target, folder: Path,
-    maths: Sequence[tuple[str, InlinePiece]],
+    maths: Sequence[tuple[str, InlinePiece]], told: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:  # fmt: skip
     language, comment = _COMMENT[target]
     mark = "piece" + hashlib.sha256(json.dumps(list(trees)).encode()).hexdigest()[:24]
@@ -347,7 +350,7 @@ def _write(
         # LaTeX breaks maths in a paragraph by itself; in the narrow column of a table it often cannot.
         framed = target == "typst" or (target == "latex" and cell)
         shown = [_shared(block) for block in tree] if target == "latex" else tree
-        blocks.extend(_framed(shown, target) if framed else _noted(shown) if target == "html" else shown)
+        blocks.extend(_framed(shown, target, told) if framed else _noted(shown) if target == "html" else shown)
     tree_file, log = folder / "tree.json", folder / "log.json"
     tree_file.write_text(json.dumps({"pandoc-api-version": version, "meta": {}, "blocks": blocks}))
     writer = "html5" if target == "html" else target
@@ -395,7 +398,53 @@ _FRAMES = {"typst": ("#eq({})[", "]"), "latex": (r"\fit{{", "}")}
 _RATE = re.compile(r"^\W?\w+/(?:s|B|clock)\b")  # GB/s, FLOP/B, FMA/clock/SM
 
 
-def _framed(tree: list[Any], target: str) -> list[Any]:
+def _spoken(trees: Sequence[list[Any]], version: list[int], folder: Path) -> dict[str, str]:
+    """Each formula that pandoc understands, in words for a screen reader."""
+    every = [*{node["c"][1]: None for blocks in trees for node in _maths(blocks)}]
+    if not every:
+        return {}
+    blocks = [{"t": "Plain", "c": [{"t": "Math", "c": [{"t": "InlineMath"}, tex]}]} for tex in every]
+    path = folder / "maths.json"
+    path.write_text(json.dumps({"pandoc-api-version": version, "meta": {}, "blocks": blocks}))
+    out = pandoc(["-f", "json", "-t", "html5", "--mathml", "--wrap=preserve", str(path)])
+    found = re.findall(r"<math .*?</math>", out, re.DOTALL)
+    return dict(zip(every, map(spoken, found), strict=True)) if len(found) == len(every) else {}
+
+
+_SCRIPTED = {"msub": "_{}", "msup": "^{}", "msubsup": "_{}^{}", "munder": "_{}", "mover": "^{}", "munderover": "_{}^{}"}
+
+
+def spoken(mathml: str) -> str:
+    """What a formula says, as a line of text.
+
+    >>> spoken("<math><msup><mi>D</mi><mn>2</mn></msup><mo>=</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>")
+    'D^2 = a/b'
+    """
+
+    def say(node: Element, whole: bool = False) -> str:
+        tag, parts = node.tag.split("}")[-1], list(node)
+        if tag in ("annotation", "mspace"):
+            return ""
+        if not parts:
+            return (node.text or "").strip().replace("\u2062", "").replace("\u2061", "")
+        if tag == "mfrac":
+            return f"{say(parts[0], True)}/{say(parts[1], True)}"
+        if tag == "msqrt":
+            return "√" + (say(parts[0], True) if len(parts) == 1 else f"({row(parts)})")
+        if tag in _SCRIPTED and len(parts) == _SCRIPTED[tag].count("{}") + 1:
+            return say(parts[0], True) + _SCRIPTED[tag].format(*(say(part, True) for part in parts[1:]))
+        upright = all(part.get("mathvariant") == "normal" for part in parts)  # the letters of one word
+        text = "".join(map(say, parts)) if upright else row(parts)
+        return f"({text})" if whole and " " in text and not text.startswith("(") else text
+
+    def row(parts: list[Element]) -> str:
+        text = " ".join(filter(None, map(say, parts)))
+        return re.sub(r" ([,;:)\]!])", r"\1", re.sub(r"([(\[]) ", r"\1", text))
+
+    return say(fromstring(mathml)).replace("^′", "′")  # noqa: S314 (pandoc wrote it)
+
+
+def _framed(tree: list[Any], target: str, told: Mapping[str, str]) -> list[Any]:
     before, after = _FRAMES[target]
 
     def raw(text: str) -> dict[str, Any]:
@@ -407,7 +456,7 @@ def _framed(tree: list[Any], target: str) -> list[Any]:
             for old in node:
                 inline = isinstance(old, dict) and old.get("t") == "Math" and old["c"][0]["t"] == "InlineMath"
                 if isinstance(old, dict) and old.get("t") == "Math" and (inline or target == "typst"):
-                    alt = typst_string(" ".join(old["c"][1].split()))
+                    alt = typst_string(told.get(old["c"][1]) or " ".join(old["c"][1].split()))
                     out += [raw(before.format(alt)), old, raw(after)]
                 elif target == "typst" and isinstance(old, dict) and old.get("t") == "Str" and _RATE.search(old["c"]):
                     out += [raw("#box["), old, raw("]")]  # lines break behind a slash
