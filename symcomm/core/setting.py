@@ -153,7 +153,8 @@ class Setting:
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
             problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
-            raise ValuesError(problem, hint="give a peak rate (rate: of_format), or one format to all operands")
+            raise ValuesError(problem, hint="one format for all operands; groups of weights, weights=int8(128 fp16); "
+                              "or peak and memory in place of a device")  # fmt: skip
         return next(iter(found), self.dtype)
 
     @property
