@@ -415,7 +415,7 @@ _SCRIPTED = {"msub": "_{}", "msup": "^{}", "msubsup": "_{}^{}", "munder": "_{}",
 
 
 def spoken(mathml: str) -> str:
-    """What a formula says, as a line of text.
+    """A formula of MathML as a line of text.
 
     >>> spoken("<math><msup><mi>D</mi><mn>2</mn></msup><mo>=</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>")
     'D^2 = a/b'
