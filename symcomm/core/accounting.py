@@ -182,6 +182,14 @@ class Accounting:
                     raise AccountingError(f"{name} is both {known[name]} and {choice}", hint="name one of them")
         return made
 
+    def row(self, name: str) -> Convention:
+        """The convention that is chosen for a field.
+
+        >>> Accounting().row("communication").name
+        'payload'
+        """
+        return _CHOICES[name][getattr(self, name)]
+
     @property
     def asked(self) -> tuple[str, ...]:
         """The fields in which something else is chosen than the default.

@@ -317,10 +317,11 @@ class Model(DerivedQuantities):
         if quantity:  # what a worksheet takes is asked for itself
             _of_step(self.graph, declared, said)
         declared.check(said)
-        roles = {**_meanings(ByIdentity(self.graph)), **_degrees(said)}
+        ranks = _degrees(said)
+        roles = {**_meanings(ByIdentity(self.graph)), **ranks}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
         ask = partial(_ask, self, chosen) if declared.needs_model else None
-        setting = replace(setting, named=frozenset(_named(said)), notation=notation, ask=ask)
+        setting = replace(setting, named=frozenset(_named(said)), degrees=frozenset(ranks), notation=notation, ask=ask)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
         staged = False

@@ -41,6 +41,7 @@ class Setting:
     values: Mapping[str, Fraction] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()  # what the options of a question name
+    degrees: frozenset[str] = frozenset()  # those of its strategy
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
     read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
     told: bool = True  # whether somebody reads the steps: a search only puts numbers into them
@@ -218,7 +219,8 @@ class Setting:
         steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
             title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
-            tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
+            tuple(self.values.items()), self.notation, tuple(notes),
+            sizes=self.symbols | self.degrees, named=self.named,
             checks=(self.graph.check_sizes, *self.checks), from_zero=self.graph.from_zero,
         )  # fmt: skip
 

@@ -97,8 +97,16 @@ def test_a_number_of_ranks_is_whole():
 def test_a_number_of_ranks_is_whole_where_the_payload_does_not_depend_on_it(strategy: str):
     made = sc.load(BLOCK).communication(strategy)
     for ask in (made.at, made.sweep):
-        with pytest.raises(ValuesError, match="k is 1/2, but it counts things: it must be whole"):
+        with pytest.raises(ValuesError, match="k is 1/2, but"):
             ask(k=["1/2"] if ask == made.sweep else "1/2", B=4, D=4, F=4)
+
+
+def test_a_share_that_the_answer_does_not_depend_on_may_be_a_fraction():
+    """At the crossover of computing and memory the utilisation of both cancels."""
+    made = sc.load(BLOCK).crossover("compute, memory", over="B", peak="R", memory="W", utilisation="eta")
+    assert "eta" not in {str(symbol) for symbol in made.expr.free_symbols}
+    sizes = {"D": 1024, "F": 4096, "R": "100 TFLOP/s", "W": "1 TB/s"}
+    assert made.at(**sizes, eta="4/5").value == made.at(**sizes, eta="1/2").value
 
 
 GPT2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 16}

@@ -292,13 +292,10 @@ class Derivation:
 
     @cached_property
     def _counts(self) -> frozenset[str]:
-        """The symbols that are numbers of things: those of the answer, and those that only its strategy has."""
-        sides = [side for c in self.where for side in (c.left, c.right)]
-        pieces = (p for side in (*sides, *(step.form for step in self.steps)) for p in forms.walk(side))
+        """The symbols of the answer that are numbers of things."""
+        pieces = (p for c in self.where for side in (c.left, c.right) for p in forms.walk(side))
         amounts = {p.name for p in pieces if isinstance(p, forms.Sym) and not p.whole}  # at least one, but not whole
-        asked = {n for n in self.named - self._units.keys() if n in self.notation.meanings}
-        asked -= {s.name for s in self.expr.free_symbols}
-        return (frozenset(s.name for s in self.expr.free_symbols if s.is_integer) | asked) - amounts
+        return frozenset(s.name for s in self.expr.free_symbols if s.is_integer) - amounts
 
     @cached_property
     def _units(self) -> dict[str, Unit]:

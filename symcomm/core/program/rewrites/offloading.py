@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.accounting import Accounting
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
@@ -16,7 +16,7 @@ def on_host(accounting: Accounting) -> frozenset[str]:
     >>> sorted(on_host(Accounting.of("states_and_activations_on_host")))
     ['activation', 'state']
     """
-    return next(row.roles for row in CONVENTIONS if (row.field, row.name) == ("offloading", accounting.offloading))
+    return accounting.row("offloading").roles
 
 
 def _rewritten(program: Program) -> Program:
