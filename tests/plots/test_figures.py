@@ -303,6 +303,12 @@ def test_a_roofline_with_too_many_values_or_none_is_refused(values: str, told: s
         solve(parse_problem(STEPS.replace("VALUES", values), "t.md"))
 
 
+@pytest.mark.parametrize("line", ["  over: B\n", "  at: VALUES\n", "  models: step\n"])
+def test_several_dots_want_a_model_a_symbol_and_its_values(line: str) -> None:
+    with pytest.raises(SymcommError, match="'over' and 'at' put several dots of a model"):
+        solve(parse_problem(STEPS.replace(line, "").replace("VALUES", "1, 4"), "t.md"))
+
+
 def test_experts_are_cut_along_their_axis_and_their_names_have_two_scripts() -> None:
     path = Path(__file__).parents[2] / "examples/layers/mixture-of-experts.md"
     (picture,) = [b for b in solve(read_problem(path)).blocks if hasattr(b, "says")]

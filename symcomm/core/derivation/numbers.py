@@ -58,7 +58,7 @@ class Numbers(dict[str, Fraction]):
 
 
 def worked_out(form: Form, numbers: Numbers) -> Fraction:
-    """What a form is worth, to 40 digits where it is irrational or long."""
+    """The number of a form, to 40 digits where it is irrational or long."""
     known = numbers.of(forms.names(form))
     try:
         return forms.evaluate(form, known)

@@ -93,7 +93,8 @@ class Renaming:
         otherwise = made.otherwise
         results = (self.name(r) if isinstance(r, str) else (self.cell(r[0]), self.cell(r[1])) for r in made.results)
         conditions = (
-            replace(c, left=self.form(c.left), right=self.form(c.right), refusal=self.text(c.refusal))
+            replace(c, left=self.form(c.left), right=self.form(c.right), refusal=self.text(c.refusal),
+                    remedy=self.text(c.remedy))
             for c in made.where
         )
         return replace(

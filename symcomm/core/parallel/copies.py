@@ -71,9 +71,9 @@ def _over(strategy: Strategy, rule: Rule, heads: str, number: int, each: int) ->
 
 
 def _readers(graph: Graph, op: Op, heads: tuple[str, ...]) -> Iterator[tuple[int, str, str]]:
-    """The operands of an op whose heads several queries share: which one, its axis of heads, and that of the queries.
+    """The operands of an op whose heads several queries share.
 
-    Where all queries share one head, there is no axis of heads.
+    Each comes with its place, its axis of heads (none where all queries share one), and the axis of the queries.
     """
     loops = {*graph.index_axes(op).values()} & {*heads}
     for j, name in enumerate(op.inputs):

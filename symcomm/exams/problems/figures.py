@@ -248,6 +248,9 @@ def _sensitivity(request: Request) -> tuple[Any, str]:
 def _roofline(request: Request) -> tuple[Any, str]:
     from symcomm.documents.plots.roofline import roofline_plot
 
+    if {"over", "at"} & request.options.keys() and not {"models", "over", "at"} <= request.options.keys():
+        raise ValuesError("'over' and 'at' put several dots of a model: they go together, and with 'models'",
+                          hint="models: step, over: B, at: 1, 64, 512")  # fmt: skip
     if "models" in request.options:
         return _roofline_of_models(request)
     if "ops" not in request.options:

@@ -387,8 +387,8 @@ def derive(
 ) -> Derivation:
     """The floating-point operations of a pass, of all layers or of one row.
 
-    ``frozen`` weights get no gradient. Where several ``documents`` are packed into each row, a token sees its own: a
-    document of l tokens has l(l+1)/2 pairs. What is left of a row is padding without pairs.
+    ``frozen`` weights get no gradient. Where several ``documents`` are packed into each row, a token sees only its
+    own document. A document of l tokens then has l(l+1)/2 pairs; padding at the end of a row has none.
     Raises ``ValuesError`` for more tokens than a row has.
     """
     setting = _packed(setting.freeze(frozen), documents)

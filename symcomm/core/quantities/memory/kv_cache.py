@@ -65,7 +65,10 @@ def behind(setting: Setting) -> tuple[Setting, Form | None]:
 def shares(
     setting: Setting, strategy: Strategy | None, tokens: Form, stage: object, of: str, role: str | None = None
 ) -> list[KeptShare]:  # fmt: skip
-    """A rank's part of each kept tensor, or of those of one ``role``; of a ``token``, of those that grow."""
+    """A rank's part of each tensor that is kept, or only of those with one ``role``.
+
+    Of a single ``token`` only the tensors count that grow with the context.
+    """
     graph, step = setting.graph, setting.graph.step
     assert step is not None
     plan = program(graph, strategy, setting.accounting).plan if strategy is not None else None
