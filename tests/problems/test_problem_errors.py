@@ -84,6 +84,8 @@ MISTAKES = [
     (document("- - model: a"), 6, "- model: a", "a list within a list", ""),
     (document(MODEL, front="titel: x"), 2, "titel", "unknown key 'titel' in the front matter", "did you mean 'title'"),
     (document(MODEL, front="language: klingon language"), 2, "klingon language", "is no language", "en"),
+    (document(MODEL, front="repeat: N"), 2, "repeat", "'repeat' says something of a model", "put it below model:"),
+    (document(MODEL, front="flops: mac"), 2, "flops", "'flops: mac' is a convention", "accounting: {flops: mac}"),
     (document(MODEL, front="symbols: [B]"), 2, "[B]", "'symbols' must be a mapping, but is a list", ""),
 ]  # fmt: skip
 

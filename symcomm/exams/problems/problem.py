@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import blocks
+from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.files import PROBLEM, one_line_end, read_text
@@ -451,9 +452,16 @@ def _is_draw(section: Section) -> bool:
 
 
 def _check_keys(head: Section) -> None:
-    """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
+    """Raises ``DocumentError`` for a slip of a known key of the front matter, and for a key that belongs elsewhere."""
     for key, value in head.entries:
         near = nearest(key.text, [*FRONT]) if key.text not in FRONT else ""
+        if near and key.text in keys_of(ModelBlock):
+            what = f"'{key.text}' says something of a model, not of the document"
+            raise DocumentError(what, key.span, "put it below model:, or call a key of your own otherwise")
+        if near and isinstance(value, Scalar):
+            said = f"{key.text}: {value.text}"
+            if any(f"{row.field}: {row.name}" == said for row in CONVENTIONS):
+                raise DocumentError(f"'{said}' is a convention", key.span, f"accounting: {{{said}}}")
         if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
             raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
         if near and not isinstance(value, Scalar):
