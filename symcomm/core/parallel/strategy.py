@@ -188,7 +188,7 @@ def degree(size: Size) -> Form:
         if int(text) < 1:
             raise StrategyError(f"a mesh axis of {text} ranks", hint="a degree is at least 1")
         return num(int(text))
-    if not re.fullmatch(r"[^\W\d]\w{0,39}", text):
+    if isinstance(size, bool) or not re.fullmatch(r"[^\W\d]\w{0,39}", text):
         raise StrategyError(f"'{text[:60]}' is no size of a mesh axis", hint="a whole number or the name of a symbol")
     return Sym(text)
 
@@ -440,8 +440,12 @@ def _parsed(said: str) -> Strategy:
     return _read_strategy(said)
 
 
+_COMMA = re.compile(r",(?![^\[]*\])")  # between arguments, not within a list
+_WORDS = {"mesh": ("name of a mesh axis", "data"), "axis": ("axis of the table", "D")}
+
+
 def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
-    parts: list[tuple[str, dict[str, Any], list[Any]]] = []
+    parts: list[tuple[str, list[tuple[str, Any]]]] = []  # names, and arguments with their names, if any
     if isinstance(said, str):
         if len(said) > 400:
             raise StrategyError(f"a strategy of {len(said)} characters: at most 400")
@@ -449,23 +453,15 @@ def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
             match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", piece)
             if match is None:
                 raise StrategyError(f"'{piece.strip()[:60]}' is no strategy", hint="for instance data(k) + tensor(8)")
-            named: dict[str, Any] = {}
-            placed: list[Any] = []
-            for argument in filter(None, (a.strip() for a in (match[2] or "").split(","))):
-                key, equals, value = argument.partition("=")
-                if equals:
-                    named[key.strip()] = value.strip()
-                else:
-                    placed.append(argument)
-            parts.append((match[1], named, placed))
+            written = [a.rpartition("=") for a in _COMMA.split(match[2])] if (match[2] or "").strip() else []
+            parts.append((match[1], [(key.strip(), value.strip()) for key, _, value in written]))
     else:
         for item in said if isinstance(said, list) else [said]:
-            pairs = item.items() if isinstance(item, Mapping) else [(item, None)]
-            for name, arguments in pairs:
+            for name, arguments in item.items() if isinstance(item, Mapping) else [(item, None)]:
                 if isinstance(arguments, Mapping):
-                    parts.append((str(name), dict(arguments), []))
+                    parts.append((str(name), [(str(key), value) for key, value in arguments.items()]))
                 else:
-                    parts.append((str(name), {}, [] if arguments is None else [arguments]))
+                    parts.append((str(name), [] if arguments is None else [("", arguments)]))
     if not parts:
         raise StrategyError("no strategy is named", hint="known: " + ", ".join(STRATEGIES))
     made = [_make(*part) for part in parts]
@@ -475,22 +471,32 @@ def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
     return result
 
 
-def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
+def _make(name: str, arguments: list[tuple[str, Any]]) -> Strategy:
     key = (
         name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
     )
     key = ALIASES.get(key, key)
     if key not in STRATEGIES:
         raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(name.strip().lower(), [*STRATEGIES]))
-    record = STRATEGIES[key]
-    known = [*signature(record).parameters]
-    for argument in named:
+    known = signature(STRATEGIES[key]).parameters
+    free = [argument.name for argument in known.values() if argument.kind is not argument.KEYWORD_ONLY]
+    taken: dict[str, Any] = {}
+    for place, (argument, value) in enumerate(arguments):
+        if not argument and place >= len(free):
+            raise StrategyError(f"'{str(value)[:60]}' in {key} has no name", hint=f"known: {', '.join(known)}")
+        argument = argument or free[place]
         if argument not in known:
-            raise StrategyError(f"{key} has no '{argument}'", hint=nearest(argument, known))
-    try:
-        return record(*placed, **named)
-    except TypeError as error:
-        raise StrategyError(f"{key} takes {', '.join(known)}: {error}") from None
+            raise StrategyError(f"{key} has no '{argument[:60]}'", hint=nearest(argument, [*known]))
+        if argument in taken:
+            raise StrategyError(f"{key} has '{argument}' twice", hint="give it once")
+        if argument in _WORDS and not re.fullmatch(r"[^\W\d]\w{0,39}", str(value)):
+            what, such = _WORDS[argument]
+            raise StrategyError(f"'{str(value)[:60]}' is no {what}", hint=f"a word, such as {such}")
+        taken[argument] = value
+    missing = [name for name, argument in known.items() if argument.default is argument.empty and name not in taken]
+    if missing:
+        raise StrategyError(f"{key} has no {' and no '.join(missing)}", hint=f"such as {key}({', '.join(free[:2])})")
+    return STRATEGIES[key](**taken)
 
 
 def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]) -> Strategy:
