@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from math import floor
 from typing import Any
 
@@ -256,12 +257,17 @@ def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
 def host_has_the_rest(model: sc.Model, strategy: str) -> Iterator[Pair]:
     """What the host and the device hold is together everything; activations go there and come back once."""
-    states = {"offloading": "states_on_host"}
     stages: tuple[dict[str, int], ...] = ({"stage": 0}, {"stage": 1}) if "pipeline" in strategy else ({},)
-    for stage in stages:
-        parts = [worth(model, "state_memory", strategy=strategy, accounting=states, on=on, **stage)
+    for said, stage in product(("states_on_host", "model_on_host"), stages):
+        chosen = {"offloading": said, "accumulation": "reduced_every_microbatch"}
+        parts = [worth(model, "state_memory", strategy=strategy, accounting=chosen, on=on, **stage)
                  for on in ("device", "host")]  # fmt: skip
-        yield f"states {stage}", total(parts), worth(model, "state_memory", strategy=strategy, **stage)
+        every = {"accumulation": "reduced_every_microbatch"}
+        yield (
+            f"{said} {stage}",
+            total(parts),
+            worth(model, "state_memory", strategy=strategy, accounting=every, **stage),
+        )
 
     def copied(said: str, **chosen: str) -> Fraction | None:
         counted = {"communication": "sent_per_rank", "offloading": said, **chosen}
@@ -269,8 +275,10 @@ def host_has_the_rest(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
     each = [copied("states_on_host"), copied("activations_on_host")]
     yield "bytes of both", total(each), copied("states_and_activations_on_host")
-    chosen = [*({"recomputation": again} for again in AGAIN), {"saved": "pytorch"}]
-    for how in chosen if "pipeline" not in strategy else ():  # which sends more microbatches than it holds at a time
+    yield "gradients go there once", each[0], copied("states_and_gradients_on_host")
+    yield "bytes of all", total([copied("model_on_host"), each[1]]), copied("everything_on_host")
+    hows = [*({"recomputation": again} for again in AGAIN), {"saved": "pytorch"}]
+    for how in hows if "pipeline" not in strategy else ():  # which sends more microbatches than it holds at a time
         kept, left = (worth(model, "activation_memory", strategy=strategy, accounting={"offloading": said, **how})
                       for said in ("on_device", "activations_on_host"))  # fmt: skip
         gone = minus(kept, left)

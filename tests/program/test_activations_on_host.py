@@ -119,5 +119,7 @@ def test_each_choice_says_in_its_row_what_rests_on_the_host() -> None:
     assert moved == {
         "on_device": set(), "states_on_host": {"state"}, THERE: {"activation"},
         "states_and_activations_on_host": {"state", "activation"},
+        "states_and_gradients_on_host": {"state", "gradient"}, "model_on_host": {"weight", "gradient", "state"},
+        "everything_on_host": {"weight", "gradient", "state", "activation"},
     }  # fmt: skip
     assert not any(row.roles for row in accounting_CONVENTIONS if row.field != "offloading")

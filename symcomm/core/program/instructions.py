@@ -22,7 +22,10 @@ HOST = ("host",)  # what stands for a mesh axis where a rank copies to its host 
 
 @dataclass(frozen=True)
 class Send:
-    """A message over the boundary between two stages, or a ``copy`` between a rank and its host; in numbers a rank."""
+    """A message over the boundary between two stages, or a ``copy`` between a rank and its host; in numbers a rank.
+
+    The ``layout`` is that of a weight or its gradient as it rests.
+    """
 
     tensor: str
     elements: Expr
@@ -30,6 +33,7 @@ class Send:
     why: str
     kind: str = "send"
     meshes: tuple[str, ...] = BETWEEN_STAGES
+    layout: Layout = ()
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,7 @@ class RegionPasses:
         key, step = (recomputation, there, split), self.step
         if key not in self.lines:
             made, weights = step.program(recomputation), frozenset(w.name for w in self.graph.weights)
+            there = there and (step.options.unreduced or "gradient" not in made.host)  # which adds them up there
             self.lines[key] = Line(
                 autograd(made, self.region.name, step.dtype), made.region(self.region.name), step.measure, step.rests,
                 step.options.tables, weights if there else frozenset(), split, step.options.unreduced, self.shared,

@@ -72,6 +72,7 @@ class Line:
     unborn: list[Key] = field(default_factory=list)
     handed: dict[str, Form] = field(default_factory=dict)  # parts of gradients that are gone when they are added
     alone: dict[str, Key] = field(default_factory=dict)  # gradients with one part, and that
+    copied: list[Life] = field(default_factory=list)  # of weights that rest on the host
 
     def __post_init__(self) -> None:
         self.plan, self.graph = self.made.plan, self.made.plan.graph
@@ -110,7 +111,8 @@ class Line:
         home = {region.name for region in self.graph.regions}
         if turn.early or turn.between_stages or turn.phase == "update" or (home and turn.region.name not in home):
             return False
-        if self.unreduced and getattr(turn.work, "stored", "") in self.finished:
+        last = turn.work.tensor if isinstance(turn.work, Send) else getattr(turn.work, "stored", "")
+        if self.unreduced and last in self.finished:
             return False
         makes = {made_by(turn), getattr(turn.work, "stored", "")}
         return turn.phase != "recompute" or bool(makes & self.made.needed and not turn.kernel.endswith(" backward"))
@@ -172,7 +174,7 @@ class Line:
         """A read of a tensor; weights and tables stay where they are, statistics and one-hot tensors are small."""
         base, _, copy = stored.partition(" @ ")
         tensor, key = self.graph.tensors[base], self.key(stored, layout)
-        weight = self.graph.tensors[key[0]].role == "weight" and not copy
+        weight = self.graph.tensors[key[0]].role == "weight" and not copy and "weight" not in self.made.host
         small = tensor.virtual or tensor.role == "statistic" or (tensor.role == "constant" and not copy)
         if not (weight or small or self.elsewhere(base)):
             self.reads(key, at)
@@ -256,7 +258,20 @@ class Line:
         )
 
     def copies_to_host(self, turn: Instruction, work: Send, at: int) -> None:
-        """A copy between a rank and its host: what went there in the forward pass is there again when it comes back."""
+        """A copy between a rank and its host: what went there in the forward pass is there again when it comes back.
+
+        A weight is there from its copy on. The gradient of a weight is gone with it; one to which another region has
+        added its part, when the pass of this region ends.
+        """
+        tensor = self.graph.tensors[work.tensor]
+        if tensor.role == "weight":
+            self.copied.append(self.put(self.key(work.tensor, work.layout), PASSING, at, at))
+        elif tensor.name in self.sent:
+            made = self.key(tensor.name, work.layout)
+            if self.find(made) is None:
+                self.handed[tensor.of] = self.gradient(tensor.of, made[2])
+            else:
+                self.reads(made, at)
         key = next((one.key for one in self.kept if (one.tensor, one.elements) == (work.tensor, work.elements)), None)
         if key is None:
             return
@@ -294,7 +309,7 @@ class Line:
     def finish(self, name: str, key: Key, at: int) -> None:
         """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""
         there = name in self.added or (name in self.tied and name not in self.handed)
-        if not there and key[2] == self.rests(name):
+        if not there and key[2] == self.rests(name) and gradient_name(name) not in self.sent:
             self.put(key, GRADIENT, at, len(self.steps), self.gradient(name, key[2]))
         else:
             self.put(key, PASSING, at, at)
@@ -304,11 +319,17 @@ class Line:
         life = self.find(part)
         assert life is not None
         self.current[key] = life
-        if key[2] == self.rests(name) and name not in self.added:
+        if key[2] == self.rests(name) and name not in self.added and gradient_name(name) not in self.sent:
             life.kind, life.dies, life.size = GRADIENT, len(self.steps), self.gradient(name, key[2])
 
     def gradient(self, weight: str, part: tuple[str, ...]) -> Form:
         return self.measure(self.autograd.cut(self.graph.elements(weight), part), "gradient")
+
+    @cached_property
+    def sent(self) -> frozenset[str]:
+        """The gradients of weights that go to the host when they are made."""
+        sends = (turn.work.tensor for turn in self.steps if isinstance(turn.work, Send))
+        return frozenset(sends) & self.finished
 
     @cached_property
     def finished(self) -> frozenset[str]:
@@ -352,7 +373,7 @@ class Line:
         """The weights of a unit are dropped together, behind the last op of the pass that gathered them."""
         units = {stored.partition(" @ ")[0] for stored in self.made.units}
         for one in self.lives:
-            if one.root in units and one.kind == PASSING:
+            if one.root in units and one.kind == PASSING and not any(one is copied for copied in self.copied):
                 one.dies = (self.start if one.born < self.start else len(self.steps)) - 1
 
     def cache(self) -> None:

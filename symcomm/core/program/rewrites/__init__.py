@@ -16,8 +16,8 @@ from symcomm.core.program.instructions import Rewrite
 def rewrites() -> tuple[Rewrite, ...]:
     """All rewrites, in the order in which they run.
 
-    >>> [rewrite.name for rewrite in rewrites()][-7:]
-    ['recomputation', 'stages', 'accumulation', 'buckets', 'offloading', 'halves', 'activations']
+    >>> [rewrite.name for rewrite in rewrites()][-8:]
+    ['recomputation', 'stages', 'accumulation', 'buckets', 'offloading', 'halves', 'hosted', 'activations']
     """
     return in_order(import_module(f"{__name__}.{module.name}").REWRITE for module in iter_modules(__path__))
 

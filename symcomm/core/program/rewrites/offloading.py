@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from symcomm.core.accounting import Accounting
+from symcomm.core.graph.graph import Region
+from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
@@ -21,32 +23,47 @@ def on_host(accounting: Accounting) -> frozenset[str]:
 
 def _rewritten(program: Program) -> Program:
     """The host updates the weights whose states it has: what that reads goes there, and what it makes comes back."""
-    host = on_host(program.accounting)
-    if "state" not in host:
+    host = on_host(program.accounting) - {"activation"}
+    if not host:
         return program
     turns: list[Instruction] = []
     for turn in program.turns:
-        if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
-            turns += _copies(program, turn, turn.work)
         turns.append(turn)
+        if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
+            turns[-1:] = [*_copies(program, turn, turn.work, host), turn]
+        elif isinstance(turn.work, Collective) and turn.phase == "update" and "weight" in host:
+            turns.append(_copy(program, turn, turn.work.tensor, turn.work.after, "the host has the weight"))
     return replace(program, turns=tuple(turns), host=host & {"state"})
 
 
-def _copies(program: Program, turn: Instruction, update: Compute) -> Iterator[Instruction]:
-    """The copies of one weight: its gradient, as the update reads it, and the new weight, as that makes it.
+def _copies(program: Program, turn: Instruction, update: Compute, host: frozenset[str]) -> Iterator[Instruction]:
+    """The copies of one weight: of its gradient, as the update reads it, and of the new weight, as that makes it.
 
-    A weight that the first and the last stage of a pipeline share is updated on both.
+    Both are needed where the update runs elsewhere than they rest. Ranks exchange what is on their devices.
     """
-    gradient, weight = program.graph.tensors[update.op.inputs[1]], update.op.inputs[0]
-    shared = [t.region for t in program.turns if t.between_stages and isinstance(t.work, Collective)
-              and program.tensor(t.work).of == weight]  # fmt: skip
+    gradient, weight = update.op.inputs[1], update.op.inputs[0]
+    shared, away = between_stages(program, weight), "state" in host
+    sent = any(isinstance(t.work, Collective) and t.phase == "update" and t.work.tensor == update.op.output
+               for t in program.turns)  # fmt: skip
     for region in (turn.region, *shared):
-        for name, layout, why in (
-            (gradient.name, update.layouts[1], "the host, which has the states, reads the gradient"),
-            (update.op.output, update.output, "the host updates the weight"),
-        ):
-            copy = Send(name, program.part(name, layout), "update", why, "copy", HOST)
-            yield replace(turn, work=copy, region=region, phase="update", finishes=True, once=True)
+        here = replace(turn, region=region)
+        if away != ("gradient" in host and not shared):
+            why = "the host, which has the states, reads the gradient" if away else "the update reads the gradient"
+            yield _copy(program, here, gradient, update.layouts[1], why)
+        if away != ("weight" in host and not sent):
+            why = "the host updates the weight" if away else "the host has the weight"
+            yield _copy(program, here, update.op.output, update.output, why)
+
+
+def between_stages(program: Program, weight: str) -> tuple[Region, ...]:
+    """The regions of other stages of a pipeline that share a weight, whose gradients they add up."""
+    return tuple(t.region for t in program.turns if t.between_stages and isinstance(t.work, Collective)
+                 and program.tensor(t.work).of == weight)  # fmt: skip
+
+
+def _copy(program: Program, turn: Instruction, name: str, layout: Layout, why: str) -> Instruction:
+    work = Send(name, program.part(name, layout), "update", why, "copy", HOST)
+    return replace(turn, work=work, phase="update", finishes=True, once=True)
 
 
 REWRITE = Rewrite("offloading", 60, _rewritten, "offloading")

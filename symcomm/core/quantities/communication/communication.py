@@ -79,7 +79,7 @@ def derive(
     if cut is not None and m != num(1):
         setting = _in_microbatches(setting, strategy, m)
     setting = setting.freeze(frozen)
-    every = calls(setting, strategy, gradient_dtype, None, m)
+    every = calls(setting, strategy, gradient_dtype, None, m, level == TO_HOST)
     over = _over_level(setting, strategy, level, device, links)
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"

@@ -181,7 +181,7 @@ def derive(
         setting.choice("saved")
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
-    if run.recipe.state and "state" in on_host(setting.accounting):
+    if any(getattr(run.recipe, role) for role in on_host(setting.accounting) - {"activation"}):
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
         setting.choice("gradient_buckets")

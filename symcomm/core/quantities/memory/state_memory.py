@@ -72,7 +72,7 @@ def derive(
     plan = program(graph, unstaged(strategy), setting.accounting, still).plan if strategy and whole and adds else None
 
     def layout(weight: Tensor, role: str) -> Layout:
-        if plan is not None and role == "gradient":
+        if plan is not None and role == "gradient" and on == "device":
             return summed(plan, weight.name)
         return rests(weight, role)
 
@@ -81,7 +81,7 @@ def derive(
     held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(1) if cut is not None and cut.layers else copies  # the layers of each copy have been added
     alone = len(held.regions) == 1
-    elsewhere = on_host(setting.accounting) & {"state"}
+    elsewhere = on_host(setting.accounting) - {"activation"}
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
@@ -90,8 +90,13 @@ def derive(
         ("state", 0 if kept.by_shape else kept.state, "O", f"optimizer states ({kept.states})"),
     )
     sized: tuple[Condition, ...] = ()
+    away = False
     for role, size, letter, what in rows:
-        if of not in ("all", _KINDS_OF[role]) or (role in elsewhere) != (on == "host"):
+        if of not in ("all", _KINDS_OF[role]):
+            continue
+        away = away or bool(role in elsewhere and (size or (role == "state" and kept.by_shape)))
+        adds_here = role == "gradient" and whole and on == "device"  # which goes to the host when all are added
+        if (role in elsewhere) != (on == "host") and not adds_here:
             continue
         if role == "state" and kept.by_shape:
             if rounding == "requests":
@@ -147,15 +152,17 @@ def derive(
         there = "device" if on == "host" else "host"
         other = "" if on == "host" else ", or offloading: on_device"
         raise ValuesError(f"the {of} are on the {there}", hint=f"on: {there}{other}")
+    said = "All states together."
+    if not parts and away:
+        parts, said = [Num(Fraction(0), BYTE)], "All of it is on the host."
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", said,
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
-    keeps = kept.by_shape or kept.state
-    decides = {"shards": bool(rules), "accumulation": bool(adds) and several != num(1),
-               "offloading": bool(elsewhere and (of == "all" or on == "host") and keeps)}  # fmt: skip
+    adding = bool(adds) or "gradient" in elsewhere
+    decides = {"shards": bool(rules), "accumulation": adding and several != num(1), "offloading": away}
     for name in (name for name, one in decides.items() if one):
         setting.choice(name)
     made = setting.derivation(title, work.steps, notes=held.notes)
