@@ -196,8 +196,9 @@ OF_CACHES = ("kv_cache", "serving_capacity", "cache_of_sequences")
 OF_STAGES = ("state_memory", "activation_memory", "peak_memory", "capacity", *OF_CACHES)
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
-# What is timed as if all layers were on one device.
-OF_ONE_STAGE = ("prefill_time", "decode_time", "decode_throughput", "request_latency")
+# What asks a model for its steps; of these the time of one rank alone has no stages.
+OF_SERVING = ("prefill_time", "decode_time", "decode_throughput", "request_latency")
+OF_ONE_RANK = ("time", "roofline")
 # What a step of generating text has: the others are of training. Each with the option that says a pass, if it has one.
 OF_STEPS = {
     "parameters": "", "flops": "scope", "tensor_size": "", "traffic": "", "intensity": "", "roofline": "phase",
@@ -213,14 +214,11 @@ def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> 
     """Raises ``ValuesError`` for what a step of generating text does not have: a backward pass and what is of it."""
     strategy = said.get("strategy")
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
-    drains = graph.step is not None and graph.step.phase == "decode" and quantity.name in ("time", "step_time")
-    if isinstance(strategy, Strategy) and strategy.pipeline is not None and (drains or quantity.name in OF_ONE_STAGE):
-        raise ValuesError(
-            f"{quantity.name} does not count the stages of a pipeline: groups of sequences follow one another through "
-            "them, and the pipeline is never empty", hint="a stage is a model of its own: fewer layers; or tensor(k)",
-        )  # fmt: skip
     if graph.step is None or not quantity.needs_model:
         return
+    if isinstance(strategy, Strategy) and strategy.pipeline is not None and quantity.name in OF_ONE_RANK:
+        raise ValuesError(f"{quantity.name} is of one rank with all layers: it has no stages of a pipeline",
+                          hint="step_time of the step, or decode_time and prefill_time of the model")  # fmt: skip
     what = f"a {graph.step.phase} step has no backward pass"
     if quantity.name not in OF_STEPS:
         hint = f"ask the model itself; a step has {', '.join(OF_STEPS)}"
@@ -332,7 +330,7 @@ class Model(DerivedQuantities):
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             placed = whole.at(known)
-            if self.graph.step is not None or quantity in (*OF_CACHES, *OF_ONE_STAGE):
+            if self.graph.step is not None or quantity in (*OF_CACHES, *OF_SERVING):
                 placed = with_copies(placed, self.graph, known)
             graph, placed = with_copied_heads(setting.graph, placed, known)
             setting = replace(setting, graph=graph)

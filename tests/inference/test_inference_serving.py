@@ -75,8 +75,10 @@ def test_at_the_critical_batch_computing_takes_as_long_as_the_memory() -> None:
         (lambda m: m.prefill().decode_time(**RATES), "and the model is the prefill of a prompt"),
         (lambda m: m.decode(past=3).decode_time(past=4, **RATES), "the step says already how many positions"),
         (lambda m: m.serving_capacity("8 GB", capacity_is="nominal_GB"), "the weights alone do not fit into 8 GB"),
-        (lambda m: m.decode_time("pipeline(4)", **RATES), "does not count the stages of a pipeline"),
-        (lambda m: m.decode().step_time("pipeline(4, microbatches=4)", **RATES), "the pipeline is never empty"),
+        (lambda m: m.decode().time("pipeline(4)", **RATES), "of one rank with all layers: it has no stages of a pip"),
+        (lambda m: m.prefill().roofline(strategy="pipeline(4)", **RATES), "roofline is of one rank with all lay"),
+        (lambda m: m.decode().step_time("pipeline(4)", schedule="gpipe", **RATES), "the groups of a decode follow one"),
+        (lambda m: m.decode().step_time("pipeline(4)", of="exposed", **RATES), "is not told of groups that follow one"),
         (lambda m: m.serving_capacity("80 GB"), "what does a capacity of 80 GB mean"),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
+from symcomm.core.errors import DerivationError
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.units import ONE, Unit
@@ -56,9 +57,20 @@ def in_unit(form: Form, unit: Unit) -> Form:
     >>> in_unit(forms.Total((Ratio(forms.num(6), Sym("m")), Sym("o", False, second))), second).parts[0].parts[0]
     Num(number=Fraction(6, 1), unit=Unit(powers=(('second', 1),)))
     """
-    if isinstance(form, (forms.Total, forms.Largest, forms.Smallest)):
+    several = (forms.Total, forms.Largest, forms.Smallest)
+    if isinstance(form, several):
         return form.mapped(lambda part: in_unit(part, unit))
-    return times(form, unit / forms.unit_of(form, {}))
+    try:
+        return times(form, unit / forms.unit_of(form, {}))
+    except DerivationError:  # the terms of a sum inside lack different units
+        if isinstance(form, Ratio):
+            return Ratio(in_unit(form.top, unit * forms.unit_of(form.bottom, {})), form.bottom)
+        if not isinstance(form, Product):
+            raise
+        at = next(i for i, factor in enumerate(form.factors) if isinstance(factor, several))
+        before, mine, behind = form.factors[:at], form.factors[at], form.factors[at + 1 :]
+        rest = forms.unit_of(forms.product(*before, *behind), {})
+        return Product((*before, in_unit(mine, unit / rest), *behind))
 
 
 def _split(form: Form, units: Mapping[str, Unit]) -> tuple[Form, Unit]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from heapq import heappop, heappush
 from itertools import product
 from math import comb, prod
 
@@ -114,6 +115,35 @@ def together(names: Sequence[Form]) -> Witness:
 def largest(names: Sequence[Form]) -> Witness:
     """The one of some earlier steps that ends last."""
     return lambda numbers: sorted(number(name, numbers) for name in names)[-1]
+
+
+def in_turn(times: Sequence[Fraction], groups: int, rounds: int, hop: Fraction = Fraction(0)) -> list[Fraction]:
+    """When the last of several groups leaves the last of several stages, round by round, event by event.
+
+    A group begins its next round when it has ended one; each stage serves groups as they arrive.
+
+    >>> in_turn([Fraction(3), Fraction(5)], 2, 3)
+    [Fraction(13, 1), Fraction(23, 1), Fraction(33, 1)]
+    """
+    arriving = [(Fraction(0), group, 0) for group in range(groups)]
+    free, ends = [Fraction(0)] * len(times), list[Fraction]()
+    while len(ends) < rounds:
+        now, group, stage = heappop(arriving)
+        free[stage] = end = max(now, free[stage]) + times[stage]
+        if stage == len(times) - 1 and group == groups - 1:
+            ends.append(end)
+        heappush(arriving, (end + hop, group, (stage + 1) % len(times)))
+    return ends
+
+
+def between_tokens(times: Sequence[Fraction], groups: int, hop: Fraction = Fraction(0)) -> Fraction:
+    """The time between two tokens of a group, where all of them follow one another through stages for ever.
+
+    >>> between_tokens([Fraction(3), Fraction(5)], 2)
+    Fraction(10, 1)
+    """
+    ends = in_turn(times, groups, 3 * groups + 3, hop)  # gaps are alike once all groups are spread out
+    return ends[-1] - ends[-2]
 
 
 def ran(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from heapq import heappop, heappush
 from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers
@@ -16,7 +15,7 @@ from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.quantities.time.pipeline_time import stage_times
 from symcomm.core.quantities.time.schedule_time import time_of
 from symcomm.core.quantities.time.terms import SECOND
-from symcomm.core.quantities.witnesses import number
+from symcomm.core.quantities.witnesses import between_tokens, number
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 
@@ -53,7 +52,7 @@ def derive(
     hops = [product(num(len(times)), Num(each, SECOND))] if each else []
     text = "A token crosses one stage after the other" + (", with a message behind each." if each else ".")
     way = work.define("t_way", Total((*parts, *hops)), SECOND, "one token", text,
-                      witness=lambda numbers: _follow(times, each, 1))  # fmt: skip
+                      witness=lambda numbers: between_tokens(times, 1, each))  # fmt: skip
     slowest = work.define("t_slow", Largest(tuple(parts)), SECOND, "slowest stage",
                           "No two groups are on a stage at once.", witness=lambda numbers: max(times))  # fmt: skip
     if of == "groups":
@@ -71,21 +70,4 @@ def derive(
 
 
 def _gap(times: tuple[Fraction, ...], hop: Fraction, groups: Form, numbers: Numbers) -> Fraction:
-    return _follow(times, hop, int(number(groups, numbers)))
-
-
-def _follow(times: tuple[Fraction, ...], hop: Fraction, groups: int) -> Fraction:
-    """The time between two tokens of a group, event by event: each stage serves groups as they arrive.
-
-    >>> _follow((Fraction(3), Fraction(5)), Fraction(0), 2)
-    Fraction(10, 1)
-    """
-    arriving = [(Fraction(0), group, 0) for group in range(groups)]
-    free, ends = [Fraction(0)] * len(times), list[Fraction]()
-    while len(ends) < 3 * groups + 3:  # of the first group; its gaps are alike once all groups are spread out
-        now, group, stage = heappop(arriving)
-        free[stage] = end = max(now, free[stage]) + times[stage]
-        if stage == len(times) - 1 and group == 0:
-            ends.append(end)
-        heappush(arriving, (end + hop, group, (stage + 1) % len(times)))
-    return ends[-1] - ends[-2]
+    return between_tokens(times, int(number(groups, numbers)), hop)

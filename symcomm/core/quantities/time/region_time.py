@@ -102,10 +102,11 @@ def _passes(
     network: dict[str, Form] = {}
     made_of: dict[str, Terms] = {}
     terms, tag = Terms(), ""
+    whole = "forward" if writer.setting.graph.step is not None else WORK[""]
     for letter in letters or ("",):
         tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
         made_of[letter] = terms = writer.terms(_piece(mine, letter), tag)
-        one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
+        one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter] if letter else whole}")
         local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
         for found, form in ((work, one), (alone, local), (network, terms.network)):
             if form is not None:

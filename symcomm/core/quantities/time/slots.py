@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from operator import attrgetter
 
 from symcomm.core.derivation import Condition, Numbers, Witness
@@ -17,7 +18,7 @@ from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.region_time import WORK, RegionTime
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
-from symcomm.core.quantities.witnesses import largest, number, over, together
+from symcomm.core.quantities.witnesses import between_tokens, in_turn, largest, number, over, together
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import ONE
 
@@ -129,6 +130,58 @@ class PipelineTime:
         total += [end] if end is not None else []
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
         return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+
+    def stream(self, decodes: bool, back: Form | None) -> Form:
+        """The time of a forward pass of groups of sequences that follow one another through the stages.
+
+        Where they decode, it is the time between two tokens of a sequence: a group's next token starts at the first
+        stage when its last one is there, behind a message ``back``. Then the pipeline never drains.
+        """
+        work, kinds, p, groups = self.work, [*self.kinds], self.shown["p"], self.run.sizes["m"]
+        often, sent = {"only": p, "middle": Total((p, num(-2)))}, self.sent.get("F")
+        stages: list[tuple[Form, Form]] = []
+        slots: list[Form] = []
+        for kind in kinds:
+            tag, last = f",{kind}" if len(kinds) > 1 else "", kind in ("last", str(len(kinds)))
+            form = self.together(f"t_stage{tag}", kind, _piece("work", ""), f"{_stage_said(kind)}, one group.")
+            assert form is not None
+            stages.append((often.get(kind, num(1)), form))
+            slots.append(self.slot(f"t_slot{tag}", form, back if last else sent))
+        hops = [] if sent is None else [(Total((p, num(-1))), sent), *([(num(1), back)] if back is not None else [])]
+        text = "A token crosses one stage after the other" + (
+            ", with a message behind each." if back is not None else ", with a message between two." if hops else "."
+        )
+        way = work.define("t_way", add_times([form if n == num(1) else product(n, form) for n, form in stages + hops]),
+                          SECOND, "one group", text, witness=_repeated(stages + hops))  # fmt: skip
+        slow = slots[0] if len(slots) == 1 else work.define(
+            "t_slow", Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once.",
+            witness=largest(slots),
+        )  # fmt: skip
+        if "middle" in kinds:
+            self.where.append(Condition(self.run.sizes["p"], ">=", num(2)))
+            self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
+        followed = partial(self._in_turn, stages, sent, back, decodes)
+        if decodes:
+            return work.define("t_gap", Largest((way, product(groups, slow))), SECOND, "steady state",
+                               "A group waits until its last token is there, or for its turn on the slowest stage.",
+                               witness=followed)  # fmt: skip
+        text = "Each group behind the first one is later by the slowest stage."
+        behind = product(Total((groups, num(-1))), slow)
+        return work.define("T_step", Total((way, behind)), SECOND, "in turn", text, witness=followed)
+
+    def _in_turn(
+        self, stages: Sequence[tuple[Form, Form]], sent: Form | None, back: Form | None, decodes: bool, numbers: Numbers
+    ) -> Fraction:  # fmt: skip
+        """The groups one by one, stage by stage and message by message."""
+        each = [number(form, numbers) for n, form in stages for _ in range(int(number(n, numbers)))]
+        hops = [*(number(sent, numbers) for _ in each[1:] if sent is not None)]
+        hops += [number(back, numbers) if back is not None else Fraction(0)]
+        if self.writer.setting.accounting.time == "overlap":  # a stage computes while a message is on its way
+            each = [one for pair in zip(each, hops, strict=True) for one in pair] if sent is not None else each
+        elif sent is not None:
+            each = [a + b for a, b in zip(each, hops, strict=True)]
+        groups = int(number(self.run.sizes["m"], numbers))
+        return between_tokens(each, groups) if decodes else in_turn(each, groups, 1)[0]
 
     def left(self, count: Form) -> Form:
         """What is left of the reduction of gradients, in so many buckets, when the last backward pass has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -12,15 +12,18 @@ from symcomm.core.derivation import Condition, Derivation
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Ratio, Total, negative, num
 from symcomm.core.graph.graph import Graph
+from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.closed_forms import chunks_of
 from symcomm.core.program.closed_forms import slots as slots_of
 from symcomm.core.program.instructions import BETWEEN_STAGES
+from symcomm.core.program.program import batch_of
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.uneven import APART, WHOLE
 from symcomm.core.quantities import options
+from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.core.quantities.declared import Meaning
@@ -30,7 +33,7 @@ from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.quantities.witnesses import over, together
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
@@ -56,6 +59,9 @@ class StepTime:
     pipe: PipelineTime
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+
+
+BACK = "the first stage reads what the last one made"
 
 
 def placed(strategy: Strategy | str | None) -> Strategy:
@@ -122,12 +128,41 @@ def write(
     if run.letters == APART and norm_weights(setting.graph) & _made_apart(every):
         setting.choice("norm_gradients")
     pipe = PipelineTime(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
+    step = setting.graph.step
+    if step is not None and cut is not None and stages[0] != num(1):
+        if parts:
+            raise ValuesError("what of the network is exposed is not told of groups that follow one another",
+                              hint="ask for the step; time: serial and time: overlap are its bounds")  # fmt: skip
+        decodes = step.phase == "decode"
+        time = pipe.stream(decodes, _back(writer, every, between) if decodes else None)
+        return StepTime(setting, chosen, work, writer, time, None, None, every, tuple(found), pipe, tuple(pipe.notes),
+                        tuple(pipe.where))  # fmt: skip
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     if every.first != every and all(one.first is None for one in found):
         pipe.notes.append("The first layer is timed as all others are.")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(setting, chosen, work, writer, time, alone, network, every, tuple(found), pipe, tuple(pipe.notes),
                     tuple(pipe.where))  # fmt: skip
+
+
+def _back(writer: TimeWriter, every: Load, between: Sequence[tuple[str, Call]]) -> Form | None:
+    """The time of the message from the last stage to the first, which reads what was made: tokens, or a layer's input.
+
+    The message is as large as what the first stage reads of one group; a token is a number of 32 bits.
+    """
+    graph, sends = every.graph, [call for _, call in between if call.phase == "forward"]
+    assert graph.step is not None
+    own = {batch_of(ByIdentity(graph)), *graph.step.stream}
+    calls: list[tuple[str, Call]] = []
+    for tensor in graph.tensors.values():
+        if sends and tensor.name not in graph.producers and own <= {*tensor.axes} and tensor.dtype != "bool":
+            wide = tensor.dtype or ("int32" if tensor.role == "constant" else writer.setting.dtype)
+            many, name = sp.Mul(*graph.sizes(tensor.name)), tensor.name
+            back = replace(
+                sends[0], tensor=name, name=name, parts=(name,), what="input ", elements=many, dtype=wide, why=BACK
+            )
+            calls.append(("forward", back))
+    return writer.terms(replace(every, ops=(), calls=tuple(calls)), "_back").network if calls else None
 
 
 def _made_apart(every: Load) -> set[str]:
@@ -155,7 +190,11 @@ def _run(
     sizes: Mapping[str, Form], every: Load, sends: bool,
 ) -> Run:  # fmt: skip
     """How the schedule of a pipeline is timed. Raises ``StrategyError`` for sizes that it does not take."""
-    if schedule is None and (sizes["p"] == num(1) and "only" in kinds):
+    step = setting.graph.step
+    if step is not None and not (schedule is None and chunks is None):
+        what = f"the groups of a {step.phase} follow one another through the stages: there is no schedule"
+        raise StrategyError(what, hint="leave out schedule and chunks; microbatches are the groups")
+    if step is not None or (schedule is None and sizes["p"] == num(1) and "only" in kinds):
         return Run(USUAL_SCHEDULE, {**sizes, "v": num(1)})
     said = schedule or USUAL_SCHEDULE
     record = find(said)
@@ -238,6 +277,8 @@ def derive(
                  call_overhead)  # fmt: skip
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
+    if setting.graph.step is not None:
+        title = f"Time of a {setting.graph.step.phase}" + (" step" if setting.graph.step.phase == "decode" else "")
     steps = work.steps
     if of == "network":
         steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
