@@ -133,3 +133,45 @@ def test_a_search_fits_a_model_whose_weights_no_device_has() -> None:
     assert [len(one) for one in found] == [0, 1]
     step = layers().step_time("fsdp(2)", accounting="model_on_host", **SLOW_HOST)
     assert found[1][0].time.value == step.at().value
+
+
+def test_ranks_of_a_host_share_its_memory_which_has_to_hold_what_they_keep() -> None:
+    """Twelve bytes of states a parameter, a quarter of them on each of eight ranks: two groups of four."""
+    asked: dict[str, Any] = {"strategy": "zero-1(4)", "on": "host", "accounting": "states_on_host"}
+    made = layers().state_memory(**asked, per_host=8, host_capacity="5 MB")
+    made.check(deep=True)
+    assert made.at().value == 12 * P * 8 // 4 == 4_718_592
+    with pytest.raises(sc.SymcommError) as caught:
+        layers().state_memory(**asked, per_host=8, host_capacity="4 MB")
+    assert str(caught.value) == (
+        "8 ranks keep 4 718 592 B = 4.718592 MB = 4.5 MiB on the host, which has 4 000 000 B = 4 MB ≈ 3.815 MiB\n"
+        "hint: cut more of the model, put less on the host, or let fewer ranks share it"
+    )
+    with pytest.raises(sc.SymcommError, match=r"one rank keeps 589 824 B = .* on the host, which has 500 000 B"):
+        layers().state_memory(**asked, host_capacity="500 kB")
+    later = layers().state_memory(**{**asked, "strategy": "zero-1(k)"}, host_capacity="500 kB")
+    assert later.at(k=8).value == 12 * P // 8
+    with pytest.raises(sc.SymcommError, match=r"the closed form holds where .* <= 500 000"):
+        later.at(k=4)
+    with pytest.raises(
+        sc.SymcommError, match="'per_host' and 'host_capacity' are of the memory of a host\nhint: on: host"
+    ):
+        layers().state_memory("zero-1(4)", per_host=8)
+
+
+def test_ranks_that_share_a_link_to_the_host_have_their_part_of_it() -> None:
+    asked: dict[str, Any] = {"strategy": "zero-1(2)", "accounting": ["states_on_host", "serial"]}
+    rates = {name: SLOW_HOST[name] for name in ("peak", "network", "memory")}
+    times = [layers().step_time(**asked, **rates, links=said).at().value
+             for said in ("host=1 GB/s", "host=1 GB/s shared by 2", "host=0.5 GB/s")]  # fmt: skip
+    assert times[1] == times[2] == times[0] + Fraction(4 * P, 2 * 10**9)
+    of_device = [
+        layers().step_time(**asked, device="H100-SXM", links=said) for said in ("host=64 GB/s", "host=shared by 4")
+    ]
+    of_device[1].check(deep=True)
+    assert of_device[1].at().value - of_device[0].at().value == 3 * Fraction(4 * P, 2 * 64 * 10**9)
+    with pytest.raises(sc.SymcommError) as caught:
+        layers().step_time(**asked, **rates, links="host=1 GB/s shared by 0")
+    assert str(caught.value) == (
+        "'0' is no number of ranks that share a link of 'host'\nhint: for instance host=64 GB/s shared by 2"
+    )

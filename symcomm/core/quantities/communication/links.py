@@ -42,6 +42,7 @@ from symcomm.core.units import Quantity
 PIPE, TO_HOST = BETWEEN_STAGES[0], HOST[0]
 NODE, LEVELS = "node", ("inside", "between")
 HIERARCHY = (NODE, *LEVELS, *(f"latency_{level}" for level in LEVELS))
+SHARED = "shared by"
 COPIED = "Each rank copies its part."
 _SPEED = RATES["network"].unit
 _SYMBOL = r"[^\W\d]\w{0,39}"
@@ -110,6 +111,13 @@ def _read(name: str, value: object) -> _Said:
         return _Said(bandwidth=checked(_bandwidth(name), value))
     head, _, tail = (part.strip() for part in str(value).partition("@"))
     latency = _latency(name, tail) if tail else None
+    head, shared_by, ranks = (part.strip() for part in head.partition(SHARED))
+    if shared_by:
+        if not re.fullmatch(r"[1-9]\d{0,5}", ranks):
+            hint = f"for instance {name}=64 GB/s {SHARED} 2"
+            raise ValuesError(f"'{ranks[:40]}' is no number of ranks that share a link of '{name}'", hint=hint)
+        one = _read(name, head) if head else _Said()
+        return replace(one, count=product(forms.rational(Fraction(1, int(ranks))), one.count), latency=latency)
     if re.fullmatch(rf"{_SYMBOL}|[-+.\d/]*", head):
         try:
             return _Said(count=degree(head) if head else num(1), latency=latency)
@@ -167,6 +175,9 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     supposed = bool(on_host(setting.accounting)) and TO_HOST not in said
     if supposed:
         said |= {TO_HOST: host_bandwidth(rest.get("device"), setting.accounting.link)}
+    elif str(said.get(TO_HOST)).startswith(SHARED):  # the link of a device, or one whose rate is a symbol
+        own = host_bandwidth(rest.get("device"), setting.accounting.link)
+        said[TO_HOST] = f"{own.reading if isinstance(own, Quantity) else own} {said[TO_HOST]}"
     node, late = said.pop(NODE, None), {level: said.pop(f"latency_{level}", None) for level in LEVELS}
     node, nesting = node if isinstance(node, tuple) else (node, None)
     whole = node if isinstance(node, Network) else None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation, Numbers
+from symcomm.core.derivation import Condition, Derivation, Numbers, exact
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, names, num, product
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, from_expr, names, num, product
 from symcomm.core.graph.graph import Graph, Tensor
+from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.strategy import Placed, Size, Strategy, degree, resolve
 from symcomm.core.program import pipeline
@@ -24,14 +25,23 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
 from symcomm.core.quantities.memory.shaped_states import shaped_states
-from symcomm.core.quantities.options import Frozen, Microbatches, RecipeName, ScheduleName, StageNumber, StrategyOption
+from symcomm.core.quantities.options import (
+    Amount,
+    Frozen,
+    Microbatches,
+    RecipeName,
+    ScheduleName,
+    StageNumber,
+    StrategyOption,
+    Whole,
+)
 from symcomm.core.quantities.recipes import Recipe as Recipe
 from symcomm.core.quantities.recipes import recipe_of as recipe_of
-from symcomm.core.quantities.witnesses import number, passes
+from symcomm.core.quantities.witnesses import number, passes, together
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
-from symcomm.core.units import BYTE, PARAMETER, Unit
+from symcomm.core.units import BYTE, PARAMETER, Quantity, Unit
 
 EXTENT = "model {rank}"
 
@@ -50,6 +60,8 @@ def derive(
     ] = "weight",
     microbatches: Microbatches | None = None,
     on: Annotated[Literal["device", "host"], Meaning("the memory that counts")] = "device",
+    per_host: Annotated[Whole | None, Meaning("the ranks that share the memory of a host, such as 8")] = None,
+    host_capacity: Annotated[Amount, Meaning("that memory, such as 2 TB")] = None,
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
 
@@ -58,7 +70,12 @@ def derive(
     ``microbatches`` that are reduced once are added as they are computed, whole, also where each rank keeps a shard of
     them in the end. With ``rounding: requests`` an allocator rounds every tensor up to 512 bytes: each of a rank's
     weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
+
+    On the host it is what ``per_host`` ranks have there together. Raises ``ValuesError`` where that is more than its
+    ``host_capacity``.
     """
+    if on == "device" and (per_host is not None or host_capacity is not None):
+        raise ValuesError("'per_host' and 'host_capacity' are of the memory of a host", hint="on: host")
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), StepWriter(setting), setting.graph, setting.frozen
     strategy = placed(strategy, stage=stage, schedule=schedule)
@@ -160,6 +177,11 @@ def derive(
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", said,
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
+    ranks = num(1) if per_host is None else degree(per_host)
+    if per_host is not None:
+        form = product(ranks, Sym("M"))
+        work.define("M_host", form, BYTE, "share", "All ranks of a host keep theirs there.", witness=together([form]))
+    fits = _fits(work, known, ranks, exact(host_capacity, "host_capacity")) if host_capacity is not None else ()
     title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
     adding = bool(adds) or "gradient" in elsewhere
     decides = {"shards": bool(rules), "accumulation": adding and several != num(1), "offloading": away}
@@ -167,7 +189,21 @@ def derive(
         setting.choice(name)
     made = setting.derivation(title, work.steps, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
-    return replace(made, where=(*held.where, *more, *sized))
+    return replace(made, where=(*held.where, *more, *sized, *fits))
+
+
+def _fits(work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity: Fraction) -> tuple[Condition, ...]:
+    """That the host has room for what ranks keep there, for numbers given later; raises ``ValuesError`` for these."""
+    taken = in_unit(from_expr(work.known[work.steps[-1].name]), BYTE)
+    if not {*names(taken)} <= known.keys():
+        return (Condition(taken, "<=", Num(capacity, BYTE)),)
+    if (needed := evaluate(taken, known)) > capacity:
+        who = "one rank keeps" if ranks == num(1) else f"{evaluate(ranks, known)} ranks keep"
+        raise ValuesError(
+            f"{who} {Quantity(needed, BYTE)} on the host, which has {Quantity(capacity, BYTE)}",
+            hint="cut more of the model, put less on the host, or let fewer ranks share it",
+        )
+    return ()
 
 
 def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
