@@ -96,6 +96,7 @@ def test_code_is_refused_also_in_quotes_or_behind_a_dollar_sign(text):
     ("I don't know", "this gives no answer"), ("I don’t know.", "this gives no answer"),
     ("keine Ahnung", "this gives no answer"), ("不知道", "this gives no answer"),
     ("it's big", "is not a name here"), ("N.real", "real is not a name here"),
+    ("3 M.D.F", "M is not a name here"), ("4 M.D.(D+1)", "M is not a name here"), ("M_q.D.D", "M_q is not a name here"),
     ("12 GB + 3 + 880 MB", "a term has no unit: write one behind each, or one behind the sum"),
     ("12 GB + 3 s", "the terms have different units"),
 ])  # fmt: skip

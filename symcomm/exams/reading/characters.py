@@ -57,6 +57,7 @@ _LATEX_SPACE = re.compile(
 )
 _QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»)\s*\.?\s*""")
 _MATHS = re.compile(r"\$\$?([^$]*)\$\$?")
+_LETTER = re.compile(r"[A-Za-z](?:_[A-Za-z0-9]{1,3})?")  # as a name of a symbol may be that the question lacks
 _WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
 _DELIMITERS = re.compile(r"\$+|\\[()\[\]]")
 _LINES = re.compile(r"\\\\(?![A-Za-z])")
@@ -77,9 +78,11 @@ def unquoted(text: str) -> str:
 
 
 def _is_harmless(found: str, names: frozenset[str]) -> bool:
-    """Whether what looks like code is a name of the question, or a product of them with dots: N.D.F."""
+    """Whether what looks like code is a product with dots of names of the question, or of letters: N.D.F."""
     pieces = [piece for piece in re.split(r"[\s.(\[\\]+", found) if piece and not piece.isdigit()]
-    return bool(pieces) and all(piece in names or names.issuperset(piece) for piece in pieces)
+    return bool(pieces) and all(
+        piece in names or names.issuperset(piece) or _LETTER.fullmatch(piece) for piece in pieces
+    )
 
 
 def clean(text: str, names: frozenset[str] = frozenset()) -> str:
