@@ -370,6 +370,10 @@ class Model(DerivedQuantities):
         if self.graph.step is not None and self.graph.step.behind and any(rule.rests for _, rule in rules):
             told = "The new rows of a step behind earlier ones are few: sequence parallelism cuts nothing."
             made = replace(made, notes=(*made.notes, told))
+        grows = self.graph.step.behind if self.graph.step is not None else quantity in (*OF_CACHES, *OF_SERVING)
+        if grows and any(rule.axis == "sequence" and not rule.rests for _, rule in rules):
+            told = "The tokens of a sequence grow from step to step: each rank has the mean share of them."
+            made = replace(made, notes=(*made.notes, told))
         if quantity == "communication" and staged:
             told = "Numbers decide which stage sends most; without them the first one and a boundary are counted."
             made = replace(made, notes=(*made.notes, told))

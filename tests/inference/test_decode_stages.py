@@ -119,3 +119,38 @@ def test_one_stage_is_no_pipeline(strategy: str, degrees: dict[str, int]):
 def test_a_step_sends_its_new_rows_over_each_boundary(how: dict[str, str], boundaries: int):
     sent = model("Llama-3-8B").decode().communication("pipeline(4)", accounting=how).at(B=6, c=9).value
     assert sent == boundaries * 6 * 4096 * 2
+
+
+FEED_FORWARD = r"""Computation	Input	Output
+h = x W^1	x [B,L,E], W^1 [E,F]	h [B,L,F]
+g = gelu(h)	-	g [B,L,F]
+y = g W^2	W^2 [F,E]	y [B,L,E]
+"""
+
+
+def test_weights_cut_along_both_axes_move_activations_with_the_root_of_the_ranks():
+    """Pope et al., arXiv 2211.05102, section 3.2.2: with F = 4 E the best cut is sqrt(n)/2 by 2 sqrt(n)."""
+    step = sc.load(FEED_FORWARD).decode()
+    sent = step.communication("tensor(t) + cut(E, n)")
+    least = {}
+    for ranks in (16, 64, 256):
+        each = {t: sent.at(B=8, E=4096, F=16384, t=t, n=ranks // t).value for t in (2, 4, 8, 16, 32, 64) if t <= ranks}
+        least[ranks] = min(each.items(), key=lambda one: one[1])
+    wide = 2 * 8 * 4096
+    assert least == {16: (8, wide), 64: (16, wide // 2), 256: (32, wide // 4)}
+    along = step.communication("tensor(t)").at(B=8, E=4096, F=16384, t=64).value
+    assert along == wide  # however many ranks there are
+
+
+@pytest.mark.parametrize("c", [8191, 8192])
+def test_texts_of_any_length_are_cut_along_their_tokens(c: int):
+    made = model("Llama-3-8B")
+    said = {"accounting": {"traffic": "weights_and_cache"}, "peak": "100 PFLOP/s", "memory": "10 GB/s",
+            "network": "100 TB/s"}  # fmt: skip
+    asked = made.decode_time("context(4)", **said)
+    weights = 2 * (32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 4096 * 128256)
+    others = 2 * (4096 + 128256)  # a row of the embedding, and logits
+    moved = weights + others + Fraction(131072 * (c + 1), 4)  # one of the ranks writes the new row
+    assert asked.at(B=1, c=c).value == moved / 10**10
+    assert any("each rank has the mean share" in note for note in asked.notes)
+    assert made.kv_cache("sequence", "context(4)").at(c=c).value == Fraction(131072 * c, 4)

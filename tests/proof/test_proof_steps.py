@@ -32,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "latents": LATENT,
 }  # fmt: skip
 CACHES = ("latent", "heads", "heads_with_rope", "smallest")
-STRATEGIES = ("data(2)", "tensor(2)", "context(2)", "tensor(2) + context(2)")
+STRATEGIES = ("data(2)", "tensor(2)", "context(2)", "tensor(2) + context(2)", "tensor(2) + cut(D, 2)")
 
 
 @cache

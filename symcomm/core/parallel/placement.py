@@ -483,16 +483,19 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
 
 def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
+
+    All positions of a step behind earlier ones grow from step to step: ranks have the mean of them.
+    """
     from symcomm.core.parallel.divisible import uneven
 
     sizes = strategy.sizes
     if not any({*names(size)} <= values.keys() for size in sizes.values()):
         return
-    known = []
+    known, growing = [], graph.step.behind if graph.step is not None else {}
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
-        if {*names(size), *(n for m in meshes for n in names(sizes[m]))} <= values.keys():
+        if axis.name not in growing and {*names(size), *(n for m in meshes for n in names(sizes[m]))} <= values.keys():
             known.append((tensor, axis, meshes, evaluate(size, values)))
 
     def count(meshes: tuple[str, ...]) -> Fraction | int:
