@@ -81,6 +81,28 @@ def test_what_is_not_derived_is_refused(recipe: str, strategy: str | None, messa
     assert str(caught.value) == message
 
 
-def test_the_peak_takes_recipes_of_bytes_a_parameter() -> None:
-    with pytest.raises(SymcommError, match="mixed_muon keeps states that depend on the shapes of the weights"):
-        LAYER.at(B=2, D=4, F=8).peak_memory(recipe="mixed_muon")
+@pytest.mark.parametrize("name", ["adamw8bit", "adafactor(side=10)", "muon", "shampoo"])
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [(None, {}), ("tensor(2)", {}), ("data(2)", {}), ("pipeline(3, microbatches=2)", {"stage": 2})],
+)
+def test_the_peak_has_the_states_of_each_shape(name: str, strategy: str | None, more: dict[str, int]) -> None:
+    """The states are there during the whole step, so that a recipe without any has a peak that is less by them."""
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128}  # fmt: skip
+    model = sc.load(config).at(B=2, L=16)
+    for format_, size in (("fp32", 4), ("mixed", 2)):
+        recipe = f"{format_}_{name}"
+        peaks = [model.peak_memory(strategy, recipe=said, **more).at().value
+                 for said in (recipe, {"weights": size, "gradients": size})]  # fmt: skip
+        assert peaks[0] - peaks[1] == model.state_memory(strategy, recipe=recipe, of="states", **more).at().value
+
+
+def test_the_peak_of_states_by_shape_is_told_and_refused_as_the_states_are() -> None:
+    model = LAYER.at(B=2, D=4, F=8)
+    model.peak_memory(recipe="mixed_muon").check(deep=True)
+    there = model.peak_memory(recipe="mixed_muon", accounting="states_on_host")
+    assert there.at() == model.peak_memory(recipe="2+2+0").at()
+    assert "offloading" in there.touched
+    with pytest.raises(SymcommError, match="mixed_muon keeps rows, columns or blocks of whole weights"):
+        model.peak_memory("zero-1(2)", recipe="mixed_muon")

@@ -52,7 +52,7 @@ class RankStep:
     """The step of a rank that holds in each of its chunks some regions, the layers so often as the chunk says.
 
     ``program`` gives the program for a recomputation, ``measure`` the bytes of some numbers in a format, or of a role
-    of weights.
+    of weights; ``states`` those that the optimizer keeps of one weight, where they depend on its shape.
     """
 
     graph: Graph
@@ -61,6 +61,7 @@ class RankStep:
     chunks: tuple[RankShare, ...]
     options: StepOptions
     dtype: str
+    states: Callable[[Tensor, Layout], Form] | None = None
     parts: list[RegionPasses] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -306,6 +307,8 @@ class RegionPasses:
         if role in self.step.made.host:
             return []
         weights = self.weights if role == "weight" else self.trained
+        if role == "state" and not what and self.step.states is not None:
+            return [self.step.states(w, self.step.layout(w, role)) for w in weights]
         return [self.size(w, self.step.layout(w, role), what or role) for w in weights]
 
     def moved(self, turns: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:

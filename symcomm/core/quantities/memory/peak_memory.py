@@ -181,7 +181,9 @@ def derive(
         setting.choice("saved")
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
-    if any(getattr(run.recipe, role) for role in on_host(setting.accounting) - {"activation"}):
+    kept = run.recipe
+    away = on_host(setting.accounting) - {"activation"}
+    if any((role == "state" and kept.by_shape) or getattr(kept, role) for role in away):
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
         setting.choice("gradient_buckets")

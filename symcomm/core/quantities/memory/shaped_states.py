@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from symcomm.core.derivation import Condition, Numbers
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, from_expr, names, num, product
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, from_expr, names, num, product, total
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.parallel.layouts import Layout
@@ -107,6 +107,20 @@ class ShapeChoice:
         return product(shape.many, side, side) if term.per.endswith("square") else product(shape.many, side)
 
 
+def check_whole(recipe: Recipe, strategy: Strategy | None) -> None:
+    """Raises ``StrategyError`` where states are sharded over ranks that hold whole weights: a shard is no matrix."""
+    if strategy is not None and any(r.axis == "first" and "state" in r.on for _, r in strategy.rules):
+        what = f"{recipe.name} keeps rows, columns or blocks of whole weights; a shard of a weight is none of them"
+        raise StrategyError(what, hint="tensor(8), or a recipe of bytes a parameter, such as fp32_adam")
+
+
+def state_bytes(graph: Graph, choice: ShapeChoice, strategy: Strategy, weight: Tensor, layout: Layout) -> Form:
+    """The bytes that an optimizer keeps of one weight on a rank."""
+    shape = weight_shape(graph, strategy, weight, layout)
+    found = [(term.size, choice.kept(term, shape)) for term in choice.state_class(shape).terms]
+    return total(*(product(count, Num(Fraction(size), BYTE)) for size, count in found if count is not None))
+
+
 def shaped_states(
     setting: Setting, work: StepWriter, recipe: Recipe, strategy: Strategy | None,
     regions: Sequence[tuple[str, Form, Sequence[Tensor]]], layout: Callable[[Tensor, str], Layout],
@@ -118,10 +132,7 @@ def shaped_states(
     Raises ``StrategyError`` where states are sharded over ranks that hold whole weights: a shard is no matrix.
     """
     choice = ShapeChoice(recipe, setting.graph.relations.complete(setting.values))
-    sharded = {r.mesh for _, r in strategy.rules if r.axis == "first" and "state" in r.on} if strategy else set()
-    if sharded:
-        what = f"{recipe.name} keeps rows, columns or blocks of whole weights; a shard of a weight is none of them"
-        raise StrategyError(what, hint="tensor(8), or a recipe of bytes a parameter, such as fp32_adam")
+    check_whole(recipe, strategy)
     counts: list[Form] = []
     each: list[tuple[Form, WeightShape, StateClass]] = []
     for name, times, weights in regions:
