@@ -100,9 +100,14 @@ def _telling(
     return replace(made, notes=(*made.notes, *notes), otherwise=again) if notes or again else made
 
 
-def _named(options: Mapping[str, object]) -> set[str]:
-    """The names in options: degrees, and symbols that stand for numbers."""
+_SYMBOL = r"[^\W\d][\w'^]{0,39}"
+
+
+def _named(declared: DeclaredQuantity, options: Mapping[str, object]) -> set[str]:
+    """The names in options: degrees, and symbols that stand for numbers, but no words, keys and units."""
     found: set[str] = set()
+    words = {option.name for option in declared.options if option.kind in ("choice", "dtype", "recipe", "schedule")}
+    texts = {option.name for option in declared.options if option.kind == "text"}
     for name, value in options.items():
         if name == "strategy" and value:
             strategy = parse_strategy(value) if isinstance(value, str) else value
@@ -110,8 +115,9 @@ def _named(options: Mapping[str, object]) -> set[str]:
             sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
             stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
             found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
-        elif isinstance(value, str):
-            found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
+        elif isinstance(value, str) and name not in words:
+            symbols = re.findall(_SYMBOL, re.sub(r"\w+ *=|(?<=\d) *[^\W\d][\w/]*", " ", value))
+            found |= {*symbols} if name not in texts or re.fullmatch(_SYMBOL, value) else set()
     return found
 
 
@@ -319,7 +325,8 @@ class Model(DerivedQuantities):
         roles = {**_meanings(ByIdentity(self.graph)), **ranks}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
         ask = partial(_ask, self, chosen) if declared.needs_model else None
-        setting = replace(setting, named=frozenset(_named(said)), degrees=frozenset(ranks), notation=notation, ask=ask)
+        named = frozenset(_named(declared, said))
+        setting = replace(setting, named=named, degrees=frozenset(ranks), notation=notation, ask=ask)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
         staged = False

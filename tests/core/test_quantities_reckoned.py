@@ -1,5 +1,7 @@
 """Quantities are added, compared and said in other units; derivations are swept, and have the symbols one asks for."""
 
+import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -129,3 +131,20 @@ def test_the_terminal_prints_long_fractions_on_request_alone(tmp_path: Path) -> 
     assert "    ≈ 35.3977 FLOP/B" in brief
     assert "154 847 923" not in brief
     assert "= 154 847 923/4 374 519 FLOP/B ≈ 35.3977 FLOP/B" in CliRunner().invoke(main, [*asked, "--exact"]).output
+
+
+def test_numbers_put_into_a_formula_are_no_long_fractions_either(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config.write_text(json.dumps({"model_type": "llama", "vocab_size": 128, **sizes}))
+    asked = ["derive", "step_time", "--model", str(config), "--strategy", "fully-sharded(8)", "--device", "H100-SXM"]
+    asked += ["--at", "B=8,L=512"]
+    assert re.search(r"\d{3}/\d{3}", CliRunner().invoke(main, asked).output) is None
+    assert re.search(r"\d{3}/\d{3}", CliRunner().invoke(main, [*asked, "--exact"]).output) is not None
+
+
+def test_words_of_options_are_no_symbols() -> None:
+    meeting = LAYER.crossover("compute, memory", over="B", phase="forward", device="A100-80GB-SXM")
+    with pytest.raises(ValuesError, match="has no symbol 'compute'") as refused:
+        meeting.at(compute=3)
+    assert "known: B, D, F, R, W_mem, W_net;" in refused.value.hint

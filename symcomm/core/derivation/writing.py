@@ -221,7 +221,8 @@ def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int, exact
     if found := result(d, values):
         known, quantity = found
         used = {name: known[name] for name in forms.names(form) if name in known}
-        put_in = plain(form, used) if len(used) == len(forms.names(form)) else ""
+        unread = not exact and any(Quantity(number, d.unit).is_long for number in used.values())
+        put_in = plain(form, used) if len(used) == len(forms.names(form)) and not unread else ""
         out += [f"{pad}= {put_in}"] if used and put_in and len(put_in) < wide - 16 else []
         ways = amounts("text", quantity)
         said = ways[1:] if quantity.is_long and not exact else ((quantity.relation, ways[0][1]), *ways[1:])
