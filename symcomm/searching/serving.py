@@ -18,9 +18,10 @@ from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, with_copies
 from symcomm.core.program.vocabulary import cut_vocabulary
+from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.memory import kv_cache, serving_capacity
-from symcomm.core.quantities.time import time
+from symcomm.core.quantities.time import decode_time, step_time, time
 from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
@@ -32,7 +33,7 @@ from symcomm.searching.options import batch_symbol
 from symcomm.searching.result import RATE, SECOND, ServingConfiguration
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Constraint, Core, Draft, Limit, Objective, SearchQuestion
-from symcomm.searching.template import composed, degrees, written
+from symcomm.searching.template import PIPELINE, composed, degrees, written
 
 FIRST, EACH, COST, MEMORY = "first token", "token of a sequence", "token", "memory"
 PARTS = ("weights", "cache")
@@ -55,15 +56,17 @@ def _said(amount: str) -> str:
 class ServingStructure:
     """A draft with its closed forms; a reader sees the amounts in ``told``.
 
-    ``terms`` are computing, memory and network of a decode step, and ``holds`` the contents of a rank's memory.
+    ``regions`` are what a token crosses: how often, the terms of one crossing and its time. ``hops`` are the messages
+    between stages. ``stages`` are the contents of a rank's memory, with their sum, of each kind of stage.
     """
 
     draft: Draft
     core: Core
     symbols: tuple[tuple[str, str], ...]
     told: Collected
-    terms: Terms
-    holds: tuple[tuple[str, Form], ...]
+    regions: tuple[tuple[Form, Terms, Form], ...]
+    hops: Form | None
+    stages: tuple[tuple[Form, tuple[tuple[str, Form], ...]], ...]
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
     apart: tuple[str, ...] = ()
@@ -95,14 +98,28 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     m = training.fresh("m", setting, strategy)
     numbers = dict(known)
 
-    def timed(at: Setting, mark: str, amount: str, cut: Any = None) -> tuple[Setting, Terms]:
-        """The steps to the time of a forward pass."""
+    stages = decode_time.staged(setting, strategy)
+
+    def timed(
+        at: Setting, mark: str, amount: str, groups: Form, cut: Any = None
+    ) -> tuple[Setting, list[tuple[Form, Terms, Form]], Form | None]:  # fmt: skip
+        """The steps to the time of a forward pass, what it crosses, and its messages between stages."""
         shared = None if strategy is None else cut_vocabulary(ByIdentity(at.graph), strategy)
         if shared is not None:
             at = replace(at, graph=training.whole_words(ByIdentity(at.graph), shared, question.accounting))
-        made, work, writer, terms, _ = time.write(at, strategy, "forward", None, draft.format or None, None, rates)
-        whole = writer.time("t", terms, "The step")
-        assert whole is not None
+        hops: Form | None = None
+        regions: list[tuple[Form, Terms, Form]] = []
+        if stages is not None:
+            piped = step_time.write(at, strategy, groups, draft.format or None, None, rates)
+            made, work, writer, whole, hops = piped.setting, piped.work, piped.writer, piped.time, piped.pipe.hops
+            regions = [(Sym(r.region.times) if r.region.times else forms.num(1), r.terms[""], r.work[""])
+                       for r in piped.regions if r.work]  # fmt: skip
+            at = microbatched(at, groups)
+        else:
+            made, work, writer, terms, _ = time.write(at, strategy, "forward", None, draft.format or None, None, rates)
+            alone = writer.time("t", terms, "The step")
+            assert alone is not None
+            whole, regions = alone, [(forms.num(1), terms, alone)]
         found = training.named(mark, work.steps)
         every = [(name, form if cut is None else forms.substitute(form, cut)) for name, form in found]
         steps.extend([*every, *((amount, Sym(mark + name)) for name in forms.names(whole))])
@@ -113,32 +130,37 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
             for rule in training.constraints(ByIdentity(at.graph), strategy, m):
                 if cut is None or batch not in {*forms.names(rule[1]), *forms.names(rule[2])}:
                     constraints[rule] = None
-        return made, terms
+        return made, regions, hops
 
     batch = batch_symbol(model)
-    made, terms = timed(setting, "", EACH)
+    made, regions, hops = timed(setting, "", EACH, stages or forms.num(1))
     if question.prompt is not None:
         origin = replace(setting, graph=model.graph.model)
         each = forms.product(forms.num(question.prompts), *_over_batch(setting, strategy))
-        timed(step_of(origin, "prefill", question.prompt), "prefill: ", FIRST,
+        timed(step_of(origin, "prefill", question.prompt), "prefill: ", FIRST, forms.num(1),
               lambda s: each if s.name == batch else s)  # fmt: skip
     assert model.graph.step is not None
-    work = StepWriter(made, *(strategy.forms if strategy is not None else ()))
-    weights = serving_capacity.weights(work, strategy, None)
-    far = forms.from_expr(model.graph.step.past)
-    cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, None, "batch"), "batch")
-    steps += training.named("kept: ", work.steps)
-    touched += rests_on(work.steps)
-    holds = tuple(
-        (what, Sym(f"kept: {name}")) for what, form in zip(PARTS, (weights, cache), strict=True)
-        for name in forms.names(form)
-    )  # fmt: skip
-    steps.append((MEMORY, forms.Total(tuple(form for _, form in holds))))
+    far, held = forms.from_expr(model.graph.step.past), list[tuple[Form, tuple[tuple[str, Form], ...]]]()
+    for kind, number in training.stage_kinds(setting, strategy.pipeline if strategy is not None else None):
+        work = StepWriter(made, *(strategy.forms if strategy is not None else ()))
+        weights = serving_capacity.weights(work, strategy, number)
+        cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, number, "batch"), "batch")
+        mark = f"{kind} kept: " if kind else "kept: "
+        steps += training.named(mark, work.steps)
+        touched += rests_on(work.steps)
+        holds = tuple((what, Sym(f"{mark}{name}")) for what, form in zip(PARTS, (weights, cache), strict=True)
+                      for name in forms.names(form))  # fmt: skip
+        steps.append((f"{mark}{MEMORY}", forms.Total(tuple(form for _, form in holds))))
+        held.append((Sym(f"{mark}{MEMORY}"), holds))
+    steps.append((MEMORY, forms.Largest(tuple(form for form, _ in held)) if len(held) > 1 else held[0][0]))
     steps.append((COST, forms.Ratio(Sym(EACH), forms.product(Sym(batch), forms.from_expr(model.graph.step.new)))))
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
     amounts = (COST, EACH, MEMORY, *((FIRST,) if question.prompt is not None else ()))
-    wanted = {*amounts, *(name for form in (*terms.every, *(form for _, form in holds)) for name in forms.names(form))}
+    told_of = [form for often, terms, whole in regions for form in (often, whole, *terms.every)]
+    told_of += [form for memory, holds in held for form in (memory, *(form for _, form in holds))]
+    told_of += [hops] if hops is not None else []
+    wanted = {*amounts, *(name for form in told_of for name in forms.names(form))}
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers)
     collected = told.only(*amounts)
     training.check_known(steps, collected.names - {*variables})
@@ -147,8 +169,8 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         for c in constraints for pair in [(("size", c[1]), ("divisor", c[2]))]
     )  # fmt: skip
     return ServingStructure(
-        draft, Core(variables, collected, rules), tuple(varied), told, terms, holds, tuple(numbers.items()),
-        tuple(dict.fromkeys(touched)), notes=tuple(dict.fromkeys(notes)),
+        draft, Core(variables, collected, rules), tuple(varied), told, tuple(regions), hops, tuple(held),
+        tuple(numbers.items()), tuple(dict.fromkeys(touched)), notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
 
@@ -168,10 +190,16 @@ def configuration(
     values = {names.get(name, name): n for name, n in sizes.items()}
     worth = s.at({name: n for name, n in values.items() if name in s.core.variables})
     at = partial(explain.worth_of, worth)
-    parts = explain.by_term(s.terms, worth[EACH], worth, question.accounting.time)
+    parts: dict[str, Fraction] = {}
+    for often, terms, whole in s.regions:
+        for what, n in explain.by_term(terms, at(whole), worth, question.accounting.time).items():
+            parts[what] = parts.get(what, Fraction(0)) + at(often) * n
+    parts[explain.MESSAGES] = at(s.hops) if s.hops is not None else Fraction(0)
+    parts[explain.BUBBLE] = worth[EACH] - sum(parts.values())  # waiting for a turn on the slowest stage
     shares = explain.in_order([Share(what, n, n / worth[EACH]) for what, n in parts.items() if n])
-    held = explain.in_order([Share(what, at(form), at(form) / worth[MEMORY]) for what, form in s.holds if at(form)])
-    strategy = written(s.draft.pieces, sizes, 1)
+    holds = next(holds for memory, holds in s.stages if at(memory) == worth[MEMORY])
+    held = explain.in_order([Share(what, at(form), at(form) / worth[MEMORY]) for what, form in holds if at(form)])
+    strategy = written(s.draft.pieces, sizes, sizes.get(PIPELINE, 1))
     return ServingConfiguration(
         strategy, tuple((axis, sizes[axis]) for axis in g.axes), tuple((n, sizes[n]) for n, _ in g.lists),
         s.draft.format, Quantity(1 / worth[COST], RATE), Quantity(worth[EACH], SECOND),

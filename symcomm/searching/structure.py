@@ -217,7 +217,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     times = [region.times for region in model.graph.regions if region.times]
     adds = forms.num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
-    for kind, number in _kinds(setting, cut):
+    for kind, number in stage_kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
         key = replace(draft, nesting=None, bucketed=False), number
         activations = _activations(ByIdentity(question)).get(key) or activation_memory.derive(
@@ -295,7 +295,7 @@ def named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
     return [(mark + step.name, forms.substitute(step.form, marked)) for step in defined]
 
 
-def _kinds(setting: Setting, cut: PipelineCut | None) -> list[tuple[str, str | None]]:
+def stage_kinds(setting: Setting, cut: PipelineCut | None) -> list[tuple[str, str | None]]:
     """The kinds of stages that may hold the most, each with a stage of its kind; of one kind a name for none.
 
     Of the stages between, the second one has the most microbatches in flight; where the layers are of one kind, the

@@ -69,6 +69,30 @@ def test_each_configuration_has_the_amounts_of_the_quantities_one_by_one(first, 
     assert [(c.rate.value, c.time.value) for c in found.front] == sorted(kept, reverse=True)
 
 
+def test_stages_of_a_pipeline_decode_groups_in_turn_and_the_fullest_one_counts():
+    model = sc.load({**LLAMA, "num_hidden_layers": 4})
+    found = searched(
+        model.decode(past=63), prompt=16, prompts=2, strategies="data + tensor + pipeline", capacity="110 kB"
+    )
+    staged = [c for c in found.top if "pipeline" in c.strategy]
+    assert {dict(c.mesh)["pipeline"] for c in staged} == {2, 4}
+    assert dict(found.refused)["does not divide: N_layer by pipeline"] == 1
+    assert dict(found.refused)["does not fit in the memory"] > 2
+    for c in staged:
+        mesh, b = dict(c.mesh), dict(c.sizes)["B"]
+        d, t, p = (mesh.get(axis, 1) for axis in ("data", "tensor", "pipeline"))
+        assert f"pipeline({p}, microbatches={p})" in c.strategy
+        assert model.decode_time(c.strategy, 63, accounting=HOW, **RATES).at(B=b) == c.time
+        alone = c.strategy.replace(f"microbatches={p}", "microbatches=1")
+        assert model.prefill_time(alone, 16, accounting=HOW, **RATES).at(B=2 * d) == c.first
+        layers = 4 // p * Fraction(2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96, t) + 4 // p * 2 * 64
+        ends = [Fraction(120 * 64, t), Fraction(120 * 64, t) + 64]  # the embedding, the head and its norm
+        cache = Fraction(2 * 32 * 63 * b * (4 // p), d * t)
+        assert c.memory.value == 2 * (layers + max(ends) + cache)
+        assert sum(share.part for share in c.shares) == 1
+        assert all(share.part > 0 for share in c.shares)
+
+
 def test_formats_and_contexts_are_searched_as_well():
     found = searched(step("c"), formats=["", "weights=int8, cache=fp8"], sizes={"c": "63,127"}, strategies="tensor")
     assert {(c.format, dict(c.sizes)["c"]) for c in found.top} == {

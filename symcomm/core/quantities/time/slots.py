@@ -63,6 +63,7 @@ class PipelineTime:
         back = "DB"[run.letters == APART]
         apart = {"F": sends.of("forward"), back: sends.of("backward")}
         self.between: Form | None = None  # what a stage between two others sends of each microbatch
+        self.hops: Form | None = None  # the messages on a token's way through all stages
         self.sent: dict[str, Form] = {}
         for letter, part in apart.items():
             if part.calls:
@@ -148,6 +149,7 @@ class PipelineTime:
             stages.append((often.get(kind, num(1)), form))
             slots.append(self.slot(f"t_slot{tag}", form, back if last else sent))
         hops = [] if sent is None else [(Total((p, num(-1))), sent), *([(num(1), back)] if back is not None else [])]
+        self.hops = add_times([product(n, form) for n, form in hops]) if hops else None
         text = "A token crosses one stage after the other" + (
             ", with a message behind each." if back is not None else ", with a message between two." if hops else "."
         )
