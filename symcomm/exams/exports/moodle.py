@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 
 from symcomm.core.errors import DocumentError
 from symcomm.exams.exports.item import Item, QuestionPart, Recognised
-from symcomm.exams.exports.markup import fill, with_tex, xml_file
+from symcomm.exams.exports.markup import VariantTexts, fill, with_tex, xml_file
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -34,8 +34,17 @@ def piece(title: str, item: Item) -> list[str]:
         _gap(block, item) if gaps else without_gaps(tex(f"<p>{block.prompt}</p>"))
         for block in item.blocks
     )  # fmt: skip
-    return question(title, item, "moodle.xml.jinja", kind=kind, text=text, worked=tex(item.worked), part=first,
-                    answers=_answers, fraction=partial(fraction, item=item))  # fmt: skip
+    own = VariantTexts()
+    said = [(option.credit, tex(option.text), "", option.feedback) for option in first.options]
+    if kind == "numerical":
+        said = [(one.credit, first.number(one.value), first.spread_text(one.value), one.feedback)
+                for one in _answers(first)]  # fmt: skip
+    answers = tuple(
+        (fraction(credit, item), own(text), own(spread), feedback)
+        for credit, text, spread, feedback in (said if kind in ("numerical", "multichoice") else ())
+    )
+    return question(title, item, "moodle.xml.jinja", own, text, tex(item.worked), kind=kind, units=first.units,
+                    answers=answers)  # fmt: skip
 
 
 def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
@@ -51,10 +60,15 @@ def quiz(pieces: Sequence[list[str]]) -> bytes:
     )
 
 
-def question(title: str, item: Item, template: str, **shown: object) -> list[str]:
+def question(
+    title: str, item: Item, template: str, own: VariantTexts, text: str, worked: str, **shown: object
+) -> list[str]:
     """The category that holds the variants of a question, and one of them; a slash in a name is written twice."""
     path = "/".join(name.replace("/", "//") for name in (title or "symcomm", f"{item.title} [{item.id}]"))
-    return [fill("category.xml.jinja", path=path), fill(template, item=item, tex=tex, **shown)]
+    texts = {"title": item.title, "variant": str(item.variant), "name": item.name, "text": text, "worked": worked}
+    marks = {name: own(said) for name, said in texts.items()}
+    made = own.filled(template, points=item.points, media=item.media, tex=tex, **marks, **shown)
+    return [fill("category.xml.jinja", path=path), made]
 
 
 def tex(content: str) -> str:

@@ -14,6 +14,7 @@ from math import perm
 
 from symcomm.core.records import dataclass
 from symcomm.exams.exports.item import Item, QuestionPart, Recognised
+from symcomm.exams.exports.markup import VariantTexts
 from symcomm.exams.exports.moodle import question, quiz, tex
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
 
@@ -24,17 +25,20 @@ _WORDS = ("do", "if", "in", "or", "and", "for", "not", "from", "next", "step", "
 
 def piece(title: str, item: Item) -> list[str]:
     """A question and its category. Raises ``DocumentError`` for names and functions that STACK does not know."""
-    trees = [_ResponseTree(item, part, n) for n, part in enumerate(item.parts, start=1)]
+    own = VariantTexts()
+    trees = [_ResponseTree(item, part, n, own) for n, part in enumerate(item.parts, start=1)]
     fields = {id(tree.part): f" [[input:ans{tree.n}]] [[validation:ans{tree.n}]]" for tree in trees}
     text = "".join(
         _castext(block) if isinstance(block, str) else f"<p>{_castext(block.prompt)}{fields[id(block)]}</p>"
         for block in item.blocks
     )
-    right = [tree.answers[0] for tree in trees]
-    cases = [right] + [[*right[:n], one, *right[n + 1 :]] for n, tree in enumerate(trees) for one in tree.answers[1:]]
+    right = tuple(tree.answers[0] for tree in trees)
+    others = ((*right[:n], one, *right[n + 1 :]) for n, tree in enumerate(trees) for one in tree.answers[1:])
     variables = "\n".join(f"ta{tree.n}:{tree.right};" for tree in trees)
-    return question(title, item, "stack.xml.jinja", kind="stack", text=text, worked=_castext(item.worked), trees=trees,
-                    cases=cases, variables=variables, castext=_castext)  # fmt: skip
+    return question(
+        title, item, "stack.xml.jinja", own, text, _castext(item.worked), kind="stack", castext=_castext,
+        trees=tuple(tree.shown for tree in trees), cases=(right, *others), variables=own(variables),
+    )  # fmt: skip
 
 
 def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
@@ -73,6 +77,13 @@ class _ResponseTree:
     item: Item
     part: QuestionPart
     n: int
+    own: VariantTexts
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """What the template shows of it."""
+        part = self.part
+        return self.n, part.kind, self.kind, self.stars, part.points, tuple(self.units), self.put, self.compared
 
     @cached_property
     def right(self) -> str:
@@ -132,14 +143,19 @@ class _ResponseTree:
     @cached_property
     def answers(self) -> tuple[_ComparedAnswer, ...]:
         """The possible answers, the right one first."""
-        return tuple(_ComparedAnswer(at, *one) for at, one in enumerate(self._answers(plain=False), start=1))
+        return tuple(self._compared(plain=False))
 
     @cached_property
     def compared(self) -> tuple[_ComparedAnswer, ...]:
         """The same without the symbols that relations eliminate."""
         if not self.part.relations:
             return self.answers
-        return tuple(_ComparedAnswer(at, *one) for at, one in enumerate(self._answers(plain=True), start=1))
+        return tuple(self._compared(plain=True))
+
+    def _compared(self, plain: bool) -> Iterator[_ComparedAnswer]:
+        for at, (name, told, spread, credit, feedback) in enumerate(self._answers(plain), start=1):
+            off = self.own(spread) if spread else ""
+            yield _ComparedAnswer(at, name, self.own(told), off, credit, feedback)
 
     def _answers(self, plain: bool) -> Iterator[tuple[str, str, str, Fraction, str]]:
         part, item = self.part, self.item
