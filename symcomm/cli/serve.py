@@ -35,7 +35,8 @@ _LIBRARIES = (
 _DATA = (".py", ".lark", ".yaml", ".jinja", ".css", ".json", ".csv", ".txt", ".md")
 _LEFT_OUT = re.compile(
     r"(^|/)(tests?|testing|benchmarks|__pycache__)/|^symcomm/(cli|verify|searching|templates/page)/"
-    r"|^sympy/(parsing/(latex|autolev|c|fortran)|physics/(?!__init__|matrices|units)|stats|vector|diffgeom|categories|liealgebras|crypto)/"
+    r"|^sympy/(parsing/(latex|autolev|c|fortran)|stats|vector|diffgeom|categories|liealgebras|crypto)/"
+    r"|^sympy/physics/(?!__init__|matrices|units)"
 )
 _HOME = Path(__file__).parents[1]  # an installed package has its templates inside, a clone beside it
 _TEMPLATES = _HOME / "templates" if (_HOME / "templates").is_dir() else _HOME.parent / "templates"

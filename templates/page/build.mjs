@@ -50,7 +50,7 @@ const plainly = new Uint8Array(fs.readFileSync(plain));
 const python = await started(plainly, {});
 python.FS.writeFile("/plain.zip", plainly);
 python.runPython(answers + TRIED + `
-import importlib._bootstrap_external as external, sys, zipfile
+import importlib._bootstrap_external as external, io, sys, zipfile, zlib
 from pathlib import Path
 from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 
@@ -69,7 +69,7 @@ def bare(code):
     return code.replace(co_linetable=table, co_consts=tuple(bare(c) if hasattr(c, "co_code") else c for c in code.co_consts))
 
 def compiled(name, data):
-    code = compile(data, name, "exec", dont_inherit=True, optimize=0 if name.startswith("symcomm/") else 2)
+    code = compile(data, name, "exec", dont_inherit=True, optimize=0 if "/quantities/" in name else 2)  # their docstrings are read
     return bytes(external._code_to_hash_pyc(bare(code), bytes(8), False))
 
 with zipfile.ZipFile("/plain.zip") as plain, zipfile.ZipFile(STANDARD) as standard:
@@ -84,25 +84,36 @@ for grammar in (FORMULA, MODULE):
     kept = f"symcomm/core/{grammar.folder}/{grammar.file}{KEPT}"
     cached[kept] = (Path(home) / kept).read_bytes()
 
-def packed(target, chosen):
-    with zipfile.ZipFile(target, "w") as new:
+def packed(chosen):
+    with zipfile.ZipFile(new := io.BytesIO(), "w") as archive:
         for name, data in sorted(chosen.items()):
-            new.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED, 9)
+            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data)
+    return new.getvalue()
 
-packed("/libraries.zip", libraries)
-packed("/symcomm.zip", symcomm | cached)
-packed("/late.zip", {name: data for name, data in libraries.items() if name.removesuffix("c") not in in_memory})
+def gzipped(data):
+    return zlib.compress(data, 9, 31)  # all files at once: half of what each by itself takes
+
+rest = {name: data for name, data in libraries.items() if name.removesuffix("c") not in in_memory}
+for target, data in {
+    "/libraries.zip": packed(libraries), "/symcomm.zip": packed(symcomm | cached), "/rest.bin": gzipped(packed(rest)),
+    "/late.bin": gzipped(packed({name: data for name, data in rest.items() if name.removesuffix("c") in used})),
+}.items():
+    Path(target).write_bytes(data)
 late = {name.partition("/")[0].partition(".")[0] for name in libraries}
-sources = {f"{home}/{name}": "" if name in used and "/quantities/" not in name else data.decode()
-           for name, data in symcomm.items()}  # schedules are found by the names of files, quantities by their text
+
+def shipped(name, data):
+    """What is kept of a file: schedules are found by its name, quantities by this line."""
+    return data.decode() if name not in used else "\\ndef derive(" if b"\\ndef derive(" in data else ""
+
+sources = {f"{home}/{name}": shipped(name, data) for name, data in symcomm.items()}
 `);
-const made = (name) => python.FS.readFile(`/${name}.zip`);
+const made = (name) => python.FS.readFile(`/${name}`);
 const told = (name) => python.runPython(`json.dumps(sorted(${name}.items() if isinstance(${name}, dict) else ${name}))`);
 
 // Then from byte code, which leaves a smaller memory: that of a Python that has imported what is used.
 const kept = `${folder}/libraries.zip`;
-fs.writeFileSync(kept, made("libraries"));
-const fresh = await started(made("symcomm"), { _makeSnapshot: true, stdLibURL: kept });
+fs.writeFileSync(kept, made("libraries.zip"));
+const fresh = await started(made("symcomm.zip"), { _makeSnapshot: true, stdLibURL: kept });
 fs.unlinkSync(kept);
 fresh.globals.set("names", JSON.stringify(JSON.parse(told("in_memory")).map(([file, name]) => name)));
 fresh.globals.set("late", told("late"));
@@ -114,21 +125,23 @@ for name in json.loads(names):
     importlib.import_module(name)
 
 class Late:
-    """Finds what is not in the memory: the page then fetches the rest of the libraries."""
+    """Finds what is not in the memory: the page then fetches what few questions need, and after it all the rest."""
 
     names = frozenset(json.loads(late))
+    files = ["rest.bin", "late.bin"]
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in cls.names:
-            return None
-        import js
+        found = None
+        while found is None and cls.files and name.partition(".")[0] in cls.names:
+            import js, zlib
 
-        sys.meta_path.remove(cls)
-        js.late()
-        sys.path_importer_cache.clear()
-        zipimport._zip_directory_cache.clear()
-        return PathFinder.find_spec(name, path)
+            with open("/lib/python314.zip", "wb") as archive:
+                archive.write(zlib.decompress(js.late(cls.files.pop()).to_bytes(), 31))
+            sys.path_importer_cache.clear()
+            zipimport._zip_directory_cache.clear()
+            found = PathFinder.find_spec(name, path)
+        return found
 
 sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Late)
 del names, late
@@ -139,7 +152,7 @@ held = [bytes(size) for size in (1 << 14, 1 << 16, 1 << 18) for _ in range((1 <<
 del held
 `);
 fs.writeFileSync(`${folder}/memory.bin`, gzipSync(fresh.makeMemorySnapshot(), { level: 9 }));
-fs.writeFileSync(`${folder}/late.zip`, made("late"));
+for (const name of ["late.bin", "rest.bin"]) fs.writeFileSync(`${folder}/${name}`, made(name));
 for (const [name, text] of [["symcomm.json", JSON.stringify(Object.fromEntries(JSON.parse(told("sources"))))]]) {
   fs.writeFileSync(`${folder}/${name}`, text);
   fs.writeFileSync(`${folder}/${name}.gz`, gzipSync(text, { level: 9 }));

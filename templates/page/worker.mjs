@@ -12,14 +12,14 @@ async function unpacked(name) {
   return new Uint8Array(await new Response(bytes).arrayBuffer());
 }
 
-// The rest of the libraries, which few questions need. Python cannot wait for it: a worker may ask for a file and stand still.
-self.late = () => {
+// A part of the libraries, which few questions need. Python cannot wait for it: a worker may ask for a file and stand still.
+self.late = (name) => {
   const asked = new XMLHttpRequest();
-  asked.open("GET", "late.zip", false);
+  asked.open("GET", name, false);
   asked.responseType = "arraybuffer";
   asked.send();
-  if (asked.status !== 200) throw new Error(`late.zip is missing (${asked.status})`);
-  python.FS.writeFile("/lib/python314.zip", new Uint8Array(asked.response));
+  if (asked.status !== 200) throw new Error(`${name} is missing (${asked.status})`);
+  return new Uint8Array(asked.response);
 };
 
 // Pyodide copies the kept memory into that of its program, which begins smaller and has to grow before.

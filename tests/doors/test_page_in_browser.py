@@ -296,6 +296,7 @@ def test_every_question_of_the_examples_is_answered_as_it_is_natively(
                     call,
                 )
     assert count >= 209
+    assert not any(url.endswith("rest.bin") for url in page.requested)
     page.close()
 
 
@@ -303,22 +304,30 @@ def test_nothing_is_asked_of_another_host_and_less_than_20_megabytes_go_over_the
     assert all(url.startswith((home, "data:")) for url in page.requested)
     asked = {url.removeprefix(home) or "index.html" for url in page.requested if url.startswith(home)}
     assert {"index.html", "memory.bin", "py/pyodide.asm.wasm", "symcomm.json"} <= asked
-    assert "late.zip" not in asked
+    assert asked.isdisjoint({"late.bin", "rest.bin"})
+    asked.add("late.bin")  # which some questions need
     sent = [
         next(path for path in (Path(FOLDER) / f"{name}.gz", Path(FOLDER) / name) if path.is_file()) for name in asked
     ]
     assert sum(path.stat().st_size for path in sent) < 20e6
 
 
-def test_what_few_questions_need_is_fetched_when_it_is_imported(page: Any, browser: Any, home: str):
+@pytest.mark.parametrize(
+    ("imports", "rest"), [("import networkx, sympy.physics.units", []), ("import networkx, wave", ["rest.bin"])]
+)
+def test_what_few_questions_need_is_fetched_when_it_is_imported(
+    page: Any, browser: Any, home: str, imports: str, rest: list[str]
+):
     other = opened(browser, home)
     source = (Path(FOLDER) / "answers.py").read_text(encoding="utf-8")
-    imports = "import networkx, wave, sympy.physics.units\n"
     other.route(
-        "**/answers.py", lambda route: route.fulfill(body=source.replace("import json\n", f"import json\n{imports}", 1))
+        "**/answers.py",
+        lambda route: route.fulfill(body=source.replace("import json\n", f"import json\n{imports}\n", 1)),
     )
     other.goto(home)
     seen(other, "#state", "Ready")
+    fetched = [url.removeprefix(home) for url in other.requested if url.endswith(".bin")]
+    assert fetched == ["memory.bin", "late.bin", *rest]
     other.close()
 
 
