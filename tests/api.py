@@ -76,7 +76,7 @@ NAMES = {
     "symcomm.core.parallel.lowering": "Piece",
     "symcomm.core.parallel.placement": "Collective Compute Layout PARTIAL Plan check_cuts plan update_ops with_slots",
     "symcomm.core.parallel.reference": "reference",
-    "symcomm.core.parallel.strategy": "ALIASES STRATEGIES parse_strategy resolve",
+    "symcomm.core.parallel.strategy": "ALIASES Rule STRATEGIES parse_strategy resolve",
     "symcomm.core.printing": "amounts plain quantity_in short tex",
     "symcomm.core.printing.forms": "inline",
     "symcomm.core.program": "closed_forms program_program=program program_schedules=schedules",

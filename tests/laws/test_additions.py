@@ -16,17 +16,20 @@ from api import (
     EMITTERS,
     EXPORTERS,
     HOST,
+    STRATEGIES,
     Convention,
     Exporter,
     Instruction,
     Program,
     Rewrite,
+    Rule,
     Schedule,
     Send,
     _program,
     accounting,
     main,
     ops,
+    parse_strategy,
     saved,
     torch_module,
 )
@@ -214,3 +217,36 @@ def test_a_convention_is_one_record_and_the_rewrite_that_reads_it() -> None:
     assert ("offloading", "kept_is_logged") in [(row.field, row.name) for row in made.conventions]
     with pytest.raises(sc.SymcommError, match="hint: did you mean 'kept_is_logged'"):
         layers().step_time(**rates, accounting="kept_is_loged")
+
+
+# -- a strategy that says where a rule holds ------------------------------------------------------------------
+
+
+def turned(size: int | str, mesh: str = "turned") -> sc.Strategy:
+    """Attention is cut along the batch, and everything else along the sequence."""
+    on = frozenset({"input", "activation"})
+    rules = ((3, Rule("batch", mesh, on, where="across")), (3, Rule("sequence", mesh, on)))
+    mesh_of = parse_strategy(f"data({size})").mesh
+    return sc.Strategy("Turned", rules, ((mesh, mesh_of[0][1]),), "Each sequence is attended to on one rank.")
+
+
+def test_a_strategy_with_where_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An all-to-all for Q, K, V and the output, forward and backward: half of what each of two ranks has goes out."""
+    monkeypatch.setitem(STRATEGIES, "turned", turned)
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128}  # fmt: skip
+    model = sc.load(config, architecture="LlamaModel").at(B=2, L=16)
+    sent = {kind: model.communication("turned(2)", collective=kind, accounting="sent_per_rank").at().value
+            for kind in ("all-to-all", "all-gather", "reduce-scatter")}  # fmt: skip
+    numbers = 2 * 8 * (64 + 32 + 32 + 64)  # B L/2 (Q, K, V, output)
+    assert sent == {"all-to-all": 3 * 2 * 2 * numbers // 2, "all-gather": 0, "reduce-scatter": 0}
+    model.communication("turned(2)").check(deep=True)
+    assert model.activation_memory("turned(2)").at().value < model.activation_memory().at().value
+    assert model.peak_memory("turned(2)").at().value < model.peak_memory().at().value
+    rates = {**ONLY_COMPUTING, "network": "1 GB/s", "peak": "1000000 PFLOP/s"}
+    gradients = model.communication("turned(2)", collective="all-reduce", accounting="sent_per_rank").at().value
+    step = model.step_time("turned(2)", accounting="serial", **rates).at().value
+    assert float(step) == pytest.approx(float(sent["all-to-all"] + gradients) / 1e9, rel=1e-4)
+    found = sc.search(model, devices=2, strategies="turned(k)", capacity="1 GB", capacity_is="usable", jobs=1,
+                      recomputation="none", microbatches="1", accounting="serial", **rates)  # fmt: skip
+    assert found.top[0].time.value == step
