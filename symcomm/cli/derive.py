@@ -88,9 +88,7 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     for option in reversed(_deriving):
         run = option(run)
     if declared.needs_model:
-        run = shared.stepping(shared.reading(run))
-        if "phase" not in {one.name for one in declared.options}:
-            run = shared.phase_option(run)
+        run = shared.stepping(shared.reading(run), {one.name for one in declared.options})
         file = click.Path(path_type=Path)
         run = click.option("--model", "file", type=file, help="A file with a layer table, or a problem file.")(run)
     for one in reversed(declared.options):
@@ -138,7 +136,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         if file is None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
         model = shared.read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
-        model = shared.step_of(model, steps, given["new"], given["past"])
+        model = shared.step_of(model, steps, given.get("new"), given.get("past"))
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(
         declared if not declared.group else declared.name,
@@ -148,10 +146,12 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
         values,
     )
     made.check_names(told)
-    made.values(**told)  # their units
+    known = made.values(**told)  # in their units
     brief = (given["form"], given["detail"]) == ("text", "brief")
     wide = shutil.get_terminal_size((80, 24)).columns if brief else 0
     text = _written(made, given["form"], values, wide, given["exact"])
+    lacking = [name for name in made.needs if name not in known]
+    text += f"\n\n  A number needs a value of {', '.join(lacking)}." if brief and told and lacking else ""
     text += "\n\n  --detail full: every step with its reason, all tables" if brief else ""
     shared.write(text, given["output"], file)
 

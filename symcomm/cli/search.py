@@ -57,13 +57,12 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
 @shared.accounting_option
 @shared.reading
-@shared.phase_option
 @shared.stepping
 @click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
     name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
-    detail: str, formats: tuple[str, ...], phase: str | None, new: str, past: str, **options: Any,
+    detail: str, formats: tuple[str, ...], phase: str | None, new: str | None, past: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
 

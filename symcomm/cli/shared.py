@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,21 +115,21 @@ _read_options = (
 
 
 PHASES = ("prefill", "decode")
-_step_options = (
-    click.option("--new", default="", metavar="COUNT", help="The new positions of such a step: a number or a symbol."),
-    click.option("--past", default="", metavar="COUNT", help="The positions before them."),
-)
-phase_option = click.option("--phase", default=None, type=click.Choice(PHASES), help="A step of generating text.")
+_STEP_OPTIONS = {
+    "phase": click.option("--phase", default=None, type=click.Choice(PHASES), help="A step of generating text."),
+    "new": click.option("--new", metavar="COUNT", help="The new positions of such a step: a number or a symbol."),
+    "past": click.option("--past", metavar="COUNT", help="The positions before them."),
+}
 
 
-def stepping(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the sizes of a step of generating text."""
-    for option in reversed(_step_options):
-        command = option(command)
+def stepping(command: Callable[..., None], own: Collection[str] = ()) -> Callable[..., None]:
+    """Adds a step of generating text and its sizes, but for those that the command has as options of its own."""
+    for name in reversed(_STEP_OPTIONS):
+        command = command if name in own else _STEP_OPTIONS[name](command)
     return command
 
 
-def step_of(model: Model, phase: str | None, new: str, past: str) -> Model:
+def step_of(model: Model, phase: str | None, new: str | None, past: str | None) -> Model:
     """The model, or the step of it that options say; raises ``ValuesError`` for sizes of no step."""
     from symcomm.core.errors import ValuesError
 

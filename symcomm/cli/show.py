@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, networks_of, phase_option, read_model, reading, step_of, stepping, write
+from symcomm.cli.shared import PATH, networks_of, read_model, reading, step_of, stepping, write
 
 if TYPE_CHECKING:
     from symcomm import Network
@@ -20,13 +20,12 @@ SHOWN = ("text", "json", "svg", "dot", "torch")
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @reading
-@phase_option
 @stepping
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
 @click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
 def show(
-    file: Path, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None, new: str, past: str,
-    form: str, output: Path | None,
+    file: Path, name: str, repeat: str, batch: str, loss: bool | None, form: str, output: Path | None,
+    **step: str | None,
 ) -> None:  # fmt: skip
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph; or the levels of a network.
 
@@ -39,7 +38,7 @@ def show(
     if whole := networks_of(str(file)):
         write("\n".join(map(_levels, whole)), output, file)
         return
-    model = step_of(read_model(file, name, repeat, batch, loss), phase, new, past)
+    model = step_of(read_model(file, name, repeat, batch, loss), **step)
     if form in ("svg", "dot"):
         from symcomm.core import drawing
 

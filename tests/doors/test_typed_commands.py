@@ -1,5 +1,6 @@
 """The commands that pages and helps type: each exists, and those of the other pages run beside the examples."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 import shown
-from api import DocumentError, main
+from api import QUANTITIES, DocumentError, main
+from click.testing import CliRunner
 
 ALL = [shown.ROOT / "README.md", *sorted((shown.ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in ALL if page not in shown.pages()]  # test_front_door runs the others
@@ -106,3 +108,22 @@ def test_what_is_not_run_stands_on_a_page_and_nothing_else_is_left_out():
     first = {words[0] for text in texts for words in typed(text)}
     assert first >= LACKING.keys()
     assert {page.stem for page in PAGES} >= SLOW
+
+
+@pytest.mark.parametrize("name", [*QUANTITIES])
+def test_no_option_of_a_quantity_is_on_its_command_twice(name: str) -> None:
+    command = main.get_command(click.Context(main), "derive").get_command(click.Context(main), name)  # type: ignore[attr-defined, union-attr]
+    flags = [flag for option in command.params for flag in option.opts]
+    assert len(flags) == len({*flags})
+
+
+def test_a_decode_step_takes_its_past_and_tells_what_a_number_lacks(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config.write_text(json.dumps({"model_type": "llama", "vocab_size": 128, **sizes}))
+    asked = ["derive", "decode_time", "--model", str(config), "--device", "H100-SXM", "--past", "100"]
+    found = CliRunner().invoke(main, [*asked, "--at", "B=1"])
+    assert found.exit_code == 0
+    assert "≈" in found.stdout
+    cache = CliRunner().invoke(main, ["derive", "kv_cache", "--model", str(config), "--at", "B=1,L=8"]).stdout
+    assert "  A number needs a value of c." in cache
