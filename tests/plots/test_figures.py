@@ -45,6 +45,8 @@ KINDS = {
     "evaluation_trace": "figure: evaluation_trace\nformulas: y_1 = (x_1 + x_2)^2\npoint: x_1 = 1, x_2 = 2\n",
     "ring": "figure: ring\nranks: 4\n",
     "state_bars": "figure: state_bars\nstrategies: data(8); zero-3(8)\n",
+    "cache_bars": "figure: cache_bars\nat: 8, 64\ngiven: {B: 2}\n",
+    "request_bars": "figure: request_bars\nprompt: 8\ntokens: 4\ndevice: H100-SXM\ngiven: {B: 2}\n",
     "mesh": "figure: mesh\nstrategy: fully-sharded(8)\n",
     "rounding": "figure: rounding\nx: 0.01\nn: 1000\naccumulator: fp16\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
@@ -134,7 +136,7 @@ def test_times_with_a_unit_are_drawn_with_it() -> None:
 
 
 REFUSED = [
-    ("figure: pie_chart\n", "t.md:6: unknown figure 'pie_chart'", "known: break_even, crossover"),
+    ("figure: pie_chart\n", "t.md:6: unknown figure 'pie_chart'", "known: break_even, cache_bars"),
     ("figure: pipeline_schedule\nstages: 4\nmicrobatches: 4\n", "needs the key 'schedule'", "the order of the work"),
     (SCHEDULE + "speed: 3\n", "unknown key 'speed' in this figure", ""),
     (SCHEDULE.replace("gpipe", "gpip"), "unknown schedule 'gpip'", "did you mean 'gpipe'?"),
@@ -307,6 +309,35 @@ def test_a_roofline_with_too_many_values_or_none_is_refused(values: str, told: s
 def test_several_dots_want_a_model_a_symbol_and_its_values(line: str) -> None:
     with pytest.raises(SymcommError, match="'over' and 'at' put several dots of a model"):
         solve(parse_problem(STEPS.replace(line, "").replace("VALUES", "1, 4"), "t.md"))
+
+
+SERVING = STEPS.partition("- figure")[0] + """- figure: cache_bars
+  model: Llama
+  at: 100, 1000
+  given: {B: 4}
+- figure: request_bars
+  model: Llama
+  prompt: 100
+  tokens: 3
+  strategies: tensor(2); pipeline(2, microbatches=1)
+  peak: 1 TFLOP/s
+  memory: 1 GB/s
+  network: 1 GB/s
+  given: {B: 1}
+```
+"""
+
+
+def test_bars_of_serving_are_as_long_as_the_cache_and_the_times_of_a_request() -> None:
+    document = parse_problem(SERVING, "t.md")
+    pictures = [b for b in solve(document).blocks if hasattr(b, "says")]
+    bars = [[float(w) for w in re.findall(rb'width="([\d.]+)" height="10"', p.drawn.svg())] for p in pictures]
+    weights = 2 * (2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 2 * 100 * 64 + 64)
+    token = 2 * 2 * 64 * 2  # keys and values of two layers
+    wanted = [weights, 4 * 100 * token, weights, 4 * 1000 * token]
+    assert [w / bars[0][0] for w in bars[0]] == pytest.approx([w / weights for w in wanted], rel=1e-2)
+    assert len(bars[1]) == 4  # of each strategy the prefill and the steps
+    assert pictures[1].says.startswith("A request takes: tensor(2) ")
 
 
 def test_experts_are_cut_along_their_axis_and_their_names_have_two_scripts() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from symcomm.core.program.instructions import Program
 
 _DOTS = 6  # of a model in a roofline
+_ROOM = "1000000 TB"  # every model fits into it
 FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
 
 
@@ -282,9 +283,7 @@ def _points(request: Request) -> Iterator[tuple[str, Model, tuple[Known, ...]]]:
     if over is None:
         yield from ((name, model, ()) for name, model in request.models.items())
         return
-    values = [part.strip() for part in request.options.get("at", "").split(",") if part.strip()]
-    if not 1 <= len(values) <= _DOTS:
-        raise ValuesError(f"'at' has {len(values)} values of {over[:40]}", hint=f"1 to {_DOTS}, such as at: 1, 64, 512")
+    values = _values(request, over)
     for name, model in request.models.items():
         for value in values:
             here = Known(over, Quantity.parse(value), Span("", 0, "", 0, 0))
@@ -366,6 +365,44 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
     return picture, "The bytes in use on one rank during a training step, by kind; the peak is marked."
 
 
+def _cache_bars(request: Request) -> tuple[Any, str]:
+    """A bar a context: the weights, and the caches of the batch."""
+    from symcomm.documents.plots.state_bars import state_bars
+
+    options = {key: value for key, value in request.options.items() if key != "at"}
+    found: dict[str, list[Quantity]] = {}
+    for tokens in _values(request, "tokens"):
+        made = replace(request, options=options).derive("kv_cache", tokens=tokens).at()
+        room = replace(request, options=options, given=()).derive(
+            "serving_capacity", tokens=tokens, capacity=_ROOM, capacity_is="usable"
+        )
+        found[f"{tokens} tokens"] = [Quantity(numbers(room)["W"], made.unit), made]
+    return state_bars(found, ("weights", "cache"))
+
+
+def _request_bars(request: Request) -> tuple[Any, str]:
+    """A bar a strategy: the time to the first token, and the steps behind it."""
+    from symcomm.documents.plots.state_bars import state_bars
+
+    option = next(option for option in QUANTITIES["request_latency"].options if option.name == "strategy")
+    model = request.model.at(**request.values)
+    options = {key: value for key, value in request.options.items() if key != "strategies"}
+    found: dict[str, list[Quantity]] = {}
+    for name in (part.strip() for part in request.options.get("strategies", "").split(";")):
+        said = options | ({"strategy": convert(name, option)} if name else {})
+        made = replace(request, model=model, given=(), options=said).derive("request_latency")
+        first = Quantity(numbers(made)["t_prefill"], made.unit)
+        found[name or "one device"] = [first, Quantity(made.at().value - first.value, made.unit)]
+    return state_bars(found, ("prefill", "decode steps"), "A request takes")
+
+
+def _values(request: Request, what: str) -> list[str]:
+    values = [part.strip() for part in request.options.get("at", "").split(",") if part.strip()]
+    if not 1 <= len(values) <= _DOTS:
+        raise ValuesError(f"'at' has {len(values)} values of {what[:40]}", hint=f"1 to {_DOTS}, such as at: 1, 64, 512")
+    return values
+
+
 def _trace(request: Request) -> tuple[Any, str]:
     from symcomm.documents.plots.trace import says, trace_plot
     from symcomm.teaching.quantities.differentiation.asked import traced
@@ -433,6 +470,12 @@ FIGURES: dict[str, Kind] = {
         Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",
              (Option("strategies", "text", "strategies with semicolons between them: data(8); zero-1(8)"),),
              ("strategies",), _state_bars, "state_memory", ("recipe", "frozen")),
+        Kind("cache_bars", "the weights and the caches of one rank while text is generated, a bar a context",
+             (Option("at", "text", "the tokens of a sequence, with commas between them: 1024, 8192, 32768"),),
+             ("at",), _cache_bars, "kv_cache", ("strategy", "dtype")),
+        Kind("request_bars", "the prefill and the decode steps of a request, a bar a strategy",
+             (Option("strategies", "text", "strategies with semicolons between them: tensor(2); tensor(8)"),),
+             ("prompt", "tokens"), _request_bars, "request_latency"),
         Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
              (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
