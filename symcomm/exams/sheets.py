@@ -44,8 +44,10 @@ def read_sheets(path: Path) -> tuple[Sheet, ...]:
     seen: dict[str, Span] = {}
     for sheet in made:
         if sheet.student in seen:
-            hint = f"first in line {seen[sheet.student].line}"
-            raise DocumentError(f"two answer sheets of {sheet.student[:40]}", sheet.span, hint)
+            first = seen[sheet.student]
+            where = first.file if path.suffix.lower() == ".json" else f"line {first.line}"
+            raise DocumentError(f"two answer sheets of {sheet.student[:40]}", sheet.span,
+                                f"first in {where}; each student has one, with all questions in it")  # fmt: skip
         seen[sheet.student] = sheet.span
     if not made:
         raise DocumentError(f"{path} has no answers")

@@ -387,6 +387,18 @@ def test_answer_sheets_that_are_wrong_are_refused(tmp_path: Path, name, text, sa
         read_sheets(path)
 
 
+@pytest.mark.parametrize(("name", "text", "where"), [
+    ("a.csv", "id,question,answer\ns1,peak,3\ns1,ridge,4\n", "line 2"),
+    ("a.json", '[{"id": "s1", "answers": {"peak": "3"}}, {"id": "s1", "answers": {"ridge": "4"}}]', "a.json, form 1"),
+])  # fmt: skip
+def test_a_student_with_two_rows_is_told_that_one_has_all_questions(tmp_path, monkeypatch, name, text, where):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text, encoding="utf-8")
+    with pytest.raises(DocumentError) as error:
+        read_sheets(Path(name))
+    assert error.value.hint == f"first in {where}; each student has one, with all questions in it"
+
+
 def test_an_answer_with_commas_is_graded_where_it_is_quoted_and_empty_cells_at_the_end_are_nothing(tmp_path):
     (tmp_path / "a.csv").write_text('id,peak\ns1,"50,331,648 B",,\n', encoding="utf-8")
     assert [sheet.answers for sheet in read_sheets(tmp_path / "a.csv")] == [{"peak": "50,331,648 B"}]
