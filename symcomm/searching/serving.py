@@ -6,13 +6,13 @@ cache come from the quantities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from symcomm.core import form as forms
-from symcomm.core.collected import Collected, collect
+from symcomm.core.collected import collect
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
@@ -32,7 +32,7 @@ from symcomm.searching.explain import Share
 from symcomm.searching.options import batch_symbol
 from symcomm.searching.result import RATE, SECOND, ServingConfiguration
 from symcomm.searching.space import Grid
-from symcomm.searching.structure import Constraint, Core, Draft, Limit, Objective, SearchQuestion
+from symcomm.searching.structure import Constraint, Core, Draft, Limit, Objective, SearchQuestion, SolvedDraft
 from symcomm.searching.template import PIPELINE, composed, degrees, written
 
 FIRST, EACH, COST, MEMORY = "first token", "token of a sequence", "token", "memory"
@@ -53,29 +53,16 @@ def _said(amount: str) -> str:
 
 
 @dataclass(frozen=True)
-class ServingStructure:
-    """A draft with its closed forms; a reader sees the amounts in ``told``.
+class ServingStructure(SolvedDraft):
+    """A decode step.
 
     ``regions`` are what a token crosses: how often, the terms of one crossing and its time. ``hops`` are the messages
     between stages. ``stages`` are the contents of a rank's memory, with their sum, of each kind of stage.
     """
 
-    draft: Draft
-    core: Core
-    symbols: tuple[tuple[str, str], ...]
-    told: Collected
     regions: tuple[tuple[Form, Terms, Form], ...]
     hops: Form | None
     stages: tuple[tuple[Form, tuple[tuple[str, Form], ...]], ...]
-    known: tuple[tuple[str, Fraction], ...]
-    touched: tuple[str, ...]
-    apart: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
-        """The exact numbers of one configuration, by the names of their steps."""
-        given = {name: Fraction(value) for name, value in values.items()}
-        return {**dict(self.known), **given, **self.told.at(given)}
 
 
 def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
@@ -169,8 +156,8 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         for c in constraints for pair in [(("size", c[1]), ("divisor", c[2]))]
     )  # fmt: skip
     return ServingStructure(
-        draft, Core(variables, collected, rules), tuple(varied), told, tuple(regions), hops, tuple(held),
-        tuple(numbers.items()), tuple(dict.fromkeys(touched)), notes=tuple(dict.fromkeys(notes)),
+        draft, Core(variables, collected, rules), tuple(varied), told, tuple(numbers.items()),
+        tuple(dict.fromkeys(touched)), (), tuple(dict.fromkeys(notes)), tuple(regions), hops, tuple(held),
     )  # fmt: skip
 
 

@@ -156,35 +156,44 @@ class SearchStage:
 
 
 @dataclass(frozen=True)
-class Structure:
+class SolvedDraft:
     """A draft with its closed forms.
 
     ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the amounts
-    that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
-    which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
-    ``slots`` are how many of a microbatch there are; where pieces of work are timed apart, ``passes`` is the time of
-    all microbatches, and ``letters`` are these pieces. ``apart`` are axes of the mesh with which the closed forms are
-    others where they have one rank.
+    that a reader is told of. ``apart`` are axes of the mesh with which the closed forms are others where they have one
+    rank.
     """
 
     draft: Draft
     core: Core
     symbols: tuple[tuple[str, str], ...]
     told: Collected
-    network: tuple[tuple[str, bool, str, Form], ...]
-    stages: tuple[SearchStage, ...]
-    slots: Form
-    passes: Form | None
-    letters: str
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
-    apart: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    apart: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
         """The exact numbers of one configuration that are told, by the names of their steps."""
         given = {name: Fraction(value) for name, value in values.items()}
         return {**dict(self.known), **given, **self.told.at(given)}
+
+
+@dataclass(frozen=True)
+class Structure(SolvedDraft):
+    """A structure of a training step.
+
+    ``network`` lists calls: what they are, whether they come at the end of the batch, of which region, and their
+    seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one. ``slots`` are how many
+    of a microbatch there are; where pieces of work are timed apart, ``passes`` is the time of all microbatches, and
+    ``letters`` are these pieces.
+    """
+
+    network: tuple[tuple[str, bool, str, Form], ...]
+    stages: tuple[SearchStage, ...]
+    slots: Form
+    passes: Form | None
+    letters: str
 
 
 def structure(question: SearchQuestion, draft: Draft) -> Structure:
@@ -260,9 +269,9 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
     return Structure(
-        draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made)), tuple(stages),
-        made.pipe.slots, made.pipe.passes, made.pipe.run.letters, tuple(numbers.items()),
+        draft, Core(variables, collected, rules), tuple(varied), told, tuple(numbers.items()),
         tuple(dict.fromkeys(touched)), _apart(made), made.notes,
+        tuple(_network(made)), tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
     )  # fmt: skip
 
 

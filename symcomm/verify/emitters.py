@@ -122,7 +122,7 @@ def _product(op: Spelled) -> str:
             if fits and outer and (plain or stacked):
                 right = b.text if b.letters[-2:] == (k, outer[0]) else f"{called(b.text)}.mT"
                 right = right.removesuffix(".mT") + ".T" if right.endswith(".mT") and len(b.letters) == 2 else right
-                return f"{_factor(a.text)} @ {_right(right)}"
+                return f"{_factor(a.text)} @ {called(right)}"
     names = {x: chr(ord("a") + n) for n, x in enumerate(dict.fromkeys(x for o in op.operands for x in o.letters))}
     if not {*out} <= {*names}:
         raise RenderError("a product that repeats its result along an axis is not written in PyTorch yet")
@@ -137,10 +137,6 @@ def _product(op: Spelled) -> str:
 
 def _factor(text: str) -> str:
     return text if " @ " in text and called(text) != text and " + " not in text and " * " not in text else called(text)
-
-
-def _right(text: str) -> str:
-    return called(text)
 
 
 def _view(op: Spelled) -> str:

@@ -126,7 +126,7 @@ class Lines:
     def said(self, tensor: Tensor) -> str:
         """The shape for a comment."""
         made = [sp.Mul(*(self.graph.axes[a].size for a in group)) for group in tensor.own_axes]
-        relations = {str(_value(form)): name for name, form in self.graph.relations.equations}
+        relations = {str(value(form)): name for name, form in self.graph.relations.equations}
         return " × ".join(relations.get(str(size), str(size)) for size in made) or "a number"
 
     # -- constants --------------------------------------------------------------------------------
@@ -289,10 +289,6 @@ class Lines:
             text = f"{called(text)}.flatten({at}, {at + len(group) - 1})"
             at += 1
         return text
-
-
-def _value(form: Any) -> Any:
-    return value(form)
 
 
 def plain(text: str) -> str:

@@ -233,7 +233,10 @@ def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
         at = next((i for i, one in enumerate(order) if one is line), -1)
         uses = [i for i in _uses(order, line.name) if i != at] if at >= 0 else []
         renamed = len(uses) == 1 and order[uses[0]].forms[0][1] == Sym(line.name)
-        tiny = _tiny(line)
+        # Whether a line says no more than a symbol, perhaps over another one: ``P/N``.
+        form = _plain(line.last)
+        parts = (form.top, form.bottom) if isinstance(form, Ratio) else (form,)
+        tiny = all(isinstance(part, Sym) for part in parts)
         if line.name == answer or not uses or line.condition:
             continue
         if not (tiny or (len(uses) == 1 and (len(line.forms) == 1 or renamed))):
@@ -245,13 +248,6 @@ def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
                 order[use] = _put(order[use], line, True, {one.name for one in order})
             order = [one for i, one in enumerate(order) if i != at]
     return order
-
-
-def _tiny(line: ChosenLine) -> bool:
-    """Whether a line says no more than a symbol, perhaps over another one: ``P/N``."""
-    form = _plain(line.last)
-    parts = (form.top, form.bottom) if isinstance(form, Ratio) else (form,)
-    return all(isinstance(part, Sym) for part in parts)
 
 
 def _factors(form: Form) -> bool:

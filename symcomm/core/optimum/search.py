@@ -199,7 +199,7 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     for one in special(expr, x, low, high, not open_below):
         if one.at.low > low and (high is None or one.at.high < high):
             number = _closed(one, x)
-            closed = number is not None and not number.has(*_implicit())
+            closed = number is not None and not number.has(sp.CRootOf)
             middle = rational((one.at.low + one.at.high) / 2)
             found.append(
                 CandidatePoint(middle if number is None else number, one.at.low, one.at.high, one.kind, closed)
@@ -214,10 +214,6 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     near = sp.Float(10, 60) ** -40 * (1 + abs(best))
     winners = [point for point, value in zip(found, worth, strict=True) if value <= best + near]
     return tuple({str(point.number): point for point in winners}.values())
-
-
-def _implicit() -> tuple[type, ...]:
-    return (sp.CRootOf,)
 
 
 def _closed(point: Special, x: Symbol) -> Expr | None:

@@ -113,7 +113,10 @@ class Blueprint:
             made = part.graph()
             made = replace(made, name=part.name, fused=made.fused or self.fused)
             if not part.layers_before:
-                middle.append(_region(made, part.name))
+                # A graph of one region under a name.
+                [region] = made.regions
+                ops = tuple(replace(op, region=part.name) for op in made.ops)
+                middle.append(replace(made, name=part.name, ops=ops, regions=(replace(region, name=part.name),)))
                 continue
             first, last = split(made, part.layers_before)
             shared = {w.name for w in first.weights} & {w.name for w in last.weights}
@@ -140,10 +143,3 @@ class Blueprint:
                 return None
             total += forms.evaluate(size, known) * (known[times] if times else 1)
         return int(total)
-
-
-def _region(graph: Graph, name: str) -> Graph:
-    """A graph of one region under a name."""
-    [region] = graph.regions
-    ops = tuple(replace(op, region=name) for op in graph.ops)
-    return replace(graph, name=name, ops=ops, regions=(replace(region, name=name),))

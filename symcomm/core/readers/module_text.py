@@ -212,15 +212,11 @@ def _module(tree: Tree[Token], name: str, source: _Text, counted: list[int]) -> 
                 )
             children.append(made)
         elif child.data == "setting":
-            settings.append(_setting(child))
+            *names, value = child.children
+            settings.append((str(names[0]) if names else "", _value(value)))
     if counted[0] > MODULE_LIMIT:
         raise ReaderError(f"{source.file}: more than {MODULE_LIMIT:,} modules")
     return Module(name, kind, tuple(settings), tuple(children), count, span)
-
-
-def _setting(tree: Tree[Token]) -> tuple[str, Setting]:
-    *names, value = tree.children
-    return (str(names[0]) if names else "", _value(value))
 
 
 def _value(part: Token | Tree[Token]) -> Setting:

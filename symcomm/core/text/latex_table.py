@@ -52,7 +52,10 @@ def read(lines: list[str], index: int, stop: int, column: int, shift: int, file:
                     f"this `{opening.word}` is never closed", opening, rf"write `\end{{{begin.group(1)}}}` after it"
                 )
             line, position = line + 1, 0
-            cell.next_line(line)
+            # A line end counts as one space.
+            cell.pieces.append("\n")
+            cell.length += 1
+            cell.jumps.append(Jump(cell.length, line, cell.body.lines[line], 0))
             continue
         text = lines[line]
         char = text[position]
@@ -165,12 +168,6 @@ class _Draft:
         """Take characters of a line."""
         self.pieces.append(self.body.lines[line][start:stop])
         self.length += stop - start
-
-    def next_line(self, line: int) -> None:
-        """A line end counts as one space."""
-        self.pieces.append("\n")
-        self.length += 1
-        self.jumps.append(Jump(self.length, line, self.body.lines[line], 0))
 
     def skip(self, line: int, start: int, stop: int) -> None:
         """Leave characters out: a comment."""

@@ -77,7 +77,11 @@ def contents(
     Raises ``RenderError`` where the words of a paper tell an answer, and where a format fails.
     """
     if edition == "paper":
-        _refuse_telling(document)
+        from symcomm.documents.render.telling import telling
+
+        for span in (*document.leaks, *telling(document)):
+            hint = "put the sentence between :::solution and :::, or name the number in tells: of the front matter"
+            raise RenderError("the paper would tell an answer", span, hint)
     made: dict[str, bytes] = {}
     for form in formats:
         if form == "json":
@@ -95,14 +99,6 @@ def contents(
             text = source(document, form, templates=templates, edition=edition, name=name, layout=layout)
             made[form] = text.encode()
     return made
-
-
-def _refuse_telling(document: Document) -> None:
-    from symcomm.documents.render.telling import telling
-
-    for span in (*document.leaks, *telling(document)):
-        hint = "put the sentence between :::solution and :::, or name the number in tells: of the front matter"
-        raise RenderError("the paper would tell an answer", span, hint)
 
 
 def source(

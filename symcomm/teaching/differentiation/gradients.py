@@ -311,14 +311,10 @@ def _map(op: Op, operands: Sequence[Form]) -> Form:
             known["y"] = Called("softmax", (known["u"],))
         elif record.name != "rope":
             _top, bottom = record.expression.as_numer_denom()
-            expression = expression.subs(record.expression, y).subs(bottom, _spread())
+            expression = expression.subs(record.expression, y).subs(bottom, amount(SPREAD))
             known["y"] = Called(record.name, (known["u"],))
             known[SPREAD] = Sym(SPREAD)
     return tensor_form(expression, known)
-
-
-def _spread() -> Expr:
-    return amount(SPREAD)
 
 
 def tensor_form(expression: Expr, known: dict[str, Form]) -> Form:

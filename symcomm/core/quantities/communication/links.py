@@ -169,7 +169,9 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     """
     rest = dict(rates)
     said = by_axis(rest.pop("links", None), strategy)
-    ranks = known_ranks(setting, strategy)
+    # How many ranks a strategy has, where all its degrees are numbers.
+    form = product(*_sizes(setting, strategy).values())
+    ranks = int(evaluate(form, setting.values)) if {*names(form)} <= setting.values.keys() else None
     if NODE not in said and ranks != 1 and (by_name := network_if(rest.get("device"))) is not None:
         said[NODE] = by_name
     supposed = bool(on_host(setting.accounting)) and TO_HOST not in said
@@ -255,12 +257,6 @@ def _sizes(setting: Setting, strategy: Strategy) -> dict[str, Form]:
     """The degree of each axis of the mesh, stages among them."""
     stages = {} if strategy.pipeline is None else {PIPE: pipeline.stage_count(strategy.pipeline, setting.graph)}
     return {**{mesh: strategy.sizes[mesh] for mesh in strategy.mesh_order}, **stages}
-
-
-def known_ranks(setting: Setting, strategy: Strategy) -> int | None:
-    """How many ranks a strategy has, where all its degrees are numbers."""
-    form = product(*_sizes(setting, strategy).values())
-    return int(evaluate(form, setting.values)) if {*names(form)} <= setting.values.keys() else None
 
 
 def beyond(found: Device, ranks: object) -> ValuesError:

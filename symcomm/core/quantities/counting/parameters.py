@@ -34,9 +34,6 @@ def derive(
     graph, work = setting.graph, StepWriter(setting)
     experts = chosen_experts(graph) if of == "active" else {}
 
-    def elements(name: str, axes: tuple[str, ...]) -> Form:
-        return setting.sizes(_sizes(graph, experts, name, axes))
-
     alone = len(setting.regions) == 1
     known: set[str] = set()
     parts: list[Form] = []
@@ -48,7 +45,7 @@ def derive(
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
-        sizes = [elements(w.name, w.axes) for w in weights]
+        sizes = [setting.sizes(_sizes(graph, experts, w.name, w.axes)) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
         one = total(*sizes)
         text = (

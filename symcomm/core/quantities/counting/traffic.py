@@ -69,7 +69,13 @@ def write_down(work: StepWriter, op: str | None) -> Form:
         return work.define("M", Num(Fraction(0), BYTE), BYTE, "nothing moves", "No op is counted.", witness=whole)
     if len(chosen.regions) > 1:
         text = "All parts of the model together."
-        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text, witness=whole)
+        # Counts of ops as terms of a sum over the regions of a graph, each as often as the region stands.
+        found: list[Form] = []
+        for region in chosen.regions:
+            mine = tuple(count for op, count in zip(ops, names, strict=True) if op.region == region.name)
+            if mine:
+                found.append(times(region, total(*mine)))
+        return work.define("M", Total(tuple(found)), BYTE, "add the parts", text, witness=whole)
     return (
         names[0]
         if len(names) == 1
@@ -111,16 +117,6 @@ def _one_kernel(row: Graph) -> Op:
     operands = {n: ix for o in row.ops for n, ix in zip(o.inputs, o.indices, strict=True) if n not in made}
     last = row.ops[-1]
     return replace(last, inputs=tuple(operands), indices=tuple(operands.values()))
-
-
-def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple[Form, ...]:
-    """Counts of ops as terms of a sum over the regions of a graph, each as often as the region stands."""
-    found: list[Form] = []
-    for region in graph.regions:
-        mine = tuple(count for op, count in zip(ops, counts, strict=True) if op.region == region.name)
-        if mine:
-            found.append(times(region, total(*mine)))
-    return tuple(found)
 
 
 def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:

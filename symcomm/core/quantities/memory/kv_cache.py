@@ -11,7 +11,7 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
-from symcomm.core.graph.graph import Graph, Kept, bare
+from symcomm.core.graph.graph import Kept, bare
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
@@ -73,7 +73,7 @@ def shares(
     assert step is not None
     plan = program(graph, strategy, setting.accounting).plan if strategy is not None else None
     holds = held(graph, strategy.pipeline if strategy is not None else None, stage, setting.values)
-    batch = _batch(graph)
+    batch = batch_of(ByIdentity(graph.model))
     found: list[KeptShare] = []
     for kept in step.kept:
         wanted = (of != "token" or kept.role == "cache") and role in (None, kept.role)
@@ -100,10 +100,6 @@ def shares(
             KeptShare(kept, tuple(graph.axes[a].size for a in axes), far, many, layout, holds.times(region), each)
         )
     return found
-
-
-def _batch(graph: Graph) -> str:
-    return batch_of(ByIdentity(graph.model))
 
 
 def counted(strategy: Strategy | None, shares: Sequence[KeptShare], numbers: Numbers) -> Fraction:

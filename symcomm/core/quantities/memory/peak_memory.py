@@ -118,7 +118,10 @@ def derive(
         _number(update_copies, "update_copies", 0, 100),
         tables == "per_layer",
     )
-    run = StepRun(strategy or ONE_RANK, recipe_of(recipe), options, named(held), _bytes(workspace))
+    size = Fraction(0) if workspace is None else exact(workspace, "workspace")
+    if size < 0:
+        raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
+    run = StepRun(strategy or ONE_RANK, recipe_of(recipe), options, named(held), size)
     cut = run.strategy.pipeline
     values = setting.graph.relations.complete(setting.values)
 
@@ -288,13 +291,6 @@ def _number(said: object, name: str, least: int, most: int = 10**6) -> int:
     if count.denominator != 1 or not least <= count <= most:
         raise ValuesError(f"{name} is {str(said)[:40]}", hint=f"a whole number from {least} to {most:,}")
     return int(count)
-
-
-def _bytes(said: object) -> Fraction:
-    size = Fraction(0) if said is None else exact(said, "workspace")
-    if size < 0:
-        raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
-    return size
 
 
 def _free(work: StepWriter, name: str) -> str:

@@ -59,7 +59,8 @@ def derive(
     names, sizes = _operands(shapes)
     einsum = bound(read_subscripts(subscripts), [[forms.value(size) for size in shape] for shape in sizes])
     written_as = {str(forms.value(size)): size for shape in sizes for size in shape}
-    work = StepWriter(_with_sizes(setting, einsum), *written_as.values())
+    named = {symbol.name for size in einsum.sizes.values() for symbol in _expr(size).free_symbols}
+    work = StepWriter(replace(setting, named=setting.named | named), *written_as.values())
     if want == "elements":
         _elements(work, einsum, written_as)
     elif want == "flops":
@@ -78,11 +79,6 @@ def derive(
         notes.append(f"Without an arrow the result has the ellipsis, then the indices that occur once, in ASCII order: "
                      f"{einsum.explicit}.")  # fmt: skip
     return work.setting.derivation(f"Einsum {subscripts}", work.steps, exhibits=exhibits, notes=notes)
-
-
-def _with_sizes(setting: Setting, einsum: Einsum) -> Setting:
-    named = {symbol.name for size in einsum.sizes.values() for symbol in _expr(size).free_symbols}
-    return replace(setting, named=setting.named | named)
 
 
 def _expr(size: Any) -> Any:
@@ -288,10 +284,6 @@ def _walked(einsum: Einsum, count: Count, told: int, choose: Any) -> Fraction:
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _size_cell(size: Any) -> Form:
-    return forms.from_expr(_expr(size))
-
-
 def _indices(einsum: Einsum, names: Sequence[str]) -> Exhibit:
     rows = []
     for index in dict.fromkeys((*einsum.output, *einsum.indices)):
@@ -300,7 +292,9 @@ def _indices(einsum: Einsum, names: Sequence[str]) -> Exhibit:
         twice = [name for name, labels in zip(names, einsum.operands, strict=True) if labels.count(index) > 1]
         kind += f", diagonal of `{twice[0]}`" if twice else ""
         kind += ", from the ellipsis" if index in einsum.ellipsis else ""
-        rows.append((f"`{index}`", _size_cell(einsum.sizes[index]), kind, ", ".join(f"`{name}`" for name in where)))
+        rows.append(
+            (f"`{index}`", forms.from_expr(_expr(einsum.sizes[index])), kind, ", ".join(f"`{name}`" for name in where))
+        )
     return Exhibit("The indices", ("index", "size", "kind", "operands"), tuple(rows))
 
 
