@@ -590,7 +590,9 @@ def from_blueprint(
         blueprint = replace(blueprint, notes=(*blueprint.notes, said))
     every = every or blueprint.dtype or USUAL_DTYPE
     base = notation or Notation()
-    notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
+    has = Setting(blueprint.graph).symbols | {rows for _, rows, _ in blueprint.limits}
+    meant = {name: text for name, text in blueprint.meanings.items() if name in has}  # of all its family's letters
+    notation = Notation(base.latex, {**meant, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
     known |= _numbers(values or {}, blueprint.graph)
     blueprint.graph.check_sizes(blueprint.graph.relations.complete(known))  # refuses values that do not fit

@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import pytest
 import shown
-from api import QUANTITIES, DocumentError, main
+from api import QUANTITIES, DocumentError, ValuesError, main
 from click.testing import CliRunner
+
+import symcomm as sc
 
 ALL = [shown.ROOT / "README.md", *sorted((shown.ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in ALL if page not in shown.pages()]  # test_front_door runs the others
@@ -127,3 +129,11 @@ def test_a_decode_step_takes_its_past_and_tells_what_a_number_lacks(tmp_path: Pa
     assert "≈" in found.stdout
     cache = CliRunner().invoke(main, ["derive", "kv_cache", "--model", str(config), "--at", "B=1,L=8"]).stdout
     assert "  A number needs a value of c." in cache
+
+
+def test_letters_of_other_architectures_mean_nothing_to_a_model() -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = sc.load({"model_type": "llama", "vocab_size": 128, **sizes})
+    with pytest.raises(ValuesError, match="has no symbol 'E'") as refused:  # experts, of which it has none
+        model.flops().at(B=1, L=8, E=8)
+    assert "known: B, D, D_kv, F, H, L, N_layer, V, n_H, n_kv;" in refused.value.hint
