@@ -136,4 +136,4 @@ def test_letters_of_other_architectures_mean_nothing_to_a_model() -> None:
     model = sc.load({"model_type": "llama", "vocab_size": 128, **sizes})
     with pytest.raises(ValuesError, match="has no symbol 'E'") as refused:  # experts, of which it has none
         model.flops().at(B=1, L=8, E=8)
-    assert "known: B, D, D_kv, F, H, L, N_layer, V, n_H, n_kv;" in refused.value.hint
+    assert "known: B, D, F, H, L, N_layer, V, n_H;" in refused.value.hint
