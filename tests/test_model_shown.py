@@ -73,6 +73,15 @@ def test_the_html_is_well_formed_and_its_picture_stands_alone(whole: sc.Model):
     assert not [*page.iter("style")]  # it would hold for the whole notebook
 
 
+def test_the_html_sets_its_formulas_without_a_library_and_opens_the_rest():
+    page = ElementTree.fromstring(sc.load(TABLE)._repr_html_())
+    computed = page.find(".//td")
+    assert computed is not None
+    assert "".join(computed.itertext()).replace("\u2061", "") in ("𝑦=relu(𝑥𝑊)", "y=relu(xW)")
+    assert "$" not in "".join(page.itertext())
+    assert [summary.text for summary in page.iter("summary")] == ["op graph"]  # one layer is seen at once
+
+
 def test_names_in_the_html_are_text():
     made = sc.load(TABLE, name="<script>alert(1)</script>")
     assert "<script>" not in made._repr_html_()

@@ -1,4 +1,4 @@
-"""How a model shows itself in a notebook: a line, and as Markdown or HTML its layer tables and its drawing."""
+"""How a model shows itself in a notebook: a line, and as Markdown or HTML its layer tables and its drawing to open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from symcomm.core import drawing
 from symcomm.core import form as forms
 from symcomm.core.errors import RenderError, SymcommError
-from symcomm.core.printing import html_text, markdown_text, plain
+from symcomm.core.graph.drafts import size_form
+from symcomm.core.printing import html_text, markdown_text, math_element, mathml, plain
+from symcomm.core.text import tree
+from symcomm.core.text.finder import read_tables
+from symcomm.core.text.formula import parse_layer
 from symcomm.core.text.table import LAYER_COLUMNS
 
 if TYPE_CHECKING:
@@ -95,21 +99,93 @@ def markdown(model: Shown) -> str:
 
 
 def html(model: Shown) -> str:
-    """The model as HTML: its layer tables, its notes, and its graph as a picture, or as text where it is too large."""
+    """The model as HTML that needs no network: a line, its layer tables with MathML, and its drawing to open.
+
+    Its graph is a picture, or text where it is too large for one.
+    """
     out = [f"<p><strong>{html_text(model.name)}</strong>: {html_text(summary(model))}</p>"]
     head = "".join(f'<th scope="col">{column}</th>' for column in LAYER_COLUMNS)
-    for title, rows in _tables(model):
-        style = ' style="text-align:left"'
-        body = "".join(f"<tr>{''.join(f'<td{style}>{html_text(c)}</td>' for c in row)}</tr>" for row in rows)
-        out.append(
-            f"<table><caption>{html_text(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+    left = ' style="text-align:left"'
+    tables = [
+        f"<table><caption>{html_text(title)}</caption><thead><tr>{head}</tr></thead><tbody>"
+        + "".join(f"<tr>{''.join(f'<td{left}>{cell}</td>' for cell in cells)}</tr>" for cells in _written(text))
+        + "</tbody></table>"
+        for (title, _), text in zip(_tables(model), model.tables, strict=True)
+    ]
+    # A layer is seen at once; a whole model is opened.
+    out += tables if len(tables) == 1 else [_to_open("layer tables", "".join(tables))] if tables else []
     if model.notes:
-        out.append(f"<ul>{''.join(f'<li>{html_text(note)}</li>' for note in model.notes)}</ul>")
+        notes = "".join(f"<li>{html_text(note)}</li>" for note in model.notes)
+        out.append(_to_open(f"notes ({len(model.notes)})", f"<ul>{notes}</ul>"))
     try:
         # As a picture of its own: the styles of an SVG inside of a page would hold for the whole page.
         data = b64encode(drawing.svg(model.graph).encode()).decode()
         drawn = f'<img alt="{html_text("Op graph of " + model.name)}" src="data:image/svg+xml;base64,{data}"/>'
     except RenderError:
         drawn = f"<pre>{html_text(drawing.text(model.graph))}</pre>"
-    return "".join(["<div>", *out, f'<div style="max-height:600px;overflow:auto">{drawn}</div></div>'])
+    out.append(_to_open("op graph", f'<div style="max-height:600px;overflow:auto">{drawn}</div>'))
+    return f"<div>{''.join(out)}</div>"
+
+
+def _to_open(title: str, inside: str) -> str:
+    return f"<details><summary>{html_text(title)}</summary>{inside}</details>"
+
+
+def _written(text: str) -> list[list[str]]:
+    """The rows of a layer table with MathML; a cell that no form can show stays text."""
+    source = read_tables(text, "<table>")[0]
+    cells = [line.split("\t") for line in text.splitlines() if line and line != "\t".join(LAYER_COLUMNS)]
+    try:
+        rows = parse_layer(source)
+    except SymcommError:  # a row that only its model understands
+        return [[html_text(cell) for cell in row] for row in cells]
+    out = []
+    for row, (said, *_) in zip(rows, cells, strict=True):
+        try:
+            left, right = (_form(node) for node in (row.equation.target, row.equation.formula))
+            computed = math_element(mathml(forms.Related(left, right)), said)
+        except _NoFormError:
+            computed = f"<code>{html_text(said)}</code>"
+        out.append([computed, *(", ".join(_shape(d) for d in side) for side in (row.inputs, row.outputs))])
+    return out
+
+
+def _shape(one: tree.Declaration) -> str:
+    sizes = "<mo>×</mo>".join(f"<mrow>{mathml(size_form(size))}</mrow>" for size in one.sizes)
+    name = mathml(forms.Sym(_key(one.name)))
+    return math_element(f"{name}<mspace width='0.4em'></mspace><mo>[</mo>{sizes}<mo>]</mo>", _key(one.name))
+
+
+class _NoFormError(Exception):
+    """A computation that is shown as it was written."""
+
+
+def _key(name: tree.Identifier) -> str:
+    return f"{name.key}_{name.index}" if name.index else name.key
+
+
+def _form(node: tree.Node) -> forms.Form:
+    """A computation of a layer table as a form, for its looks only."""
+    match node:
+        case tree.Number(value=number):
+            return forms.rational(number)
+        case tree.Identifier():
+            return forms.Sym(_key(node))
+        case tree.Multiplication(factors=factors):
+            return forms.Product(tuple(map(_form, factors)))
+        case tree.Hadamard(factors=factors):
+            return forms.Elementwise(tuple(map(_form, factors)))
+        case tree.Sum(terms=terms, signs=signs):
+            signed = zip(map(_form, terms), signs, strict=True)
+            return forms.Total(tuple(t if s > 0 else forms.negative(t) for t, s in signed))
+        case tree.Quotient(top=top, bottom=bottom):
+            return forms.Ratio(_form(top), _form(bottom))
+        case tree.Exponentiation(base=base, exponent=exponent):
+            return forms.Power(_form(base), _form(exponent))
+        case tree.Radical(inside=inside):
+            return forms.Root(_form(inside))
+        case tree.Transpose(inside=inside):
+            return forms.Transposed(_form(inside))
+        case tree.FunctionCall(function=function, arguments=arguments, subscript=None):
+            return forms.Called(function, tuple(map(_form, arguments)))
+    raise _NoFormError

@@ -511,3 +511,8 @@ def test_a_factor_that_is_only_a_unit_is_not_written() -> None:
 def test_what_follows_a_small_exponent_has_its_usual_size() -> None:
     small = Total((Power(Sym("x"), Ratio(Sym("a"), Sym("b"))), Ratio(Sym("a"), Sym("b"))))
     assert printing.tex(small) == r"x^{a/b} + \frac{a}{b}"
+
+
+def test_a_size_in_backquotes_may_be_a_sum_or_a_ratio():
+    assert printing.markdown_sentence("`(c + 1)` and `n_H/n_kv`") == r"$c + 1$ and $\frac{n_{H}}{n_{\text{kv}}}$"
+    assert printing.markdown_sentence("`a / + b`") == "a / + b"  # no size: as it was written

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from symcomm.core.form import Form, Num, Power, Product, Sym
+from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text
@@ -92,7 +92,16 @@ def html_sentence(text: str, notation: Notation | None = None) -> str:
 
 
 def _form(text: str) -> Form | None:
-    """A number, a power of one, or a name with a number before it; None for anything else."""
+    """A number, a power, a name with a number before it, or the sum or ratio of two; None for anything else."""
+    if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
+        return _form(text[1:-1])
+    for sign in (" + ", "/"):
+        left, found, right = text.partition(sign)
+        if found:
+            one, other = _form(left), _form(right)
+            if one is None or other is None:
+                return None
+            return Ratio(one, other) if sign == "/" else Total((one, other))
     number, size = _NUMBER.fullmatch(text), _SIZE.fullmatch(text)
     if number:
         base, exponent = Num(Fraction(number[1])), number[2] or number[3]

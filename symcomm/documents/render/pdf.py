@@ -69,20 +69,21 @@ def _fonts() -> list[str]:
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
-_KEPT, _BROKEN = "#let kept = 7cm\n", "#let kept = 0cm\n"
+_KEPT, _BROKEN = "#let kept = 12cm\n", "#let kept = 0cm\n"
+_HEIGHTS = (12, 9, 7)  # of answers that are kept on one page, in cm; a taller one would leave half a page empty
 _CLOSER = 0.15  # of a page is spared on each page before the last one, at most
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     """The same, set a little tighter where only little would stand on a last page of its own.
 
-    Short answers stay on one page where the document has no more pages for it.
+    Answers of at most half a page stay on one page, or shorter ones, where the document has no more pages for it.
     """
     broken, made = _closer(source.replace(_KEPT, _BROKEN, 1), files)
-    if _pages(made) < 2:
+    if _pages(made) < 2 or _BROKEN not in broken:
         return made
-    kept = typst_pdf(broken.replace(_BROKEN, _KEPT, 1), files) if _BROKEN in broken else made
-    return kept if _pages(kept) == _pages(made) else made
+    tried = (typst_pdf(broken.replace(_BROKEN, f"#let kept = {height}cm\n", 1), files) for height in _HEIGHTS)
+    return next((kept for kept in tried if _pages(kept) == _pages(made)), made)
 
 
 def _closer(source: str, files: Mapping[str, bytes] | None) -> tuple[str, bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
@@ -363,8 +363,19 @@ _COUNTED = {
 def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
     """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
     lengths = {tuple([_called(graph, o, i) for i in o.summed]) for o in ops}
-    many = "·".join(f"`{label}`" for label in next(iter(lengths))) if len(lengths) == 1 else ""
+    many = "·".join(f"`{label}`" for label in _grouped(*lengths)) if len(lengths) == 1 else ""
     return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
+
+
+def _grouped(labels: Sequence[str]) -> list[str]:
+    """Groups of query heads for each key/value head are all query heads: n_kv · n_H/n_kv is n_H."""
+    rest = list(labels)
+    for label in labels:
+        top, _, bottom = label.partition("/")
+        if bottom in rest:
+            rest[rest.index(label)] = top
+            rest.remove(bottom)
+    return rest
 
 
 def _called(graph: Graph, op: Op, index: int) -> str:
