@@ -82,6 +82,11 @@ def test_the_html_sets_its_formulas_without_a_library_and_opens_the_rest():
     assert [summary.text for summary in page.iter("summary")] == ["op graph"]  # one layer is seen at once
 
 
+def test_a_prime_of_a_name_with_an_index_is_no_letter():
+    shown = sc.load("examples/layers/grouped-query-attention.md")._repr_html_()
+    assert "K'" not in re.sub(r'alttext="[^"]*"', "", shown)
+
+
 def test_names_in_the_html_are_text():
     made = sc.load(TABLE, name="<script>alert(1)</script>")
     assert "<script>" not in made._repr_html_()

@@ -161,7 +161,8 @@ class _NoFormError(Exception):
 
 
 def _key(name: tree.Identifier) -> str:
-    return f"{name.key}_{name.index}" if name.index else name.key
+    base = name.key.rstrip("'")  # primes stand last: K_i'
+    return f"{base}_{name.index}{name.key[len(base) :]}" if name.index else name.key
 
 
 def _form(node: tree.Node) -> forms.Form:
