@@ -40,8 +40,7 @@ class Spelled:
     mean: bool = False  # whether it is the mean of all elements of its operand
     constant: str = ""  # what the last operand is, where it is made of something else: onehot, first, place, eye, ...
     helpers: set[str] = field(default_factory=set)
-    space: Callable[[int], str] = str
-    equal: Callable[[int, int, int], bool] = lambda a, b, c: False
+    size: Callable[[Letter], Any] = len
     attends: str = ""  # the function that does attention in one kernel
 
 
@@ -107,6 +106,8 @@ def _product(op: Spelled) -> str:
         return _view(op)
     if op.attributes.get("elementwise"):
         return " * ".join(called(o.text) for o in op.operands)
+    if len(out) == 2 and [o.letters for o in op.operands] == [(x,) for x in out]:
+        return f"{called(op.operands[0].text)}[:, None] @ {called(op.operands[1].text)}[None]"
     if {*out} == have:
         return _elementwise(op, "*")
     if len(op.operands) == 2:
@@ -161,7 +162,9 @@ def _lookup(op: Spelled) -> str:
     if classes in table.letters and classes not in op.letters and len(table.letters) == 2:
         other = next(x for x in table.letters if x != classes)
         rows = f"F.embedding({ids.text}, {arranged(table.text, table.letters, (classes, other))})"
-        return arranged(rows, (*(x for x in ids.letters if x != classes), other), op.letters)
+        bag = [n for n, x in enumerate(ids.letters[:-1]) if x not in op.letters]
+        rows += f".sum({tuple(bag)})" if bag else ""
+        return arranged(rows, tuple(x for x in (*ids.letters[:-1], other) if x in op.letters), op.letters)
     raise RenderError("a lookup that is no row of a table is not written in PyTorch yet")
 
 
@@ -231,6 +234,31 @@ def _layernorm(op: Spelled) -> str:
     gain = "".join(f", {o.text}" for o in op.operands[1:])
     gain += ", None" * (3 - len(op.operands))
     return f"F.layer_norm({op.operands[0].text}, ({op.sizes(op.operands[0].letters[-1])},){gain}, EPSILON)"
+
+
+def _batchnorm(op: Spelled) -> str:
+    """The library's function, with gain and bias where they follow; statistics are those of the batch."""
+    operand = op.operands[0]
+    if (
+        len(operand.letters) < 2
+        or operand.letters[1] != op.letters[1]
+        or operand.letters[1][0] in op.attributes["along"]
+    ):
+        raise RenderError("batchnorm over a channel that is cut into parts is not written in PyTorch yet")
+    gain = "".join(f", {o.text}" for o in op.operands[1:]) + ", None" * (3 - len(op.operands))
+    return f"F.batch_norm({operand.text}, None, None{gain}, True, 0.0, EPSILON)"
+
+
+def _squared_error(op: Spelled) -> str:
+    predicted, targets = op.operands
+    return f'F.mse_loss({predicted.text}, {arranged(targets.text, targets.letters, op.letters)}, reduction="none")'
+
+
+def _maxpool(op: Spelled) -> str:
+    (operand,), along = op.operands, {*op.attributes["along"]}
+    windows = [op.sizes(tuple(i for i in letter if i in along)) for letter in operand.letters[2:]]
+    text = f"F.max_pool{len(windows)}d({operand.text}, ({', '.join(windows)},))"
+    return text if len(op.letters) > 2 else f"{text}.flatten(1)"
 
 
 def _rmsnorm(op: Spelled) -> str:
@@ -306,20 +334,20 @@ def _route(op: Spelled) -> str:
 
 def _convolution(op: Spelled) -> str:
     image, kernel = op.operands
-    count = len(image.letters) - 2
-    window, taps, places = (
-        [letter[0] for letter in letters] for letters in (image.letters[2:], kernel.letters[2:], op.letters[2:])
-    )
-    every = [*zip(window, taps, places, strict=True)]
-    function = f"F.conv{count}d({image.text}, {kernel.text}"
-    if all(op.equal(*one) for one in every):
-        return f"{function})"
-    if all(op.space(w) == op.space(p) for w, _, p in every):
-        return f'{function}, padding="same")'
+    count, apart = len(image.letters) - 2, op.attributes.get("dilation", 1)
+    every = [*zip(image.letters[2:], kernel.letters[2:], op.letters[2:], strict=True)]
+    options = [f"dilation={op.number(apart)}"] if apart != 1 else []
+    options += [f"groups={op.sizes(op.letters[1])}"] if image.letters[1] == kernel.letters[0] else []
+    function, ending = f"F.conv{count}d({image.text}, {kernel.text}", "".join(f", {one}" for one in options)
+    if all((op.size(w) - (op.size(t) - 1) * apart - op.size(p)).expand() == 0 for w, t, p in every):
+        return f"{function}{ending})"
+    if all(op.sizes(w) == op.sizes(p) for w, _, p in every):
+        return f'{function}, padding="same"{ending})'
     op.helpers.add("padded")
-    shape = ", ".join(f"({op.space(w)}, {op.space(t)}, {op.space(p)})" for w, t, p in every)
-    strides = ", ".join(f"{op.space(w)} // {called(op.space(p))}" for w, _, p in every)
-    return f"F.conv{count}d(padded({image.text}, {shape}), {kernel.text}, stride=({strides},))"
+    reach = "{0}" if apart == 1 else f"({{0}} - 1) * {called(op.number(apart))} + 1"
+    shape = ", ".join(f"({op.sizes(w)}, {reach.format(called(op.sizes(t)))}, {op.sizes(p)})" for w, t, p in every)
+    strides = ", ".join(f"{op.sizes(w)} // {called(op.sizes(p))}" for w, _, p in every)
+    return f"F.conv{count}d(padded({image.text}, {shape}), {kernel.text}, stride=({strides},){ending})"
 
 
 # One row an op kind: what is written for it. Maps without a row are unknown to PyTorch, which is told.
@@ -340,6 +368,10 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "topsoftmax": _topsoftmax,
     "attention": _attention,
     "layernorm": _layernorm,
+    "batchnorm": _batchnorm,
+    "logsumexp": lambda op: f"torch.logsumexp({op.operands[0].text}, dim={_dimension(op)})",
+    "maxpool": _maxpool,
+    "squared_error": _squared_error,
     "rmsnorm": _rmsnorm,
     "rope": _rope,
     "crossentropy": _crossentropy,

@@ -218,7 +218,7 @@ class Lines:
                 if nexts is None or nexts.kind != kind or len(nexts.inputs) != 2 or nexts.inputs[0] != at:
                     break
                 weight = self.graph.tensors[nexts.inputs[1]]
-                last = nexts.output_indices[-1:]
+                last = nexts.output_indices[1:2] if record.examples else nexts.output_indices[-1:]
                 if weight.role != "weight" or nexts.indices[1] != last or nexts.indices[0] != nexts.output_indices:
                     break
                 chain.append(nexts.output)
@@ -232,7 +232,7 @@ class Lines:
         tensors = [self.graph.tensors[n] for n in op.inputs]
         groups = [self.parts(t, indices) for t, indices in zip(tensors, op.indices, strict=True)]
         out = self.parts(self.graph.tensors[op.output], op.output_indices)
-        for _ in range(8 if op.kind != "attention" else 0):
+        for _ in range(8 if op.kind not in ("attention", "maxpool") else 0):
             every = [g for some in (*groups, out) for g in some]
             split = {i for g in every for h in every if g != h and {*g} & {*h} for i in (*g, *h)}
             if not split:
@@ -257,9 +257,7 @@ class Lines:
             op.kind, operands, tuple(out), dict(op.attributes),
             sizes=lambda letter: self.length(axes[i] for i in letter), number=self.number, constant=constant,
             mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers, attends=self.marks.attends,
-            space=lambda i: self.length([axes[i]]),
-            equal=lambda w, t, p: (self.graph.axes[axes[w]].size - self.graph.axes[axes[t]].size + 1
-                                   - self.graph.axes[axes[p]].size).expand() == 0,
+            size=lambda letter: sp.Mul(*(self.graph.axes[axes[i]].size for i in letter)),
         )  # fmt: skip
 
     def taken_apart(self, text: str, have: list[Letter], want: list[Letter], axes: Mapping[int, str]) -> str:

@@ -79,10 +79,7 @@ def test_a_product_of_two_vectors_is_trained_as_a_batch_of_one_is(data: str) -> 
     assert trained.at(D=8, **({"B": 1} if "B" in data else {})).value == 6 * 8
 
 
-def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused() -> None:
-    with pytest.raises(ShapeError, match="u v\\^T is an outer product of two vectors") as outer:
-        costs("Y = u v^T\tu [D], v [F]\tY [D, F]")
-    assert outer.value.hint == "declare them as matrices, such as u [D, 1] and v [1, F]"
+def test_the_larger_of_two_tensors_is_refused() -> None:
     with pytest.raises(FormulaError, match="the larger one of two tensors") as larger:
         costs("y = max(x, u)\tx [B, D], u [B, D]\ty [B, D]")
     assert larger.value.hint == r"read is \max(0, x), which is relu(x)"

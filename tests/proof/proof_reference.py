@@ -198,41 +198,48 @@ def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
 # -- convolutions: the positions of the window written out as 0/1 matrices ----------------------------
 
 
-def reach(window: int, taps: int, places: int) -> Array:
+def reach(window: int, taps: int, places: int, apart: int = 1) -> Array:
     """``[place, tap, position]`` is 1 where a tap of the kernel at a place meets a position of the window.
 
     As many places as fit is a convolution without padding; otherwise the stride is ``window / places`` and zeros are
-    padded evenly at both ends, the odd one behind (the "same" padding of most frameworks).
+    padded evenly at both ends, the odd one behind (the "same" padding of most frameworks). Taps may lie ``apart``.
     """
     stride, before = 1, 0
-    if places != window - taps + 1:
+    if places != window - (taps - 1) * apart:
         assert window % places == 0, f"{places} places in {window} positions"
         stride = window // places
-        before = max((places - 1) * stride + taps - window, 0) // 2
+        before = max((places - 1) * stride + (taps - 1) * apart + 1 - window, 0) // 2
     found = np.zeros((places, taps, window))
     for place, tap in product(range(places), range(taps)):
-        if 0 <= (position := place * stride + tap - before) < window:
+        if 0 <= (position := place * stride + tap * apart - before) < window:
             found[place, tap, position] = 1
     return found
+
+
+def _as_written(held: Sequence[int], indices: Sequence[int]) -> list[tuple[int, ...]]:
+    """The loops behind each axis as its author wrote it: one, or its parts."""
+    starts = [sum(held[:n]) for n in range(len(held))]
+    return [tuple(indices[at : at + count]) for at, count in zip(starts, held, strict=True)]
 
 
 def _convolution(op: Op, operands: Sequence[Array], sizes: Sizes, loops: Mapping[int, int]) -> Array:
     # image [b, in, window...], kernel [out, in, taps...], result [b, out, places...]: the letters tell them apart.
     part = op.attribute("part", "result")
     whole = sizes.loops(op)
-    if part == "result":
-        image, kernel, result = op.indices[0], op.indices[1], op.output_indices
-    elif part == "input":
-        result, kernel, image = op.indices[0], op.indices[1], op.output_indices
-    else:
-        result, image, kernel = op.indices[0], op.indices[1], op.output_indices
+    order = {"result": (0, 1, 2), "input": (2, 1, 0), "weight": (1, 2, 0)}[part]
+    every = [*zip((*op.inputs, op.output), (*op.indices, op.output_indices), strict=True)]
+    image, kernel, result = (_as_written(sizes.graph.tensors[name].held, i) for name, i in (every[n] for n in order))
     arguments: list[Any] = []
     for array, indices in zip(operands, op.indices, strict=True):
         arguments += [array, list(indices)]
     for w, t, p in zip(image[2:], kernel[2:], result[2:], strict=True):
-        if (loops[w], loops[t], loops[p]) != (whole[w], whole[t], whole[p]):
+        if any(loops[i] != whole[i] for i in (*w, *t, *p)):
             raise ShapeMismatchError("a convolution needs its positions whole")
-        arguments += [reach(whole[w], whole[t], whole[p]), [p, t, w]]
+        lengths = [math.prod(whole[i] for i in group) for group in (w, t, p)]
+        met = reach(*lengths, int(op.attribute("dilation", 1)))
+        arguments += [met.reshape([whole[i] for i in (*p, *t, *w)]), [*p, *t, *w]]
+    for index in {*op.output_indices} - {i for indices in arguments[1::2] for i in indices}:
+        arguments += [np.ones(loops[index]), [index]]  # the one channel that a kernel of its own reads
     return np.einsum(*arguments, list(op.output_indices), optimize=True)
 
 

@@ -405,6 +405,33 @@ _shape(
     "q = b - h ; - ; q [B,L,D]",
     r"y = q \odot q ; - ; y [B,L,D]",
 )
+_IMAGES = frozenset({"expert", "sequence", "context", "ring", "ulysses", "cut"})
+_shape(
+    "batchnorm",
+    "h = conv(x, W^1) ; x [B,c,4,6], W^1 [d,c,1,1] ; h [B,d,4,6]",
+    "a = batchnorm(h, g, b') ; g [d], b' [d] ; a [B,d,4,6]",
+    "y = conv(a, W^2) ; W^2 [e,d,2,2] ; y [B,e,2,3]",
+    lacks=_IMAGES,
+)
+for _name in ("maxpool", "avgpool"):
+    _shape(
+        _name,
+        "h = conv(x, W^1) ; x [B,c,4,6], W^1 [d,c,3,3] ; h [B,d,4,6]",
+        f"a = {_name}_{{2}}(h) ; - ; a [B,d,2,3]",
+        "b = conv(a, W^2) ; W^2 [e,d,1,1] ; b [B,e,2,3]",
+        f"y = {_name}(b) ; - ; y [B,e]",
+        lacks=_IMAGES,
+    )
+_shape(
+    "depthwise and dilated",
+    "h = conv_{2}(x, W^1, b) ; x [B,c,8], W^1 [d,c,3], b [d] ; h [B,d,8]",
+    "a = conv_{3}(h, W^2) ; W^2 [d,1,2] ; a [B,d,5]",
+    "y = conv(a, W^3) ; W^3 [e,d,1] ; y [B,e,5]",
+    lacks=_IMAGES,
+)
+_shape("embeddingbag", r"x = embeddingbag(t, W^E) ; $t \in Z^{B \times L \times 3}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
+_shape("squared_error", *feed("x"), r"$\ell = MSE(b, s)$ ; $s \in R^{B \times L \times D}$ ; $\ell \in R$")
+_shape("outer product", r"Y = u v^T ; u [F], v [D] ; Y [F,D]", r"z = x Y ; x [B,L,F] ; z [B,L,D]", *feed("z"))
 for _name in ("mean", "sum"):
     _shape(
         _name,
@@ -424,6 +451,8 @@ SPECIAL: dict[str, str] = {
         *feed("x", "V"),
         r"$l = crossentropy(b, s)$ ; $s \in Z^{B \times L}$ ; l [B,L]",
     ),
+    "logsumexp": table(*feed("x", "V"), "l = logsumexp(b) ; - ; l [B,L]"),
+    **{name: SHAPES[name].table for name in ("batchnorm", "maxpool", "squared_error")},
     "shift": table(r"$a = x W^1 + 1$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = (a - 3) W^2 ; W^2 [F,D] ; y [B,L,D]"),
     "minus": table(
         r"$z = \sigma(x W^1)$ ; x [B,L,D], W^1 [D,F] ; z [B,L,F]",
@@ -440,7 +469,8 @@ def minimal() -> Iterator[Layer]:
     """One small table or two for each record of ``ops.MAPS`` and each function of ``functions.FUNCTIONS``."""
     for kind in MAPS:
         if kind.name in SPECIAL:
-            yield Layer(kind.name, SPECIAL[kind.name], _DENSE)
+            lacks = SHAPES[kind.name].lacks if kind.name in ("batchnorm", "maxpool") else _DENSE
+            yield Layer(kind.name, SPECIAL[kind.name], lacks)
             continue
         yield Layer(f"{kind.name}, around", around(kind.spellings[0]), _DENSE)
         if not kind.along:

@@ -307,7 +307,20 @@ def is_named(form, name: str) -> bool:
     """Whether a formula names a function that only the reference has; a convolution is worked out in one table."""
     called = {piece.function for piece in forms.walk(form) if isinstance(piece, Called)}
     convolutions = {"convtranspose", "correlate"} if name != "convolution" else set()
-    return bool(called & {"crossentropy", "rope", "mask", "conv", *convolutions})
+    return bool(
+        called
+        & {
+            "batchnorm_gradient",
+            "maxpool_gradient",
+            "unpool",
+            "logsumexp",
+            "crossentropy",
+            "rope",
+            "mask",
+            "conv",
+            *convolutions,
+        }
+    )
 
 
 @pytest.mark.few(24)

@@ -51,6 +51,10 @@ DEFINED: dict[str, Row] = {
     "rmsnorm": lambda u: u / np.sqrt(np.dot(u, u) / len(u) + EPSILON_VALUE),
     "rope": rope,
     "crossentropy": lambda u, t: np.array(-np.log(softmax(u)[int(np.argmax(t))])),
+    "batchnorm": lambda u: (u - np.mean(u)) / np.sqrt(np.var(u) + EPSILON_VALUE),
+    "logsumexp": lambda u: np.array(math.log(sum(math.exp(x) for x in u))),
+    "maxpool": lambda u: np.array(sorted(u)[-1]),
+    "squared_error": lambda u, t: u * u - 2 * u * t + t * t,
     "scale": lambda u: 3 * u,
     "shift": lambda u: u + 3,
     "minus": lambda u: 3 - u,
@@ -84,6 +88,8 @@ def given(kind: str) -> dict[str, Array]:
         return {**found, "c": np.cos(angle), "s": np.sin(angle)}
     if kind == "crossentropy":
         return {**found, "t": np.eye(LENGTH)[[1, 3, 5]]}
+    if kind == "squared_error":
+        return {**found, "t": random.normal(0, 2, (ROWS, LENGTH))}
     if kind == "mask":
         return {**found, "t": np.where(random.random((ROWS, LENGTH)) < 0.5, -1e9, 0)}
     return found
@@ -110,6 +116,10 @@ COUNTED = {
     "topsoftmax": (5, 0),  # the same: choosing computes nothing
     "rmsnorm": (3, 3),  # a square, its sum, a division; a row: the mean's division, epsilon, a root
     "layernorm": (5, 4),  # the sum, a subtraction, a square, its sum, a division; two divisions, epsilon, a root
+    "batchnorm": (5, 4),
+    "logsumexp": (4, 2),  # the largest, a subtraction, an exponential, the sum; a logarithm and an addition a row
+    "maxpool": (1, 0),
+    "squared_error": (2, 0),
     "rope": (3, 0),  # two products and a sum
 }
 

@@ -68,7 +68,7 @@ class _Uses:
                 for axis, index in zip(graph.tensors[name].axes, indices, strict=True):
                     if seen.setdefault(axis, index) != index:
                         self.positions.setdefault(axis, op)
-        for index in whole_indices(op):
+        for index in whole_indices(op) if not getattr(MAP.get(op.kind), "examples", False) else ():
             kind = self.features if op.kind in MAP else self.positions
             kind = self.mixed if op.kind in (*SOFTMAXES, "convolution") else kind
             kind.setdefault(axes[index], op)

@@ -289,7 +289,9 @@ class _Builder(Reader):
             for key in ("along", "whole", "window"):
                 if key in attributes:
                     labels = attributes[key] if isinstance(attributes[key], tuple) else (attributes[key],)
-                    flat = [x for label in labels for x in flat_labels(label, dims[label])]
+                    flat = [
+                        x for label in labels for x in (flat_labels(label, dims[label]) if label in dims else (label,))
+                    ]
                     attributes[key] = tuple(numbers[x] for x in flat)
             ops.append(
                 Op(

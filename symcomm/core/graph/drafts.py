@@ -328,12 +328,13 @@ class TableDraft:
         fits = a.dims and b.dims and self.same(a.dims[-1].root().size, b.dims[inner].root().size)
         if not fits and any(all(map(_single, value.dims)) for value in (a, b)):
             return self.multiply([a, b], span, elementwise=True)
-        if b.row and len(a.dims) == 1:
-            raise ShapeError(f"{a.tensor.name} {b.tensor.name}^T is an outer product of two vectors", span,
-                             "declare them as matrices, such as u [D, 1] and v [1, F]")  # fmt: skip
         of_a, la = self.fresh_labels(a)
         of_b, lb = self.fresh_labels(b)
         self.share_families(a, of_a, b, of_b)
+        if b.row and len(a.dims) == 1 and not a.row:  # an outer product
+            return self.emit("contraction", (a, b), (a.labels(of_a, la), b.labels(of_b, lb)),
+                             self.letters_of((a, of_a), (b, of_b)), [(la[0], a.dims[0]), (lb[0], b.dims[0])], span,
+                             turned=(1,))  # fmt: skip
         if not fits:
             label, name = a.dims[-1].root().label, b.tensor.name
             elsewhere = any(d.root().label == label for d in b.dims[:inner])

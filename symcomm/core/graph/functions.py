@@ -57,6 +57,19 @@ def _crossentropy(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.reduce(value, node.span, mean=True) if scalar else value
 
 
+def _squared_error(reader: Reader, node: tree.FunctionCall) -> Value:
+    """The mean of the squares of what predictions and targets differ by; targets get no gradient."""
+    reader.expect(node, 2)
+    value, targets = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    if any(op.output is targets.tensor for op in reader.ops):
+        raise FormulaError(f"{targets.tensor.name} is computed, and targets get no gradient", node.arguments[1].span,
+                           r"write the difference in a row, and Mean(d \odot d) of it")  # fmt: skip
+    if len(targets.dims) != len(value.dims):
+        raise ShapeError(f"{value.tensor.name} and {targets.tensor.name} have different numbers of axes", node.span,
+                         "a target for each prediction")  # fmt: skip
+    return reader.reduce(reader.map("squared_error", value, node.span, targets), node.span, mean=True)
+
+
 def _max(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     for one, other in (node.arguments, reversed(node.arguments)):
@@ -385,6 +398,24 @@ def _repeat(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.emit("contraction", (value,), (read,), [(target.indices[0], whole, many)], out, node.span, view=True)
 
 
+def _bag(reader: Reader, node: tree.FunctionCall) -> Value:
+    """The rows of a table that the ids of a bag name, added up: the ids of a bag are the last axis."""
+    reader.expect(node, 2)
+    ids, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    if len(table.dims) != 2 or not ids.dims:
+        raise ShapeError("EmbeddingBag adds up rows of a table, for each bag of ids", node.span,
+                         r"write W \in R^{V \times D}, and t \in \mathbb{Z}^{B \times P}, P ids a bag")  # fmt: skip
+    chosen = reader.onehot(ids, table.dims[0], node.span)
+    of, labels = reader.fresh_labels(chosen)
+    of_table, of_row = {letter: reader.fresh() for letter, _ in table.family}, (labels[-1], reader.fresh())
+    reader.share_families(chosen, of, table, of_table)
+    out = [*zip(labels[:-2], chosen.dims[:-2], strict=True), (of_row[1], table.dims[1])]
+    return reader.emit(
+        "contraction", (chosen, table), (chosen.labels(of, labels), table.labels(of_table, of_row)),
+        reader.letters_of((chosen, of), (table, of_table)), out, node.span, lookup=True,
+    )  # fmt: skip
+
+
 def _embed(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     indices, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
@@ -506,25 +537,83 @@ def _conv(reader: Reader, node: tree.FunctionCall) -> Value:
             "a convolution needs X of batch × channels × positions and W of channels out × channels in × kernel",
             node.span,
         )
-    reader.join(image.dims[1], kernel.dims[1], node.span, "the channels of X and W")
     reader.join(kernel.dims[0], target.dims[1], node.span, "the channels of W and the result")
     reader.join(image.dims[0], target.dims[0], node.span, "the batch of X and the result")
-    b, ci, co = reader.fresh(), reader.fresh(), reader.fresh()
+    b, ci, co, read = (reader.fresh() for _ in range(4))
+    if reader.same(kernel.dims[1].root().size, sp.Integer(1)) and reader.same(
+        image.dims[1].root().size, kernel.dims[0].root().size
+    ):
+        reader.join(image.dims[1], kernel.dims[0], node.span, "the channels of X and W")
+        co = ci  # depthwise: each channel has a kernel of its own
+    else:
+        reader.join(image.dims[1], kernel.dims[1], node.span, "the channels of X and W")
+        read = ci
+    dilated = _some(reader, node, "dilation", "how far its taps lie apart")
     window, taps, places = ([reader.fresh() for _ in range(n)] for _ in range(3))
     out = [(b, target.dims[0]), (co, target.dims[1]), *zip(places, target.dims[2:], strict=True)]
     value = reader.emit(
-        "convolution", (image, kernel), ((b, ci, *window), (co, ci, *taps)), (), out, node.span,
-        window=tuple(window), whole=(*window, *taps, *places),
+        "convolution", (image, kernel), ((b, ci, *window), (co, read, *taps)), (), out, node.span,
+        window=tuple(window), whole=(*window, *taps, *places), **dilated,
     )  # fmt: skip
-    return value if len(node.arguments) == 2 else _channel_bias(reader, value, node)
+    return value if len(node.arguments) == 2 else _a_channel(reader, value, node.arguments[2], signs=(1, 1))
 
 
-def _channel_bias(reader: Reader, value: Value, node: tree.FunctionCall) -> Value:
-    bias = reader.tensor(node.arguments[2])
+def _a_channel(reader: Reader, value: Value, node: tree.Node, **attributes: tuple[int, int]) -> Value:
+    """A number for each channel, the second axis, multiplied or (with signs) added."""
+    numbers = reader.tensor(node)
     of, labels = reader.fresh_labels(value)
-    reader.join(value.dims[1], bias.dims[-1], node.span, "the channels of the bias")
+    if len(numbers.dims) != 1:
+        raise ShapeError(f"{numbers.tensor.name} has {len(numbers.dims)} axes", node.span, "a number for each channel")
+    reader.join(value.dims[1], numbers.dims[0], node.span, "the channels")
     out = list(zip(labels, value.dims, strict=True))
-    return reader.emit("add", (value, bias), (value.labels(of, labels), (labels[1],)), (), out, node.span, signs=(1, 1))
+    kind = "add" if attributes else "contraction"
+    return reader.emit(kind, (value, numbers), (value.labels(of, labels), (labels[1],)), (), out, node.span,
+                       **attributes)  # fmt: skip
+
+
+def _batchnorm(reader: Reader, node: tree.FunctionCall) -> Value:
+    reader.expect(node, 1, 2, 3)
+    value = reader.tensor(node.arguments[0])
+    if len(value.dims) < 2 or value.family:
+        raise ShapeError("batchnorm needs examples × channels, and positions behind them", node.span,
+                         r"write x \in R^{N \times C \times X \times Y}")  # fmt: skip
+    of, labels = reader.fresh_labels(value)
+    out = list(zip(labels, value.dims, strict=True))
+    along = tuple(label for n, label in enumerate(labels) if n != 1)
+    value = reader.emit("batchnorm", (value,), (value.labels(of, labels),), (), out, node.span, along=along)
+    for argument, signs in zip(node.arguments[1:], ({}, {"signs": (1, 1)}), strict=False):
+        value = _a_channel(reader, value, argument, **signs)
+    return value
+
+
+def _pool(reader: Reader, node: tree.FunctionCall) -> Value:
+    """The largest or the mean of each window of positions; windows lie side by side, and sizes say how large."""
+    reader.expect(node, 1)
+    value, target = reader.tensor(node.arguments[0]), reader.result(node)
+    if len(value.dims) < 3 or value.family or len(target.dims) not in (2, len(value.dims)):
+        raise ShapeError("pooling needs batch × channels × positions", node.span,
+                         "its result has fewer positions, or none: batch × channels")  # fmt: skip
+    said = _some(reader, node, "window", "how many positions a window has")
+    _, labels = reader.fresh_labels(value)
+    out, along = list(zip(labels[:2], value.dims[:2], strict=True)), []
+    for label, dim, few in zip(
+        labels[2:], value.dims[2:], (*target.dims[2:], *(None,) * len(value.dims)), strict=False
+    ):
+        window = dim.root().size / (few.root().size if few is not None else 1)
+        if (window.is_number and not window.is_Integer) or not reader.same(window, said.get("window", window)):
+            raise ShapeError(f"windows of {said.get('window', window)} do not cut {dim.root().label} into "
+                             f"{few.root().label if few is not None else 1}", node.span,
+                             "windows lie side by side: they do not overlap")  # fmt: skip
+        if few is None:
+            along.append(label)
+            continue
+        reader.split(dim, (few, reader.dim(window)), node.span)
+        out.append(((label, 0), few))
+        along.append((label, 1))
+    if node.function.startswith("max"):
+        return reader.emit("maxpool", (value,), (tuple(labels),), (), out, node.span, along=tuple(along))
+    share = sp.Mul(*(d.root().size for d in target.dims[2:])) / sp.Mul(*(d.root().size for d in value.dims[2:]))
+    return reader.emit("contraction", (value,), (tuple(labels),), (), out, node.span, scale=share)
 
 
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
@@ -560,7 +649,25 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("dispatch", ("dispatch",), "sends tokens to the slots of experts", _dispatch),
     Function("combine", ("combine",), "adds up the experts' results, weighted by the router", _combine),
     Function(
-        "conv", ("conv", "convolution", "conv1d", "conv2d", "conv3d"), "slides a kernel over the last axes", _conv
+        "conv",
+        ("conv", "convolution", "conv1d", "conv2d", "conv3d"),
+        "slides a kernel over the last axes, its taps d apart as `conv_d`; one a channel where W has one channel in",
+        _conv,
+        below=True,
+    ),
+    Function(
+        "batchnorm",
+        kinds.MAP["batchnorm"].spellings,
+        "normalises each channel over the examples; scale and shift may follow",
+        _batchnorm,
+    ),
+    Function("maxpool", kinds.MAP["maxpool"].spellings, "the largest of each window", _pool, below=True),
+    Function(
+        "avgpool", ("avgpool", "avgpool1d", "avgpool2d", "avgpool3d"), "the mean of each window", _pool, below=True
+    ),
+    Function("embeddingbag", ("embeddingbag", "embedding_bag"), "adds up the rows of a table that a bag names", _bag),
+    Function(
+        "squared_error", kinds.MAP["squared_error"].spellings, "the mean squared error against targets", _squared_error
     ),
     Function("max", ("max",), "of 0 and a tensor: relu", _max),
     Function("min", ("min",), "of a number and a tensor: at most so much", _min),

@@ -122,10 +122,11 @@ class MapKind:
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
     as large as the operand), ``row`` (a number a row), ``chosen`` (a number for each that is chosen in a row), ``one``
     (a number), each with a format where it is not that of the model: ``:int64``, or ``:wide`` for fp32 where the
-    model's has fewer bits. ``fused_gain`` says that a gain belongs to the library's function, so that the normalised
-    values are not kept for the gain's gradient. ``inside`` is what the gradient of an op that is written out has at
-    once besides that of the operand, one op of autograd after the other: behind the first of them, ``dy`` and what is
-    kept of rows are gone.
+    model's has fewer bits. ``examples`` says that it works along all axes but the channels, the second one, so that
+    the examples of a batch are no longer independent. ``fused_gain`` says that a gain belongs to the library's
+    function, so that the normalised values are not kept for the gain's gradient. ``inside`` is what the gradient of an
+    op that is written out has at once besides that of the operand, one op of autograd after the other: behind the
+    first of them, ``dy`` and what is kept of rows are gone.
     """
 
     name: str
@@ -136,6 +137,7 @@ class MapKind:
     linear: bool = False
     operands: tuple[str, ...] = ()
     collapses: bool = False
+    examples: bool = False
     differentiable: bool = True
     source: str = ""
     eager: tuple[str, ...] | None = None
@@ -269,6 +271,36 @@ MAPS: tuple[MapKind, ...] = (
         inside=(("copy", "row"), ("copy",) * 4),
     ),
     MapKind(
+        "batchnorm",
+        ("batchnorm", "bn", "syncbatchnorm"),
+        lambda: _centred() / _spread(),
+        lambda: _norm_gradient(_centred() / _spread(), _spread(), centred=True),
+        along=True,
+        examples=True,
+        source="Ioffe and Szegedy, arXiv 1502.03167",
+        eager=("u", "row:wide", "row:wide"),
+        fused_gain=True,
+    ),
+    MapKind(
+        "logsumexp",
+        ("logsumexp", "lse"),
+        lambda: sp.log(AlongSum(_exp())) + AlongMax(u),
+        lambda: dy * (_exp() / AlongSum(_exp())),
+        along=True,
+        collapses=True,
+        eager=("u", "row"),
+        inside=(("copy",) * 2,),  # u - y and its exponential
+    ),
+    MapKind(
+        "maxpool",
+        ("maxpool", "maxpool1d", "maxpool2d", "maxpool3d"),
+        lambda: AlongMax(u),
+        lambda: dy * sp.Heaviside(u - y, 1),
+        along=True,
+        collapses=True,
+        eager=("u", "row:int64"),
+    ),
+    MapKind(
         "rope",
         ("rope", "rotary"),
         lambda: u * c + Rotate(u) * s,
@@ -288,6 +320,15 @@ MAPS: tuple[MapKind, ...] = (
         collapses=True,
         eager=("copy", "t", "one"),
         inside=((), ("copy",)),  # the gradient of what was chosen of the logarithms; then that of the logarithms
+    ),
+    MapKind(
+        "squared_error",
+        ("mse", "mseloss", "mse_loss"),
+        lambda: (u - t) ** 2,
+        lambda: dy * 2 * (u - t),
+        operands=("t",),
+        eager=("u", "t"),
+        inside=(("copy",),),
     ),
     MapKind("scale", (), lambda: u * c, lambda: dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("shift", (), lambda: u + c, lambda: dy),  # c is the number of the op

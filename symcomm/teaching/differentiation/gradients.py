@@ -173,7 +173,13 @@ def _written(graph: Graph, op: Op, names: Names) -> tuple[Form, tuple[Factor, ..
         return Called("convtranspose" if op.attribute("part") == "input" else "correlate", tuple(operands)), ()
     if op.kind == "contraction":
         form, factors = _contraction(graph, op, operands, names)
+        if {*op.output_indices} - {i for indices in op.indices for i in indices} and "einsum" in getattr(
+            form, "function", ""
+        ):
+            form = Called("unpool", tuple(operands))  # a number of a window for each position in it
         return _scaled(op.attribute("scale", 1), form), factors
+    if {*cast("Indices", op.attribute("along", ()))} - {*op.output_indices[-1:]}:
+        return Called(op.kind, tuple(operands)), ()  # of several axes: what it computes is told by its name
     if MAP[op.kind.removesuffix("_gradient")].collapses and op.indices[0]:  # one number a row
         axes, along = graph.index_axes(op), cast("Indices", op.attribute("along"))
         operands[0] = _named_axes("repeat", [graph.axes[axes[i]].label for i in along], operands[0])

@@ -362,7 +362,7 @@ _COUNTED = {
 
 def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
     """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
-    lengths = {tuple([_called(graph, o, i) for i in o.summed]) for o in ops}
+    lengths = {tuple([_called(graph, o, i) for i in _loops(o)[1]]) for o in ops}
     many = "·".join(f"`{label}`" for label in _grouped(*lengths)) if len(lengths) == 1 else ""
     return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
 
