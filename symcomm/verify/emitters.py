@@ -332,8 +332,20 @@ def _route(op: Spelled) -> str:
     return f"route({op.operands[0].text}, {op.number(op.attributes['k'])}, {op.sizes(op.letters[-1])})"
 
 
+def _scan(op: Spelled) -> str:
+    """A loop over positions; the factor is the same along the axes that it lacks."""
+    op.helpers.add("scan")
+    value, factor = op.operands
+    along = next(n for n, letter in enumerate(value.letters) if op.attributes["along"][0] in letter)
+    return f"scan({arranged(factor.text, factor.letters, value.letters)}, {value.text}, {along})"
+
+
 def _convolution(op: Spelled) -> str:
     image, kernel = op.operands
+    if "reach" in op.attributes:
+        op.helpers.add("causal_conv")
+        turned = kernel.letters[-1:] == image.letters[-1:]
+        return f"causal_conv({image.text}, {called(kernel.text) + '.mT' if turned else kernel.text})"
     count, apart = len(image.letters) - 2, op.attributes.get("dilation", 1)
     every = [*zip(image.letters[2:], kernel.letters[2:], op.letters[2:], strict=True)]
     options = [f"dilation={op.number(apart)}"] if apart != 1 else []
@@ -356,6 +368,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "add": _add,
     "convolution": _convolution,
     "route": _route,
+    "scan": _scan,
     "onehot": lambda op: op.operands[0].text,
     "scale": lambda op: _scaled(op, op.operands[0].text, op.attributes["scale"]),
     "shift": lambda op: f"{called(op.operands[0].text)} + {called(op.number(op.attributes['number']))}",
@@ -376,6 +389,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "rope": _rope,
     "crossentropy": _crossentropy,
     "relu": _call("torch.relu"),
+    "softplus": _call("F.softplus"),
     "gelu": _call("F.gelu"),
     "silu": _call("F.silu"),
     "sigmoid": _call("torch.sigmoid"),
@@ -409,6 +423,20 @@ HELPERS: Mapping[str, str] = {
     "quick_gelu": '''def quick_gelu(u):
     """GELU by a sigmoid."""
     return u * torch.sigmoid(1.702 * u)
+''',
+    "scan": '''def scan(a, u, along):
+    """At each position u, and a times the result one position before."""
+    h, found = 0.0, []
+    for factor, new in zip(a.expand_as(u).unbind(along), u.unbind(along)):
+        h = factor * h + new
+        found.append(h)
+    return torch.stack(found, along)
+''',
+    "causal_conv": '''def causal_conv(u, w):
+    """Each channel with taps of its own, which look back: zeros stand before the first position."""
+    rows, (channels, taps) = u.flatten(0, -3) if u.dim() > 2 else u[None], w.shape
+    made = F.conv1d(rows.mT, w[:, None], padding=taps - 1, groups=channels)
+    return made[..., : u.shape[-2]].mT.reshape(u.shape)
 ''',
     "sink_softmax": '''def sink_softmax(u):
     """Softmax over the last axis and one score more, 0, whose weight is left out."""

@@ -173,6 +173,8 @@ def aligned(array: Array, indices: Sequence[int], loops: Sequence[int]) -> Array
 def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
     backward = op.kind.endswith("_gradient")
     record = MAP[op.kind.removesuffix("_gradient")]
+    if record.carries:
+        return _recurrence(op, operands, backward)
     names = ["dy", *record.gradient_reads] if backward else ["u", *record.operands]
     along = op.attribute("along", ())
     loops = sorted({i for indices in (*op.indices, op.output_indices) for i in indices})
@@ -193,6 +195,27 @@ def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
     kept = result.reshape([lengths[i] for i in loops if i in op.output_indices])
     in_order = [i for i in loops if i in op.output_indices]
     return kept.transpose([in_order.index(i) for i in op.output_indices])
+
+
+def _recurrence(op: Op, operands: Sequence[Array], backward: bool) -> Array:
+    """``y = u + c * before`` position by position; backwards in time with the factor of the position after."""
+    (along,) = op.attribute("along", ())
+    loops = sorted(op.output_indices)
+    first = aligned(operands[0], op.indices[0], loops)
+    kept = [i for i in op.indices[1] if i in loops]  # it is the same along axes of size 1
+    factor = operands[1].reshape([n for i, n in zip(op.indices[1], operands[1].shape, strict=True) if i in loops])
+    factor = np.broadcast_to(aligned(factor, kept, loops), first.shape)
+    found, place = np.zeros_like(first), loops.index(along)
+    first, factor, rows = (np.moveaxis(one, place, 0) for one in (first, factor, found))
+    before = aligned(operands[2], op.indices[2], [i for i in loops if i != along]) if len(operands) > 2 else 0.0
+    length = len(rows)
+    for n in range(length):
+        if backward:
+            n = length - 1 - n
+            rows[n] = first[n] + (factor[n + 1] * rows[n + 1] if n + 1 < length else 0.0)
+        else:
+            rows[n] = first[n] + factor[n] * (rows[n - 1] if n else before)
+    return found.transpose([loops.index(i) for i in op.output_indices])
 
 
 # -- convolutions: the positions of the window written out as 0/1 matrices ----------------------------
@@ -232,6 +255,15 @@ def _convolution(op: Op, operands: Sequence[Array], sizes: Sizes, loops: Mapping
     arguments: list[Any] = []
     for array, indices in zip(operands, op.indices, strict=True):
         arguments += [array, list(indices)]
+    if op.attribute("reach") is not None:  # of each channel the taps that look back, zeros before the first position
+        (w,), (_, t, p) = op.attribute("window"), op.attribute("whole")
+        if (loops[w], loops[t], loops[p]) != (whole[w], whole[t], whole[p]):
+            raise ShapeMismatchError("a convolution needs its positions whole")
+        back = np.zeros((loops[p], loops[t], loops[w]))
+        for place, tap in product(range(loops[p]), range(loops[t])):
+            if (position := loops[w] - loops[p] + place - (loops[t] - 1) + tap) >= 0:
+                back[place, tap, position] = 1
+        return np.einsum(*arguments, back, [p, t, w], list(op.output_indices), optimize=True)
     for w, t, p in zip(image[2:], kernel[2:], result[2:], strict=True):
         if any(loops[i] != whole[i] for i in (*w, *t, *p)):
             raise ShapeMismatchError("a convolution needs its positions whole")
@@ -327,7 +359,10 @@ def compute(
 
 def _contraction(op: Op, operands: Sequence[Array], loops: Mapping[int, int]) -> Array:
     arguments: list[Any] = []
-    for array, indices in zip(operands, op.indices, strict=True):
+    for n, (array, indices) in enumerate(zip(operands, op.indices, strict=True)):
+        if n == op.attribute("before"):  # one position earlier, nothing before the first
+            array = np.moveaxis(array, place := indices.index(op.attribute("whole")[0]), 0)
+            array = np.moveaxis(np.concatenate([np.zeros_like(array[:1]), array[:-1]]), 0, place)
         arguments += [array, list(indices)]
     for index in op.output_indices:  # an index that no operand has: the result is the same all along it
         if not any(index in indices for indices in op.indices):

@@ -383,6 +383,20 @@ _shape(
     "y = conv1d(h, W^2) ; W^2 [e,d,2] ; y [B,e,2]",
     lacks=LAYERS["convolutions"].lacks,
 )
+for _name in ("causalconv", "causal_conv"):
+    _shape(
+        _name,
+        "u = x W^1 ; x [B,L,D], W^1 [D,F] ; u [B,L,F]",
+        f"v = {_name}(u, K, b) ; K [F,H], b [F] ; v [B,L,F]",
+        "y = v W^2 ; W^2 [F,D] ; y [B,L,D]",
+    )
+_shape(
+    "scan",
+    "a = sigmoid(x W^a) ; x [B,L,D], W^a [D,F] ; a [B,L,F]",
+    r"u = einsum(" + '"blf,bld->blfd"' + ", x W^1, x) ; W^1 [D,F] ; u [B,L,F,D]",
+    "h = scan_L(a, u) ; - ; h [B,L,F,D]",
+    r"y = scan_L(w, einsum(" + '"blfd,bld->blf"' + ", h, x)) W^2 ; w [F], W^2 [F,D] ; y [B,L,D]",
+)
 for _name in ("causalsoftmax", "causalmask", "mask"):
     _shape(
         _name,
@@ -461,6 +475,7 @@ SPECIAL: dict[str, str] = {
     "at_most": SHAPES["min"].table,
     "clamp": table(r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"),
     "mask": SHAPES["mask"].table,
+    "scan": SHAPES["scan"].table,
     "topsoftmax": around("topsoftmax_{2}"),
 }
 

@@ -223,6 +223,19 @@ class Reader:
             assert all(one.labels.count(label) == 1 for label in gone), (name, one.labels)
             places = tuple(one.labels.index(label) for label in gone)
             return Laid(one.array.sum(places), tuple(label for label in one.labels if label not in gone))
+        if head == "before":
+            at = one.labels.index(below)
+            rows = np.moveaxis(one.array, at, 0)
+            return Laid(np.moveaxis(np.concatenate([0 * rows[:1], rows[:-1]]), 0, at), one.labels)
+        if head == "scanback":  # what arrives, and what the later positions got times their factor
+            factor = values[1].array
+            first = values[1].labels == one.labels[: factor.ndim]
+            factor = factor.reshape(*factor.shape, *[1] * (one.array.ndim - factor.ndim)) if first else factor
+            factor, at = np.broadcast_to(factor, one.array.shape), one.labels.index(below)
+            rows, scaled = np.moveaxis(one.array.copy(), at, 0), np.moveaxis(factor, at, 0)
+            for n in range(len(rows) - 2, -1, -1):
+                rows[n] += scaled[n + 1] * rows[n + 1]
+            return Laid(np.moveaxis(rows, 0, at), one.labels)
         if head == "repeat" and below:
             more = tuple(below.split(","))
             wide = (*one.array.shape, *(self.lengths[label] for label in more))

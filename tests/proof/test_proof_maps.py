@@ -55,6 +55,10 @@ DEFINED: dict[str, Row] = {
     "logsumexp": lambda u: np.array(math.log(sum(math.exp(x) for x in u))),
     "maxpool": lambda u: np.array(sorted(u)[-1]),
     "squared_error": lambda u, t: u * u - 2 * u * t + t * t,
+    "softplus": each(lambda x: math.log1p(math.exp(x))),
+    "scan": lambda u, c: np.array(
+        [sum(u[m] * math.prod(c[m + 1 : n + 1]) for m in range(n + 1)) for n in range(len(u))]
+    ),
     "scale": lambda u: 3 * u,
     "shift": lambda u: u + 3,
     "minus": lambda u: 3 - u,
@@ -90,6 +94,8 @@ def given(kind: str) -> dict[str, Array]:
         return {**found, "t": np.eye(LENGTH)[[1, 3, 5]]}
     if kind == "squared_error":
         return {**found, "t": random.normal(0, 2, (ROWS, LENGTH))}
+    if kind == "scan":
+        return {**found, "c": random.uniform(0, 1, (ROWS, LENGTH))}
     if kind == "mask":
         return {**found, "t": np.where(random.random((ROWS, LENGTH)) < 0.5, -1e9, 0)}
     return found
@@ -121,6 +127,7 @@ COUNTED = {
     "maxpool": (1, 0),
     "squared_error": (2, 0),
     "rope": (3, 0),  # two products and a sum
+    "scan": (2, 0),  # a product with what was before and a sum
 }
 
 

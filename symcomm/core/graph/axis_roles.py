@@ -69,7 +69,7 @@ class _Uses:
                     if seen.setdefault(axis, index) != index:
                         self.positions.setdefault(axis, op)
         for index in whole_indices(op) if not getattr(MAP.get(op.kind), "examples", False) else ():
-            kind = self.features if op.kind in MAP else self.positions
+            kind = self.features if op.kind in MAP and not MAP[op.kind].carries else self.positions
             kind = self.mixed if op.kind in (*SOFTMAXES, "convolution") else kind
             kind.setdefault(axes[index], op)
         for j, indices in enumerate(op.indices):
@@ -164,7 +164,8 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     Raises ``StrategyError`` where there is none, or where two read equally well.
     """
     if graph.step is not None and graph.step.behind:
-        return tuple(graph.step.behind)  # of a step behind earlier ones what is long: keys are cut, new rows are few
+        # Of a step behind earlier ones what is long: keys are cut, new rows are few.
+        return tuple(a for a in graph.step.behind if a not in graph.step.rolling)
     graph = graph.model
     data, uses = data_tensor(graph), _uses(ByIdentity(graph))
     roles = {a: graph.axes[a].role for a in data.axes if a not in uses.features}

@@ -82,8 +82,6 @@ class _Builder(Reader):
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
     weights: frozenset[str]
-    axes: Mapping[str, str]
-    notation: Notation
     batch: str = ""
     batched: frozenset[str] = frozenset()
     ranges: dict[str, sp.Expr] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from symcomm.core import form as forms
 from symcomm.core.errors import FormulaError, ShapeError, Span, nearest
 from symcomm.core.graph import ops as kinds
 from symcomm.core.graph.drafts import DraftTensor, TableDraft, Value
+from symcomm.core.notation import Notation, axis_role
 from symcomm.core.records import dataclass
 from symcomm.core.text import tree
 
@@ -23,10 +24,16 @@ class Reader(TableDraft):
     functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}
     subscripted: ClassVar[frozenset[str]] = frozenset()  # the functions that read their subscript
     known_weights: frozenset[str] = field(default=frozenset(), kw_only=True)  # as a first reading found them
+    axes: Mapping[str, str] = field(kw_only=True)  # what sizes are said to be
+    notation: Notation = field(kw_only=True)
     chains: list[tuple[DraftTensor, ...]] = field(default_factory=list, init=False)  # products of three and more
     pure: set[DraftTensor] = field(default_factory=set, init=False)  # what the rows above make of weights alone
     followed: int = field(default=0, init=False)  # how many ops were looked at for that
     marks: dict[str, None] = field(default_factory=dict, init=False)  # functions with a subscript that says nothing
+
+    def role(self, label: str, size: sp.Expr) -> str:
+        """The role of an axis: as the options give it, else as its symbol usually means."""
+        return self.axes.get(label, axis_role(self.notation.usual(str(size.name))) if size.is_Symbol else "")
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""

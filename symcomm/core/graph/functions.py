@@ -616,6 +616,69 @@ def _pool(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.emit("contraction", (value,), (tuple(labels),), (), out, node.span, scale=share)
 
 
+def _causalconv(reader: Reader, node: tree.FunctionCall) -> Value:
+    """Each channel with a few taps of its own: a position reads itself and those right before it."""
+    reader.expect(node, 2, 3)
+    value, kernel = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    fits = [
+        n for n, d in enumerate(kernel.dims) if value.dims and reader.same(d.root().size, value.dims[-1].root().size)
+    ]
+    if len(value.dims) < 2 or len(kernel.dims) != 2 or not fits:
+        raise ShapeError(
+            "a causal convolution needs x of positions × channels and W of channels × taps", node.span,
+            "each channel has taps of its own, such as x [B, L, D] and W [D, 4]; conv(X, W) mixes channels",
+        )  # fmt: skip
+    at = fits[0]
+    of, labels = reader.fresh_labels(value)
+    of_kernel, taps = reader.fresh_labels(kernel)
+    reader.share_families(value, of, kernel, of_kernel)
+    taps[at] = labels[-1]
+    reader.join(value.dims[-1], kernel.dims[at], node.span, "the channels of x and W")
+    place, window, tap = reader.fresh(), labels[-2], taps[1 - at]
+    out = [*zip(labels[:-2], value.dims[:-2], strict=True), (place, value.dims[-2]), (labels[-1], value.dims[-1])]
+    made = reader.emit(
+        "convolution", (value, kernel), (value.labels(of, labels), kernel.labels(of_kernel, taps)),
+        reader.letters_of((value, of)), out, node.span,
+        window=(window,), whole=(window, tap, place), reach=kernel.dims[1 - at].root().size,
+    )  # fmt: skip
+    bias = [reader.tensor(one) for one in node.arguments[2:]]
+    return reader.add([made, *bias], (1, 1), node.span) if bias else made
+
+
+def _scan(reader: Reader, node: tree.FunctionCall) -> Value:
+    """``scan(a, u)``: what was there one position before, times ``a``, and ``u`` of the position."""
+    reader.expect(node, 2)
+    decay, value = (reader.tensor(argument) for argument in node.arguments)
+    if node.subscript is not None:
+        said = reader.scalar(node.subscript)
+        fits = [n for n, d in enumerate(value.dims) if said is not None and reader.same(d.root().size, said)]
+    else:
+        fits = [n for n, d in enumerate(value.dims) if reader.role(d.root().label, d.root().size) == "sequence"]
+    if len(fits) != 1:
+        raise ShapeError(
+            f"scan goes along the positions of {value.tensor.name}, and {'several' if fits else 'none'} of its axes "
+            + ("have that size" if node.subscript is not None else "are known as positions"), node.span,
+            "say along which size: scan_L(a, u), with u [B, L, D]",
+        )  # fmt: skip
+    [along] = fits
+    of, labels = reader.fresh_labels(value)
+    of_decay, mine = reader.fresh_labels(decay)
+    reader.share_families(value, of, decay, of_decay)
+    positions = any(reader.same(d.root().size, value.dims[along].root().size) for d in decay.dims)
+    start = 0 if positions else len(value.dims) - len(decay.dims)  # a decay of weights belongs to the last axes
+    if start < 0 or len(decay.dims) > len(value.dims) or not {*dict(decay.family)} <= {*dict(value.family)}:
+        raise ShapeError(f"{decay.tensor.name} has axes that {value.tensor.name} lacks", node.span,
+                         "in scan(a, u) it is u that has all axes of the result")  # fmt: skip
+    for n, dim in enumerate(decay.dims, start):
+        if dim.root().size != 1 or value.dims[n].root().size == 1:
+            mine[n - start] = labels[n]
+            reader.join(value.dims[n], dim, node.span, f"{value.tensor.name} and {decay.tensor.name}")
+    return reader.emit(
+        "scan", (value, decay), (value.labels(of, labels), decay.labels(of_decay, mine)),
+        reader.letters_of((value, of)), [*zip(labels, value.dims, strict=True)], node.span, along=labels[along],
+    )  # fmt: skip
+
+
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
 FUNCTIONS: tuple[Function, ...] = (
     Function("partition", ("partition", "split"), "splits the last axis into heads", _partition, below=True),
@@ -668,6 +731,19 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("embeddingbag", ("embeddingbag", "embedding_bag"), "adds up the rows of a table that a bag names", _bag),
     Function(
         "squared_error", kinds.MAP["squared_error"].spellings, "the mean squared error against targets", _squared_error
+    ),
+    Function(
+        "causalconv",
+        ("causalconv", "causal_conv", "causalconv1d", "causal_conv1d"),
+        "slides taps of its own over each channel, from positions before to the position itself",
+        _causalconv,
+    ),
+    Function(
+        "scan",
+        kinds.MAP["scan"].spellings,
+        "at each position `a` times the result one position before, and `u`; along L as `scan_L`",
+        _scan,
+        below=True,
     ),
     Function("max", ("max",), "of 0 and a tensor: relu", _max),
     Function("min", ("min",), "of a number and a tensor: at most so much", _min),

@@ -107,6 +107,22 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
             )
         )
 
+    def carried(op: Op, position: int, dy: str) -> None:
+        """Of a recurrence: the gradient through all later positions, which is the operand's; with the result before it
+        the gradient of the factor.
+        """
+        out, along = op.output_indices, op.attribute("along")
+        whole = f"{gradient_name(op.output)}·carried"
+        if whole not in tensors:
+            like(whole, op.output)
+            ops.append(Op(whole, f"{op.kind}_gradient", (dy, op.inputs[1]), whole, (out, op.indices[1]), out,
+                          op.attributes, "backward", op.row, op.source, op.region))  # fmt: skip
+        if position == 0:
+            parts.setdefault(op.inputs[0], []).append(whole)
+            return
+        wide = {"broadcast": True} if not {*op.indices[1]} <= {*out} else {}
+        emit(op, 1, "contraction", (whole, op.output), (out, out), op.indices[1], {"whole": along, "before": 1} | wide)
+
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""
         known = parts.pop(name)
@@ -166,6 +182,9 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
                 emit(op, j, "convolution", (dy, op.inputs[1 - j]), (op.output_indices, op.indices[1 - j]), mine, keep)
             else:
                 record = kinds.MAP[op.kind]
+                if record.carries:
+                    carried(op, j, dy)
+                    continue
                 if j > 0:
                     continue  # further operands of a map are constants
                 if record.derivative == kinds.dy:

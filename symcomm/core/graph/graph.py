@@ -170,8 +170,9 @@ class Stepped:
     """What a graph is a step of: ``new`` positions of the model ``origin`` behind ``past`` ones.
 
     ``kept`` is what later steps read. ``behind`` are the axes of all positions, each with how many of them stand before
-    the new ones (none where nothing does), ``stream`` that of the new ones. ``choices`` of conventions and known
-    ``values`` made it so, and the choice of those that it was made ``by`` decided something.
+    the new ones (none where nothing does), ``rolling`` those of them with a few rows, ``stream`` that of the new ones.
+    ``choices`` of conventions and known ``values`` made it so, and the choice of those that it was made ``by`` decided
+    something.
     """
 
     origin: Graph
@@ -184,6 +185,7 @@ class Stepped:
     choices: tuple[tuple[str, str], ...] = ()
     by: tuple[str, ...] = ()
     values: tuple[tuple[str, Fraction], ...] = ()
+    rolling: frozenset[str] = frozenset()
 
     def check_length(self, known: Mapping[str, Fraction], end: Form | None = None) -> None:
         """Raises ``ValuesError`` where there are more positions, up to ``end``, than the model's table of them has."""
@@ -315,6 +317,10 @@ class Graph:
         for op in self.ops:
             if op.attribute("append") is not None and op.inputs[0] in found:
                 found[op.output] = found[op.inputs[0]]  # the same places, with new rows in them
+        for kept in self.step.kept if self.step is not None else ():
+            of = self.producers[kept.tensor].inputs[0]
+            if self.producers[kept.tensor].attribute("slice") and of in found:
+                found |= dict.fromkeys({kept.tensor, kept.before} - {""}, found[of])  # the last result of a recurrence
         for op in self.ops:
             if op.attribute("view") and op.inputs[0] in found:
                 found.setdefault(op.output, found[op.inputs[0]])

@@ -15,8 +15,8 @@ import sympy as sp
 
 from symcomm.core.records import dataclass
 
-# u is the operand, y the result, dy the gradient of the result; the rest are further operands by name.
-u, y, dy, c, s, t = sp.symbols("u y dy c s t", real=True)
+# u is the operand, y the result, dy the gradient of the result, du that of the operand; the rest are further operands.
+u, y, dy, du, c, s, t = sp.symbols("u y dy du c s t", real=True)
 HALF = sp.Rational(1, 2)
 EPSILON = sp.Symbol("epsilon", positive=True)
 
@@ -49,6 +49,18 @@ class Chosen(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
     """1 where an operand is among the ``c`` largest along the axis, 0 elsewhere."""
 
     nargs = 2
+
+
+class Before(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The value one position before, along the axis of a map; 0 before the first one."""
+
+    nargs = 1
+
+
+class After(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The value one position later, along the axis of a map; 0 behind the last one."""
+
+    nargs = 1
 
 
 REDUCTIONS = (AlongSum, AlongMax, AlongMean)
@@ -118,6 +130,8 @@ class MapKind:
     maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
     ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
     ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
+    A value with ``Before(y)`` in it is a recurrence: the result at a position is made of that one position before, so
+    that a step reads the last one as its state. Its further operand gets a gradient, and is a factor of ``Before(y)``.
 
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
     as large as the operand), ``row`` (a number a row), ``chosen`` (a number for each that is chosen in a row), ``one``
@@ -161,6 +175,11 @@ class MapKind:
     def expression(self) -> Any:
         """The formula that it computes."""
         return self.value()
+
+    @cached_property
+    def carries(self) -> bool:
+        """Whether the result at a position is made of the result one position before."""
+        return bool(self.expression.has(Before))
 
     @cached_property
     def gradients_inside(self) -> tuple[tuple[str, ...], ...]:
@@ -222,6 +241,13 @@ MAPS: tuple[MapKind, ...] = (
     MapKind.written("quick_gelu", _quick_gelu, source="transformers.activations.QuickGELUActivation"),
     MapKind("silu", ("silu", "swish"), lambda: u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
     MapKind("sigmoid", ("sigmoid", "sigma"), lambda: 1 / (1 + sp.exp(-u)), lambda: dy * y * (1 - y)),
+    MapKind(
+        "softplus",
+        ("softplus",),
+        lambda: sp.log(1 + sp.exp(u)),
+        lambda: dy / (1 + sp.exp(-u)),
+        source="Dugas et al., NIPS 2000",
+    ),
     MapKind("tanh", ("tanh",), lambda: sp.tanh(u), lambda: dy * (1 - y**2)),
     MapKind("exp", ("exp",), lambda: sp.exp(u), lambda: dy * y),
     MapKind(
@@ -330,6 +356,16 @@ MAPS: tuple[MapKind, ...] = (
         eager=("u", "t"),
         inside=(("copy",),),
     ),
+    MapKind(
+        "scan",
+        ("scan",),
+        lambda: c * Before(y) + u,
+        lambda: dy + After(c * du),
+        along=True,
+        operands=("c",),
+        source="Blelloch, CMU-CS-90-190, section 1.4; Gu and Dao, arXiv 2312.00752, eq. 2a",
+        eager=("copy", "c"),  # a loop over positions: each product keeps its factor and the result before
+    ),
     MapKind("scale", (), lambda: u * c, lambda: dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("shift", (), lambda: u + c, lambda: dy),  # c is the number of the op
     MapKind("minus", (), lambda: c - u, lambda: -dy),
@@ -384,7 +420,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
             return
         args = [a for a in e.args if not (a.is_Number and a in (1, -1))] if e.is_Mul else list(e.args)
         args = [a for a in args if not isinstance(a, Chosen)]
-        if isinstance(e, (Rotate, Chosen)):
+        if isinstance(e, (Rotate, Chosen, Before, After)):
             cost = 0  # a change of places, whose sign is folded into the addition; or a choice
         elif e.is_Add or e.is_Mul or isinstance(e, (sp.Max, sp.Min)):
             # x - a is one subtraction and x / a one division: the sign and the reciprocal cost nothing more.

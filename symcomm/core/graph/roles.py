@@ -183,12 +183,12 @@ class _Follower:
         for j, name in enumerate(op.inputs):
             if kinds[j] != "unknown":
                 continue
-            if op.kind in MAP:
+            if op.kind in MAP and not MAP[op.kind].carries:
                 if j:
                     self.assign(name, "data")  # targets of a loss
             elif op.attribute("joined") == -1:
                 self.assign(name, "data")  # features beside features of the data
-            elif op.kind in ("add", "contraction", "convolution"):
+            elif op.kind in ("add", "contraction", "convolution", "scan"):
                 others = {i for k, ix in enumerate(op.indices) if kinds[k] == "data" for i in ix}
                 self.weigh(op, name, op.indices[j], others)
 

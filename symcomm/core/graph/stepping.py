@@ -4,7 +4,8 @@ One rule makes both. Walking back from the logits, each axis of positions of a t
 *all* (what a query reads), or the *last* one. A loop has the colour of its axis in the result; positions that are
 summed away are all of them; the slots of an expert have the colour of the tokens that fill them. What has no new
 position and is made of the data was there before: of it the step reads what is kept, which is a minimum cut among the
-tensors that only keys and values are made of. No kind of layer is named.
+tensors that only keys and values are made of. An op that reaches back a few positions (``reach``) reads as many rows
+of a state; a recurrence reads its own last result. No kind of layer is named.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import from_expr, names
-from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes
+from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes, whole_indices
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.records import ByIdentity, dataclass, replace
 
-NEW, LAST, ALL = "new", "last", "all"
+NEW, LAST, ALL, SHORT = "new", "last", "all", "last few"
 Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it is no axis of positions
 Node = tuple[str, Version]
 CHOSEN = ("cache", "cached_keys", "mla", "logits")  # the conventions that decide what a step computes
@@ -126,9 +127,11 @@ class _Stepper:
             for r in graph.regions if any(op.region == r.name for op in ops)
         )  # fmt: skip
         behind = {self.axis(a, c): p for a in self.stream for c, p in self.behind.items()}
+        rolling = frozenset(self.axis(a, c) for a in self.stream for c in self.behind if c.startswith(SHORT))
         step = Stepped(
             self.origin, self.new, self.past, self.phase, tuple(self.held), behind if self.past != 0 else {},
             tuple(self.stream), tuple(self.choices.items()), tuple(self.read), tuple(self.values.items()),
+            rolling if self.past != 0 else frozenset(),
         )  # fmt: skip
         return replace(
             graph, axes=self.axes, tensors=self.tensors, ops=ops, regions=regions, step=step, limits=(),
@@ -185,7 +188,13 @@ class _Stepper:
         for window in self.windows.values():
             if window is not None:
                 found[f"{ALL} {window}"] = sp.Min(self.past, window - 1)
-        return found
+        reached = [op.attribute("reach") for op in self.graph.ops]
+        return found | {f"{SHORT} {one}": one - 1 for one in reached if isinstance(one, sp.Expr)}
+
+    def mixes(self, op: Op) -> bool:
+        """Whether an op reads positions beside the one of its result."""
+        goes_on = op.kind in MAP and MAP[op.kind].carries
+        return goes_on or op.attribute("reach") is not None or (op.kind in SOFTMAXES and self.attends(op))
 
     def attends(self, op: Op) -> bool:
         """Whether a softmax works along the positions of a sequence, for each of its positions."""
@@ -253,6 +262,9 @@ class _Stepper:
         """The colour of each loop over positions, where the result of an op has some version."""
         names = self.graph.index_axes(op)
         found = {i: c for i, c in zip(op.output_indices, version, strict=True) if c}
+        if op.attribute("reach") is not None:
+            reading, *_ = whole_indices(op)
+            found[reading] = f"{SHORT} {op.attribute('reach')}"
         for i in dict.fromkeys(i for ix in op.indices for i in ix):
             if i not in found and names[i] in self.positions:
                 tied = [found[j] for j, a in names.items() if j in found and {names[i], a} & {*self.slots}]
@@ -283,7 +295,7 @@ class _Stepper:
         made, home = self.graph.producers.get(name), self.graph.producers[self.logits[0].name].region
         if made is None or made.region != home:
             return True
-        local = not any(op.kind in SOFTMAXES and self.attends(op) for op in self.graph.ops if op.region == home)
+        local = not any(self.mixes(op) for op in self.graph.ops if op.region == home)
         if local:
             return False
         tail = self.logits[0].name
@@ -347,7 +359,8 @@ class _Stepper:
         if op.kind == "rope" and self.choices["cached_keys"] == "plain":
             return operands
         product = op.kind == "contraction" and op.summed and len(operands) == 1 and not op.attribute("lookup")
-        if not product or how in ("heads", "heads_with_rope"):
+        few = any(c.startswith(SHORT) for c in version)  # of a few rows what is read is kept as it is
+        if not product or how in ("heads", "heads_with_rope") or (few and how != "smallest"):
             return None
         return operands if how == "smallest" or self.only(operands[0][0]) else None
 
@@ -431,7 +444,9 @@ class _Stepper:
         """The numbers in a version, at a long context."""
         found = 1
         for axis, colour in zip(self.graph.tensors[node[0]].axes, node[1], strict=True):
-            found *= GROWN if colour.startswith(ALL) else self.number(self.graph.axes[axis].size)
+            few = colour.startswith(SHORT)
+            length = self.behind[colour] if few else self.graph.axes[axis].size
+            found *= GROWN if colour.startswith(ALL) else self.number(length)
         return found
 
     # -- the graph that is made -------------------------------------------------------------------------------
@@ -444,7 +459,7 @@ class _Stepper:
         elif colour == NEW or self.past == 0 or colour == "":
             name, size = axis, self.slot_size(axis) if axis in self.slots else self.new
         else:
-            window = colour.removeprefix(ALL).strip()
+            window = colour.removeprefix(ALL).strip() if colour.startswith(ALL) else colour
             name, size = f"{axis}^{ALL}{f' of {window}' if window else ''}", self.new + self.behind[colour]
         label = f"({size})" if size.is_Add else str(size)
         self.axes.setdefault(name, replace(old, name=name, size=size, label=label))
@@ -493,11 +508,11 @@ class _Stepper:
         """A version as it is where nothing stands before: all positions are the new ones."""
         if self.past != 0:
             return version
-        return tuple(NEW if c.startswith(ALL) else c for c in version)
+        return tuple(NEW if _earlier(c) else c for c in version)
 
     def called(self, name: str, version: Version) -> str:
         """What a version is called: as the tensor, but for all positions of one of which the new ones are made, too."""
-        if any(c.startswith(ALL) for c in version) and NEW not in version and (name, _of(version, NEW)) in self.seen:
+        if any(map(_earlier, version)) and NEW not in version and (name, _of(version, NEW)) in self.seen:
             return marked(name, ALL)
         return marked(name, LAST) if LAST in version and (name, _of(version, NEW)) in self.seen else name
 
@@ -527,7 +542,32 @@ class _Stepper:
         if len(here) < len(op.inputs) and len(here) == 1:
             kept = replace(kept, attributes=(*op.attributes, ("view", True)))
         self.add(op, kept)
+        if op.kind in MAP and MAP[op.kind].carries and NEW in version:
+            self.carry(op, kept, version)
         return made
+
+    def carry(self, op: Op, made: Op, version: Version) -> None:
+        """Continues a recurrence behind its earlier result, and keeps its last one."""
+        (along,) = whole_indices(op)
+        at = op.output_indices.index(along)
+        tensor, axes = self.graph.tensors[op.output], self.tensors[made.output].axes
+        left, place = self.free(marked(op.output, LAST)), self.free(f"last({made.output})")
+        alone = replace(tensor, axes=(*axes[:at], *axes[at + 1 :]), shape=(), latex="", parts=())
+        self.tensors[left] = replace(alone, name=left)
+        self.tensors[place] = Tensor(place, (axes[at],), "constant", virtual=True, source=tensor.source)
+        loops = tuple(range(len(axes)))
+        cut = replace(op, name=left, kind="contraction", inputs=(made.output, place), output=left,
+                      indices=(loops, (at,)), output_indices=tuple(n for n in loops if n != at),
+                      attributes=(("lookup", True), ("slice", True), ("does", "last position")))  # fmt: skip
+        before = ""
+        if self.past != 0:
+            before = self.free(marked(op.output, "past"))
+            self.tensors[before] = replace(alone, name=before, role="state")
+            indices = (*made.indices, tuple(i for i in made.output_indices if i != along))
+            self.ops.remove((self.places[op.output], made))
+            self.add(op, replace(made, inputs=(*made.inputs, before), indices=indices))
+        self.add(op, cut)
+        self.held.append(Kept(left, before, "state", op.region, why=f"`{bare(op.output).partition('·')[0]}`"))
 
     def add(self, at: Op, op: Op) -> None:
         self.ops.append((self.places[at.output], op))
@@ -584,15 +624,17 @@ class _Stepper:
             self.kept[name, version] = None
             self.held.append(Kept(made, "", "request", region, why=why))
             return made
-        grows = any(c.startswith(ALL) for c in version)
+        grows, rows = any(c.startswith(ALL) for c in version), any(version)
         window = next((c.removeprefix(ALL).strip() for c in version if c.startswith(ALL)), "")
-        new = self.tensor(name, _of(version, NEW)) if grows else self.update(name)
+        new = self.tensor(name, _of(version, NEW)) if rows else self.update(name)
         role: Role = "cache" if grows else "state"
         like = op or self.frontier[name, version][0]
         place = self.places[like.output] if op is not None else self.places[like.output] - 1
         if again:
             new = self.repeated(new, name, version, again, place)
         seen = self.windows.get(region) if window else None
+        if rows and not grows:
+            seen = next(self.behind[c] + 1 for c in version if c)
         if self.past == 0:
             self.named[node] = new
             self.held.append(Kept(new, "", role, region, seen, why))
@@ -603,7 +645,7 @@ class _Stepper:
         loops = tuple(range(len(again) + len(version)))
         base = Op(made, "add", (before, new), made, (loops, loops), loops, (("signs", (1, 1)), ("lookup", True)),
                   row=like.row, source=tensor.source, region=region)  # fmt: skip
-        if not grows:
+        if not rows:
             self.ops.append((place, base))
             return made
         at = len(again) + next(n for n, c in enumerate(version) if c)
@@ -782,6 +824,11 @@ class _Stepper:
                          attributes=tuple((k, v) for k, v in reader.attributes if k != "turned"))  # fmt: skip
             self.add(reader, op)
         return whole
+
+
+def _earlier(colour: str) -> bool:
+    """Whether positions from before this step are among those of a colour."""
+    return colour.startswith((ALL, SHORT))
 
 
 def _of(version: Version, colour: str) -> Version:

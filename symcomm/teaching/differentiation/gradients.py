@@ -171,6 +171,12 @@ def _written(graph: Graph, op: Op, names: Names) -> tuple[Form, tuple[Factor, ..
         return Total(tuple(one if sign > 0 else negative(one) for one, sign in pairs)), ()
     if op.kind == "convolution":
         return Called("convtranspose" if op.attribute("part") == "input" else "correlate", tuple(operands)), ()
+    if op.kind == "scan_gradient" or op.attribute("before") is not None:
+        (position,) = cast("Indices", op.attribute("along", op.attribute("whole")))
+        length = graph.axes[graph.index_axes(op)[position]].label
+        if op.kind == "scan_gradient":
+            return Called(f"scanback_{length}", tuple(operands)), ()
+        operands[1] = _named_axes("before", [length], operands[1])  # the result one position before
     if op.kind == "contraction":
         form, factors = _contraction(graph, op, operands, names)
         if {*op.output_indices} - {i for indices in op.indices for i in indices} and "einsum" in getattr(

@@ -267,9 +267,9 @@ def repeated(graph: Graph, name: str) -> Op | None:
 def moves(setting: Setting, graph: Graph, op: Op) -> bool:
     """Whether what an op moves is counted: where its operations are, or where it is at an end of a step."""
     counted = counts(setting, graph, op)
-    if not TRAFFIC[setting.accounting.traffic].ends:
-        return counted
     roles = {graph.tensors[name].role for name in op.inputs}
+    if not TRAFFIC[setting.accounting.traffic].ends:
+        return counted or "state" in roles
     ends = counted or bool(roles & KEPT) or op.output in _left(graph)
     ends = ends or ("weight" in roles and bool(op.attribute("lookup")))
     return ends and bool(uses(setting, graph, op))
@@ -287,14 +287,16 @@ def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     mine = {name: role for name, role in roles.items() if role in {"weight", *KEPT}}
     read = "embedding" if op.attribute("lookup") else "weight"
     found = {name: (read if role == "weight" else "cache", 1) for name, role in mine.items()}
-    if op.output in _left(graph) or {"cache", "state"} & {*roles.values()}:
+    joins = bool({"cache", "state"} & {*roles.values()} and op.attribute("lookup"))
+    if op.output in _left(graph) or joins:
         return found | {op.output: ("result", 1)}
     return found | ({op.output: ("logits", 1)} if op.output in {t.name for t in graph.outputs} else {})
 
 
 def _left(graph: Graph) -> set[str]:
-    """What a prefill leaves for later steps."""
-    return {one.tensor for one in graph.step.kept if not one.before} if graph.step is not None else set()
+    """What a prefill leaves for later steps, and any step of its recurrences."""
+    kept = graph.step.kept if graph.step is not None else ()
+    return {one.tensor for one in kept if not one.before or graph.producers[one.tensor].attribute("slice")}
 
 
 def sizes_moved(graph: Graph, op: Op, name: str) -> tuple[Expr, ...]:
@@ -323,6 +325,9 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
         kernel = None
     there = graph.scores if kernel else frozenset[str]()
     found: dict[str, str] = {}
+    if not counts(setting, graph, op):  # of an op that is not counted what it reads of earlier steps
+        states = [name for name in op.inputs if graph.tensors[name].role == "state"]
+        return dict.fromkeys(states, ("activation", convention.times["activation"]))
     for name in op.inputs:
         smaller = repeated(graph, name)
         if kernel:

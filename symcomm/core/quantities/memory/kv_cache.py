@@ -84,10 +84,10 @@ def shares(
         far: Form | None = None
         if kept.role == "cache":
             far = num(1) if of == "token" else tokens
-            if kept.window is not None and of != "token":
-                window = from_expr(kept.window)
-                window = window if setting.choice("window_cache") == "w" else Total((window, num(-1)))
-                far = Smallest((tokens, window))
+        if kept.window is not None and of != "token":
+            window = from_expr(kept.window)
+            window = window if setting.choice("window_cache") == "w" else Total((window, num(-1)))
+            far = Smallest((tokens, window)) if kept.role == "cache" else window
         many = from_expr(graph.axes[batch].size) if batch in tensor.axes and of == "batch" else num(1)
         layout: Layout = ()
         if plan is not None:
