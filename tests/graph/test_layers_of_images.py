@@ -58,3 +58,14 @@ def test_what_cannot_be_read_is_named(row: str, told: str) -> None:
 def test_a_target_that_is_computed_is_refused() -> None:
     with pytest.raises(SymcommError, match="t is computed, and targets get no gradient"):
         model("t = x W\tx [B, D], W [D, F]\tt [B, F]", "l = MSE(u, t)\tu [B, F]\tl [1]")
+
+
+def test_a_number_below_a_convolution_is_its_dilation_and_a_name_is_a_mark_and_both_are_told() -> None:
+    rows = r"""Computation	Input	Output
+$y = \mathrm{Conv}_2(x, W)$	$x$ [B, C, 32], $W$ [K, C, 3]	$y$ [B, K, 28]
+$z = \mathrm{Conv}_{down}(y, U)$	$y$ [B, K, 28], $U$ [K, K, 3]	$z$ [B, K, 28]
+"""
+    assert sc.load(rows).graph.notes == (
+        "the subscript of conv is its dilation: taps lie 2 places apart",
+        "the subscript of conv is a mark: it changes nothing",
+    )

@@ -313,7 +313,7 @@ class _Builder(Reader):
         notes += tuple(
             f"'{key}' is read as '{name}', which the document declares" for key, name in self.renamed.items()
         )
-        notes += tuple(f"the subscript of {name} is a mark: it changes nothing" for name in self.marks)
+        notes += tuple(self.marks)
         region = Region(name, repeat)
         graph = Graph(
             name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes

@@ -29,7 +29,7 @@ class Reader(TableDraft):
     chains: list[tuple[DraftTensor, ...]] = field(default_factory=list, init=False)  # products of three and more
     pure: set[DraftTensor] = field(default_factory=set, init=False)  # what the rows above make of weights alone
     followed: int = field(default=0, init=False)  # how many ops were looked at for that
-    marks: dict[str, None] = field(default_factory=dict, init=False)  # functions with a subscript that says nothing
+    marks: dict[str, None] = field(default_factory=dict, init=False)  # how subscripts were read, as notes
 
     def role(self, label: str, size: sp.Expr) -> str:
         """The role of an axis: as the options give it, else as its symbol usually means."""
@@ -187,7 +187,7 @@ class Reader(TableDraft):
             raise FormulaError(f"{node.function} works along the last axis, not along {axis}", node.subscript.span,
                                "write Permute(S) in a row before, which brings the axis to the end")  # fmt: skip
         if axis is None or not axis.is_number:
-            self.marks[node.function] = None
+            self.marks[f"the subscript of {node.function} is a mark: it changes nothing"] = None
 
     def expect(self, node: tree.FunctionCall, *counts: int) -> None:
         """Raises ``FormulaError`` unless a function has one of these numbers of arguments."""

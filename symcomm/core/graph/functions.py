@@ -548,7 +548,12 @@ def _conv(reader: Reader, node: tree.FunctionCall) -> Value:
     else:
         reader.join(image.dims[1], kernel.dims[1], node.span, "the channels of X and W")
         read = ci
-    dilated = _some(reader, node, "dilation", "how far its taps lie apart")
+    apart, dilated = reader.scalar(node.subscript) if node.subscript is not None else None, {}
+    if apart is not None and apart.is_number:
+        dilated = _some(reader, node, "dilation", "how far its taps lie apart")
+        reader.marks[f"the subscript of {node.function} is its dilation: taps lie {apart} places apart"] = None
+    elif node.subscript is not None:
+        reader.marked(node)  # a name, such as that of a layer
     window, taps, places = ([reader.fresh() for _ in range(n)] for _ in range(3))
     out = [(b, target.dims[0]), (co, target.dims[1]), *zip(places, target.dims[2:], strict=True)]
     value = reader.emit(
