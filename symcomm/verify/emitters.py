@@ -337,7 +337,10 @@ def _scan(op: Spelled) -> str:
     op.helpers.add("scan")
     value, factor = op.operands
     along = next(n for n, letter in enumerate(value.letters) if op.attributes["along"][0] in letter)
-    return f"scan({arranged(factor.text, factor.letters, value.letters)}, {value.text}, {along})"
+    alone = [n for n, letter in enumerate(factor.letters) if letter not in value.letters]  # axes of one
+    text = called(factor.text) + "".join(f".select({n}, 0)" for n in reversed(alone)) if alone else factor.text
+    shared = tuple(letter for letter in factor.letters if letter in value.letters)
+    return f"scan({arranged(text, shared, value.letters)}, {value.text}, {along})"
 
 
 def _convolution(op: Spelled) -> str:

@@ -186,3 +186,12 @@ def test_a_recurrence_that_does_not_fit_says_what_would(row: str, told: str) -> 
     with pytest.raises(sc.SymcommError) as caught:
         sc.load(HEADER + row + "\n")
     assert told in str(caught.value)
+
+
+def test_a_loop_keeps_the_result_before_each_position_besides_what_its_gradient_reads() -> None:
+    rows = "a = sigma(x W^a)\tx [B,L,D], W^a [D,D]\ta [B,L,D]\nh = scan_L(a, x)\t-\th [B,L,D]\n"
+    rows += "y = h W^y\tW^y [D,D]\ty [B,L,D]\n"
+    model, sizes = sc.load(HEADER + rows, dtype="fp32"), {"B": 2, "L": 6, "D": 4}
+    # x, a and h are kept whole; PyTorch measures 160 B more, 2·(6 - 1)·4 numbers, where torch.stack copies the results
+    assert model.activation_memory().at(**sizes).value == 3 * 2 * 6 * 4 * 4
+    assert model.activation_memory(accounting="pytorch").at(**sizes).value == 3 * 2 * 6 * 4 * 4 + 2 * 5 * 4 * 4

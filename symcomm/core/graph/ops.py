@@ -364,7 +364,6 @@ MAPS: tuple[MapKind, ...] = (
         along=True,
         operands=("c",),
         source="Blelloch, CMU-CS-90-190, section 1.4; Gu and Dao, arXiv 2312.00752, eq. 2a",
-        eager=("copy", "c"),  # a loop over positions: each product keeps its factor and the result before
     ),
     MapKind("scale", (), lambda: u * c, lambda: dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("shift", (), lambda: u + c, lambda: dy),  # c is the number of the op

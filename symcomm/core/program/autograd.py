@@ -287,6 +287,9 @@ class Autograd:
                 continue
             if tensor.role in ("gradient", "weight"):
                 continue
+            if self.eager and op.attribute("before"):
+                yield self.loop(graph.producers[name], reader)
+                continue
             if tensor.role == "constant":  # of a constant only the part that is read has to be there
                 layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
             normed = self.before_gain(op, name)
@@ -337,6 +340,13 @@ class Autograd:
         """A storage that an op makes besides its result."""
         return Saved(made.output, what, elements, dtype, made.row, (reader,), scores, (), made.output, name,
                      frozenset([made.output]))  # fmt: skip
+
+    def loop(self, made: Op, reader: str) -> Saved:
+        """What a loop over positions keeps: the result before each position but the first, which stacking copies."""
+        positions = self.plan.graph.loops(made)[made.attribute("along")[0]]  # type: ignore[index]  # a recurrence has it
+        elements = self.elements(made, made.output_indices) * (positions - 1) / positions
+        dtype = self.plan.graph.tensors[made.output].dtype or self.dtype
+        return self.beside(made, f"{made.output}·before", "results before each position", elements, dtype, reader)
 
     def statistics(self, step: Compute, name: str, layout: Layout, reader: str) -> Iterator[Saved]:
         """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""

@@ -325,8 +325,8 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
         kernel = None
     there = graph.scores if kernel else frozenset[str]()
     found: dict[str, str] = {}
-    if not counts(setting, graph, op):  # of an op that is not counted what it reads of earlier steps
-        states = [name for name in op.inputs if graph.tensors[name].role == "state"]
+    states = [name for name in op.inputs if graph.tensors[name].role == "state"]
+    if states and not counts(setting, graph, op):  # of an op that is not counted what it reads of earlier steps
         return dict.fromkeys(states, ("activation", convention.times["activation"]))
     for name in op.inputs:
         smaller = repeated(graph, name)
