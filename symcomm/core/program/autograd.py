@@ -342,7 +342,7 @@ class Autograd:
                      frozenset([made.output]))  # fmt: skip
 
     def loop(self, made: Op, reader: str) -> Saved:
-        """What a loop over positions keeps: the result before each position but the first, which stacking copies."""
+        """The results before each position but the first, which a loop over positions keeps and stacking copies."""
         positions = self.plan.graph.loops(made)[made.attribute("along")[0]]  # type: ignore[index]  # a recurrence has it
         elements = self.elements(made, made.output_indices) * (positions - 1) / positions
         dtype = self.plan.graph.tensors[made.output].dtype or self.dtype
