@@ -55,9 +55,15 @@ def test_what_cannot_be_read_is_named(row: str, told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_a_target_that_is_computed_is_refused() -> None:
+def test_a_target_of_a_squared_error_that_is_computed_trains_what_computes_it() -> None:
+    twins = model("t = x W\tx [B, D], W [D, F]\tt [B, F]", "u = x V\tV [D, F]\tu [B, F]",
+                  "$l = MSE(u, t)$\tu [B, F]\t$l \\in R$")  # fmt: skip
+    assert twins.gradients().at(B=2, D=3, F=5).value == 4 * (2 * 2 * 3 * 5)  # of W, of V, and of x for both
+
+
+def test_probabilities_that_are_computed_are_refused_as_targets() -> None:
     with pytest.raises(SymcommError, match="t is computed, and targets get no gradient"):
-        model("t = x W\tx [B, D], W [D, F]\tt [B, F]", "l = MSE(u, t)\tu [B, F]\tl [1]")
+        model("t = softmax(x W)\tx [B, D], W [D, F]\tt [B, F]", "l = CrossEntropy(u, t)\tu [B, F]\tl [B]")
 
 
 def test_a_number_below_a_convolution_is_its_dilation_and_a_name_is_a_mark_and_both_are_told() -> None:

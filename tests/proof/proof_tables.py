@@ -445,6 +445,7 @@ _shape(
 )
 _shape("embeddingbag", r"x = embeddingbag(t, W^E) ; $t \in Z^{B \times L \times 3}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
 _shape("squared_error", *feed("x"), r"$\ell = MSE(b, s)$ ; $s \in R^{B \times L \times D}$ ; $\ell \in R$")
+_shape("reconstruction", *feed("x"), r"$\ell = MSE(b, x)$ ; - ; $\ell \in R$")
 _shape("outer product", r"Y = u v^T ; u [F], v [D] ; Y [F,D]", r"z = x Y ; x [B,L,F] ; z [B,L,D]", *feed("z"))
 for _name in ("mean", "sum"):
     _shape(

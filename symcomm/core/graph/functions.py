@@ -52,18 +52,18 @@ def _crossentropy(reader: Reader, node: tree.FunctionCall) -> Value:
         for a, b in zip(logits.dims, targets.dims, strict=False):
             reader.join(a, b, node.span, f"{logits.tensor.name} and {targets.tensor.name}")
         chosen = reader.onehot(targets, logits.dims[-1], node.span)
+    elif any(op.output is targets.tensor for op in reader.ops):
+        raise FormulaError(f"{targets.tensor.name} is computed, and targets get no gradient", node.arguments[1].span,
+                           "targets that are given: ids, or a probability for each class")  # fmt: skip
     value = reader.map("crossentropy", logits, node.span, chosen)
     scalar = reader.target is not None and not reader.target.dims
     return reader.reduce(value, node.span, mean=True) if scalar else value
 
 
 def _squared_error(reader: Reader, node: tree.FunctionCall) -> Value:
-    """The mean of the squares of what predictions and targets differ by; targets get no gradient."""
+    """The mean of the squares of what predictions and targets differ by."""
     reader.expect(node, 2)
     value, targets = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
-    if any(op.output is targets.tensor for op in reader.ops):
-        raise FormulaError(f"{targets.tensor.name} is computed, and targets get no gradient", node.arguments[1].span,
-                           r"write the difference in a row, and Mean(d \odot d) of it")  # fmt: skip
     if len(targets.dims) != len(value.dims):
         raise ShapeError(f"{value.tensor.name} and {targets.tensor.name} have different numbers of axes", node.span,
                          "a target for each prediction")  # fmt: skip

@@ -33,6 +33,14 @@ def trains_inputs(graph: Graph) -> bool:
     return any(op.kind not in ("onehot", "route") for t in graph.inputs for op in graph.consumers.get(t.name, ()))
 
 
+def _learns(graph: Graph, name: str) -> bool:
+    """Whether a target gets a gradient: where it is computed, a weight, or an input of the rest of a model, too."""
+    reads = [op for op in graph.consumers[name] if op.kind not in ("onehot", "route")]
+    return graph.tensors[name].role != "input" or any(
+        op.kind not in kinds.MAP or kinds.MAP[op.kind].carries or op.inputs[0] == name for op in reads
+    )
+
+
 def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozenset[str]:
     """The tensors that need a gradient: weights, ``inputs`` (all, where not said), and all that depends on them."""
     inputs = inputs_to_train(graph) if inputs is None else inputs
@@ -185,7 +193,7 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
                 if record.carries:
                     carried(op, j, dy)
                     continue
-                if j > 0:
+                if j > 0 and not (record.symmetric and _learns(graph, name)):
                     continue  # further operands of a map are constants
                 if record.derivative == kinds.dy:
                     parts.setdefault(name, []).append(dy)
@@ -193,9 +201,10 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
                 read, at = [dy], [op.output_indices]
                 for what in record.gradient_reads:
                     place = record.operands.index(what) + 1 if what in record.operands else 0
+                    place = place ^ j  # the second operand of a symmetric map is as its first
                     read.append(op.output if what == "y" else op.inputs[place])
                     at.append(op.output_indices if what == "y" else op.indices[place])
-                emit(op, 0, f"{op.kind}_gradient", tuple(read), tuple(at), mine, dict(op.attributes))
+                emit(op, j, f"{op.kind}_gradient", tuple(read), tuple(at), mine, dict(op.attributes))
     for tensor in list(graph.tensors.values()):
         if tensor.name in parts and tensor.role in ("weight", "input"):
             settle(tensor.name)

@@ -129,7 +129,8 @@ class MapKind:
     ``along`` says that it works along the last axis of its operand, which every rank then needs whole. ``linear``
     maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
     ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
-    ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
+    ``operands`` names the further operands, without a gradient if the map is not ``symmetric``. ``collapses`` says the
+    axis is gone in the result.
     A value with ``Before(y)`` in it is a recurrence: the result at a position is made of that one position before, so
     that a step reads the last one as its state. Its further operand gets a gradient, and is a factor of ``Before(y)``.
 
@@ -180,6 +181,13 @@ class MapKind:
     def carries(self) -> bool:
         """Whether the result at a position is made of the result one position before."""
         return bool(self.expression.has(Before))
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether its two operands may change places, as predictions and targets of a squared error may."""
+        if self.along or self.operands != ("t",) or t not in self.derivative.free_symbols:
+            return False
+        return bool(sp.expand(self.expression - self.expression.subs({u: t, t: u}, simultaneous=True)) == 0)
 
     @cached_property
     def gradients_inside(self) -> tuple[tuple[str, ...], ...]:
