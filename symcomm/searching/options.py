@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -109,6 +110,26 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
     found = capacity_of(capacity, meaning)
     assert meaning in MEANINGS
     return found, str(meaning)
+
+
+def host_memory(said: object, accounting: Accounting, shared: int | None, devices: int) -> tuple[Fraction, int] | None:
+    """The bytes of a host and the ranks that share them, such as ``2 TB shared by 8``; ``shared`` where it is not said.
+
+    Raises ``ValuesError`` where nothing is on a host, and for what is no amount and no number of ranks.
+    """
+    if said is None:
+        return None
+    if accounting.offloading == "on_device":
+        raise ValuesError("host_capacity, but nothing is on the host", hint="offloading: states_on_host")
+    amount, by, ranks = (part.strip() for part in str(said).partition("shared by"))
+    if by and not re.fullmatch(r"[1-9]\d{0,5}", ranks):
+        raise ValuesError(f"host_capacity: '{ranks[:40]}' is no number of ranks", hint="2 TB shared by 8")
+    if not by and shared is None:
+        raise ValuesError("nobody said how many ranks share the memory of a host", hint="2 TB shared by 8")
+    found = exact(amount, "host_capacity")
+    if found <= 0:
+        raise ValuesError(f"host_capacity = {amount[:40]}: an amount of memory", hint="2 TB shared by 8")
+    return found, min(int(ranks) if by else shared or 1, devices)
 
 
 def batch_symbol(model: Model) -> str:

@@ -41,6 +41,7 @@ class Configuration:
     held: tuple[Share, ...]
     why: str
     accounting: Accounting
+    host: Quantity | None = None
 
     TITLES = ("The fastest", "The front of time and memory")
     COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
@@ -76,7 +77,7 @@ class Configuration:
     @property
     def amounts(self) -> dict[str, Quantity]:
         """What may be limited."""
-        return {"memory": self.memory}
+        return {"memory": self.memory, **({"host memory": self.host} if self.host is not None else {})}
 
     @property
     def said(self) -> str:
@@ -87,7 +88,7 @@ class Configuration:
     def row(self) -> tuple[str, ...]:
         """Its cells in a table."""
         cells = (self.strategy, str(self.microbatches), ", ".join(self.runs) or "–", read(self.time), read(self.memory))
-        return (*cells, self.why)
+        return (*cells, self.why + (f" On a host: {read(self.host)}." if self.host is not None else ""))
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -113,7 +114,8 @@ class Configuration:
         return {
             "strategy": self.strategy, "mesh": dict(self.mesh), "microbatches": self.microbatches,
             "sizes": dict(self.sizes), "recomputation": self.recomputation, "schedule": self.schedule,
-            "time": as_json(self.time), "memory": as_json(self.memory), "shares": parts_json(self.shares),
+            "time": as_json(self.time), **{name.replace(" ", "_"): as_json(n) for name, n in self.amounts.items()},
+            "shares": parts_json(self.shares),
             "calls": parts_json(self.calls), "held": parts_json(self.held), "why": self.why,
         }  # fmt: skip
 
@@ -287,8 +289,9 @@ class SearchResult:
         first = self.nearest[0]
         limits = {"memory": self.capacity, **dict(self.limits)}
         most = max(limits, key=lambda name: first.amounts[name].value / limits[name].value)
-        over, bound = first.amounts[most].value / limits[most].value, "capacity" if most == "memory" else "bound"
-        takes = "needs" if most == "memory" else f"takes for a {most}"
+        over = first.amounts[most].value / limits[most].value
+        needed = {"memory": "needs", "host memory": "needs on a host"}
+        bound, takes = "capacity" if most in needed else "bound", needed.get(most, f"takes for a {most}")
         return said + (
             f"none fits. The nearest, {first.said}, {takes} {read(first.amounts[most])}: {float(over):.4g} times the "
             f"{bound}."

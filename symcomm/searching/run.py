@@ -30,6 +30,7 @@ from symcomm.searching.options import (
     check,
     drafts_of,
     free_sizes,
+    host_memory,
     read_sizes,
     said,
     serving_options,
@@ -40,6 +41,7 @@ from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import (
     BUCKETS,
     CONVENTION,
+    HOST_MEMORY,
     MICROBATCHES,
     Draft,
     Limit,
@@ -61,6 +63,7 @@ def search(
     capacity: object = None,
     capacity_is: str | None = None,
     device: object = None,
+    host_capacity: object = None,
     batch: object = None,
     strategies: str | Sequence[str] | None = None,
     microbatches: object = None,
@@ -92,7 +95,8 @@ def search(
     of the model; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
-    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained.
+    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained. Of what is
+    offloaded a host holds ``host_capacity``, such as ``2 TB shared by 8`` ranks: by those of a node where not said.
 
     Memory is that of weights, gradients, optimizer states and saved activations, and what fits is what fits by that.
     With ``peaks`` the fastest of these are held against their ``peak_memory``, too, at about a tenth of a second each;
@@ -112,8 +116,9 @@ def search(
     check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     trains = {"microbatches": microbatches, "recomputation": recomputation, "schedules": schedules, "buckets": buckets,
-              "call_overhead": call_overhead, "frozen": frozen, "gradient_dtype": gradient_dtype,
-              "peaks": peaks or None, "recipe": None if recipe == "mixed_adam" else recipe}  # fmt: skip
+              "call_overhead": call_overhead, "host_capacity": host_capacity, "frozen": frozen,
+              "gradient_dtype": gradient_dtype, "peaks": peaks or None,
+              "recipe": None if recipe == "mixed_adam" else recipe}  # fmt: skip
     bounds = serving_options(model, trains, prompt, prompts, first_token, per_token, formats)
     if bounds is None:
         goal = Objective(("time", "memory"), (Limit("memory", size, "does not fit in the memory"),))
@@ -129,6 +134,9 @@ def search(
         whole.holds(devices)
         said_links[NODE] = whole
         device = whole.device
+    host = host_memory(host_capacity, chosen, _of_a_node(said_links.get(NODE), device), devices)
+    if host is not None:
+        goal = replace(goal, limits=(*goal.limits, Limit(HOST_MEMORY, host[0], "does not fit in the host's memory")))
     for name in rates:
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
@@ -137,13 +145,14 @@ def search(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
-        Setting(model.graph).freeze(frozen).frozen, prompt, prompts,
+        Setting(model.graph).freeze(frozen).frozen, prompt, prompts, 0 if host is None else host[1],
     )  # fmt: skip
     parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists, formats)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     _check_links(said_links, drafts)
     notes += [whole.told] if whole is not None else []
+    notes += [_UNLIMITED] if chosen.offloading != "on_device" and host is None and bounds is None else []
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
     if device is not None and rates.get("network") is None:
         _check_joined(find(device), devices, said_links, drafts, allowed)
@@ -174,6 +183,16 @@ def search(
             tell(best.tried, total, "configurations")
     found = _outcome(question, devices, (goal, meaning), made, best, notes)
     return _at_peak(found, question, top) if peaks else found
+
+
+def _of_a_node(said: object, device: object) -> int | None:
+    """The ranks of a node, which share a host: those of a network's first level, or those that links join."""
+    if (whole := network_if(said)) is not None:
+        return whole.levels[0].size
+    if said is not None:
+        return int(str(said)) if str(said).isdecimal() else None
+    found = find(device) if device is not None else None
+    return found.link().joins or None if found is not None and found.links else None
 
 
 def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
@@ -322,7 +341,7 @@ def _outcome(
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
-        tuple((one.amount, Quantity(one.most, SECOND)) for one in goal.limits[1:]),
+        tuple((n.amount, Quantity(n.most, BYTE if n.amount == HOST_MEMORY else SECOND)) for n in goal.limits[1:]),
     )  # fmt: skip
 
 
@@ -366,6 +385,7 @@ def _peak(one: Configuration, question: SearchQuestion, checked: dict[tuple[obje
     return checked[key]
 
 
+_UNLIMITED = "The host is supposed to have room for all that is there: say host_capacity, such as 2 TB shared by 8."
 _LIMITS = (
     "Memory is that of weights, gradients, optimizer states and saved activations; what is gathered or computed again "
     "for a moment comes on top.",
@@ -398,4 +418,5 @@ def _configuration(s: Structure, g: Grid, index: int, question: SearchQuestion, 
         s.draft.schedule, Quantity(worth["time"], SECOND), Quantity(worth["memory"], BYTE),
         shares, calls, held, explain.sentence(shares, calls, held, capacity),
         replace(question.accounting, recomputation=CONVENTION[s.draft.recomputation]),
+        Quantity(worth[HOST_MEMORY], BYTE) if question.per_host else None,
     )  # fmt: skip

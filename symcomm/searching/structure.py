@@ -45,13 +45,15 @@ if TYPE_CHECKING:
 
 CONVENTION = {how: name for name, how in RECOMPUTED.items()}  # none, selective, full
 MICROBATCHES, BUCKETS = "microbatches", "buckets"
+HOST_MEMORY = "host memory"
 
 
 @dataclass(frozen=True)
 class SearchQuestion:
     """What all structures of a search share; ``varied`` are sizes of the model that it goes over.
 
-    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once.
+    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once. ``per_host`` ranks
+    share the memory of a host; 0 where that is not limited.
     """
 
     model: Model
@@ -65,6 +67,7 @@ class SearchQuestion:
     frozen: frozenset[str] = frozenset()
     prompt: int | None = None
     prompts: int = 1
+    per_host: int = 0
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -220,6 +223,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     steps = named("", made.work.steps)
     touched = [*rests_on(made.work.steps), *(["vocabulary"] if shared is not None else [])]
     stages: list[SearchStage] = []
+    away: list[Form] = []
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
@@ -228,11 +232,9 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     for kind, number in stage_kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
+        at = {**flying, **({"stage": number} if kind else {})}
         key = replace(draft, nesting=None, bucketed=False), number
-        activations = _activations(ByIdentity(question)).get(key) or activation_memory.derive(
-            whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if kind else {})
-        )
-        _activations(ByIdentity(question))[key] = activations
+        activations = _activations(question, key, whole, kept, at)
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         firsts = [one.first for one in made.regions if one.first is not None]
@@ -247,6 +249,16 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         steps += [*states, *named(f"{before}kept: ", activations.steps)]
         holds = (*holds, ("activations", Sym(f"{before}kept: {activations.answer.name}")))
         steps.append((f"{before}memory", forms.Total(tuple(form for _, form in holds))))
+        if question.per_host:
+            there, parts, _ = _states(ByIdentity(graph), kept, question.recipe, question.frozen, number,
+                                      f"{before}host, ", layers, adds, question.accounting, "host")  # fmt: skip
+            here = replace(whole, accounting=replace(accounting, offloading="on_device"))
+            every = _activations(question, key, here, kept, at)  # those that the device has, and the host's
+            steps += [*there, *named(f"{before}all kept: ", every.steps)]
+            gone = forms.product(forms.num(-1), Sym(f"{before}kept: {activations.answer.name}"))
+            away.append(
+                forms.Total((Sym(f"{before}all kept: {every.answer.name}"), gone, *(form for _, form in parts)))
+            )
         slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
         stages.append(SearchStage(kind, tuple(mine), slots, holds, Sym(f"{before}memory")))
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
@@ -255,13 +267,16 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     steps.append(("time", made.time))
     if len(stages) > 1:
         steps.append(("memory", forms.Largest(tuple(stage.memory for stage in stages))))
+    if away:
+        most = away[0] if len(away) == 1 else forms.Largest(tuple(away))
+        steps.append((HOST_MEMORY, forms.product(forms.num(question.per_host), most)))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
     amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
                *(form for stage in stages for form in _amounts(stage))]  # fmt: skip
-    wanted = {"time", "memory", *(name for form in amounts for name in forms.names(form))}
+    wanted = {"time", "memory", HOST_MEMORY, *(name for form in amounts for name in forms.names(form))}
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
-    collected = told.only("time", "memory")
+    collected = told.only("time", "memory", HOST_MEMORY)
     check_known(steps, collected.names - {*variables})
     rules = tuple(
         Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
@@ -353,6 +368,7 @@ def _where(name: str) -> str:
 def _states(
     held: ByIdentity[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None,
     before: str, layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
+    on: Literal["device", "host"] = "device",
 ) -> tuple[list[tuple[str, Form]], tuple[tuple[str, Form], ...], tuple[str, ...]]:  # fmt: skip
     """The steps to the states, the amount of each kind, and what conventions touched them."""
     several: Any = microbatches
@@ -365,11 +381,11 @@ def _states(
     touched: dict[str, None] = {}
     for of, what in _HELD.items():
         with suppress(ValuesError):  # not every recipe keeps all of them, nor does every stage have what is trained
-            made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several, of=of)
+            made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several, of=of, on=on)
             steps += named(f"{before}{of}: ", made.steps)
             holds.append((what, Sym(f"{before}{of}: {made.answer.name}")))
             touched |= dict.fromkeys(made.touched)
-    if not holds:
+    if not holds and on == "device":
         state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several)  # says why
     return steps, tuple(holds), tuple(touched)
 
@@ -385,9 +401,20 @@ def _shared(held: ByIdentity[SearchQuestion]) -> Shared:
     return {}
 
 
+def _activations(
+    question: SearchQuestion, key: tuple[Draft, str | None], setting: Setting, strategy: Strategy | None,
+    options: Mapping[str, Any],
+) -> Derivation:  # fmt: skip
+    """What a draft keeps on a stage: the same however the axes of its mesh fill nodes."""
+    known, at = _kept(ByIdentity(question)), (*key, setting.accounting.offloading)
+    if at not in known:
+        known[at] = activation_memory.derive(setting, strategy, recomputation=key[0].recomputation, **options)
+    return known[at]
+
+
 @lru_cache(maxsize=8)
-def _activations(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None], Derivation]:
-    """What drafts keep on a stage: the same however the axes of their mesh fill nodes."""
+def _kept(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None, str], Derivation]:
+    """What drafts keep, by stage and by what the host has."""
     return {}
 
 
