@@ -24,10 +24,9 @@ from symcomm.core.form import Sym, evaluate, names
 from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
 from symcomm.core.graph.graph import Graph
-from symcomm.core.graph.stepping import again, stepped
+from symcomm.core.graph.stepping import again
 from symcomm.core.identity import SECONDS, frozen
-from symcomm.core.libraries import sp
-from symcomm.core.notation import Notation, symbol
+from symcomm.core.notation import Notation
 from symcomm.core.parallel.copies import with_copied_heads
 from symcomm.core.parallel.strategy import OF_A_HEAD, Strategy, parse_strategy, with_copies
 from symcomm.core.patience import OverdueError, limited
@@ -36,6 +35,7 @@ from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity
+from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.kept import derived
 from symcomm.core.quantities.methods import DerivedQuantities
 from symcomm.core.readers.blueprint import Blueprint, PartGraph
@@ -503,22 +503,9 @@ class Model(DerivedQuantities):
 
     def _step(self, phase: str, new: Count | None, past: Count | None) -> Model:
         """A prefill or a step behind it; of what is a step already another one of its model."""
-        graph, taken = self.graph.model, Setting(self.graph.model).symbols
         self.graph.check_flow(f"a {phase} step cannot be made")
-        if past is None:
-            past = next(name for name in ("c", "c_past", "c_past'") if name not in taken)
-        sizes: list[Any] = []
-        for name, said in (("new", new), ("past", past)):
-            number = re.fullmatch(r"-?\d{1,12}", str(said)) is not None
-            if isinstance(said, bool) or (number and int(said or 0) < (name == "new")):
-                raise ValuesError(f"{name} is {said}", hint="a number of positions, or a symbol for it")
-            sizes.append(None if said is None else sp.Integer(int(said)) if number else symbol(str(said)))
-        made = stepped(graph, sizes[0], sizes[1], phase, Accounting(), self.values)
-        made.check_sizes(made.relations.complete(self.values))
-        told = {str(s): f"{what} positions of a step" for s, what in zip(sizes, ("new", "earlier"), strict=True)
-                if s is not None and s.is_Symbol and str(s) not in taken}  # fmt: skip
-        notation = replace(self.notation, meanings={**told, **self.notation.meanings})
-        return replace(self, graph=made, name=self.name, notation=notation, tables=(), literal=None)
+        made = step_of(Setting(self.graph.model, notation=self.notation, values=self.values), phase, new, past)
+        return replace(self, graph=made.graph, name=self.name, notation=made.notation, tables=(), literal=None)
 
 
 @door

@@ -91,6 +91,28 @@ def test_the_embedding_and_the_head_are_on_the_first_and_the_last_stage(strategy
     assert of_step.at(B=batch, c=c, **told) == asked
 
 
+@pytest.mark.parametrize("groups", [1, 4, 6])
+@pytest.mark.parametrize("how", ["roofline", "overlap"])
+def test_what_the_messages_between_stages_cost_is_the_step_with_them_less_the_step_without(how: str, groups: int):
+    batch, p = 12, 4
+    said, slow = {"accounting": {"traffic": "weights_and_cache", "time": how}, **RATES}, {"latency": "2 ms"}
+    one = sc.load(LAYER, values={"D": 64, "c": 99}).decode_time(**said).at(B=Fraction(batch, groups)).value
+    hop = Fraction(2, 1000) + Fraction(2 * batch // groups * 64, 10**9)
+    with_hops, without, alone = (
+        followed([stage] * p, [message] * p, groups, 50, how == "overlap" and stage != 0)
+        for stage, message in ((2 * one, hop), (2 * one, Fraction(0)), (Fraction(0), hop))
+    )
+    step = sc.load(LAYER, repeat="N", values={"N": 8, "D": 64, "c": 99}).decode()
+    strategy = f"pipeline({p}, microbatches={groups})"
+    exposed, hidden, network = (
+        step.step_time(strategy, of=of, **said | slow).at(B=batch).value for of in ("exposed", "hidden", "network")
+    )
+    assert network == alone[-1] - alone[-2]
+    assert exposed == with_hops[-1] - with_hops[-2] - without[-1] + without[-2]
+    assert hidden == network - exposed >= 0
+    step.step_time(strategy, of="hidden", **said | slow).check(deep=True)
+
+
 def test_a_request_through_stages_is_its_prefill_and_the_steps_one_by_one():
     made = model("Llama-3-8B").at(B=4)
     strategy, said = "tensor(2) + pipeline(2, microbatches=2)", {"accounting": SERIAL, **RATES}

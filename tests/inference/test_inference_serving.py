@@ -78,7 +78,6 @@ def test_at_the_critical_batch_computing_takes_as_long_as_the_memory() -> None:
         (lambda m: m.decode().time("pipeline(4)", **RATES), "of one rank with all layers: it has no stages of a pip"),
         (lambda m: m.prefill().roofline(strategy="pipeline(4)", **RATES), "roofline is of one rank with all lay"),
         (lambda m: m.decode().step_time("pipeline(4)", schedule="gpipe", **RATES), "the groups of a decode follow one"),
-        (lambda m: m.decode().step_time("pipeline(4)", of="exposed", **RATES), "is not told of groups that follow one"),
         (lambda m: m.serving_capacity("80 GB"), "what does a capacity of 80 GB mean"),
     ],
 )  # fmt: skip
@@ -90,6 +89,17 @@ def test_what_has_no_answer_is_told(ask: Any, told: str) -> None:
 def test_experts_that_hang_on_the_batch_have_no_critical_batch_in_closed_form() -> None:
     with pytest.raises(sc.SymcommError, match="each sequence does not add as much"):
         model("Mixtral-8x7B").critical_batch(device="H100-SXM")
+
+
+@pytest.mark.parametrize("c", [20, 63, 64, 5000])
+def test_a_window_bounds_what_each_sequence_adds_to_the_critical_batch(c: int) -> None:
+    made, rates = model("Mistral-7B-v0.1").at(L_w=64), {"peak": "1000 TFLOP/s", "memory": "3000 GB/s"}
+    asked = made.critical_batch(accounting={"traffic": "weights_and_cache"}, **rates).at(c=c)
+    d, kv, f, v, layers, seen = 4096, 1024, 14336, 32000, 32, min(c, 63)
+    weights = layers * (2 * d * d + 2 * d * kv + 3 * d * f) + d * v
+    operations = 2 * weights + layers * 4 * d * (seen + 1)
+    moved = 2 * d + 2 * v + layers * 2 * 2 * kv * (seen + 1)  # the token's row, logits, and what is read and written
+    assert asked.value == 2 * weights / (Fraction(3, 1000) * operations - moved)
 
 
 def test_tokens_a_second_are_the_batch_over_a_step() -> None:

@@ -103,6 +103,21 @@ def test_an_attention_of_ones_own_gets_its_cache() -> None:
     assert made.kv_cache("token", accounting={"cache": "heads"}).at(H=8, n=4).value == (8 + 4 * 8) * 2
 
 
+def test_a_raw_input_that_is_key_and_value_is_kept() -> None:
+    made = sc.load(HEADER + "S = causalsoftmax(x x^T)\tx [B,L,D]\tS [B,L,L]\ny = S x\t-\ty [B,L,D]\n")
+    assert made.kv_cache("sequence", tokens=100).at(D=8).value == 100 * 8 * 2
+    step = made.decode().flops()
+    assert step.at(B=3, D=8, c=99).value == 2 * (2 * 3 * 8 * 100)  # scores and sums over 100 positions
+    step.check(deep=True)
+    made.decode().traffic().check(deep=True)
+
+
+def test_new_and_earlier_positions_never_share_a_symbol() -> None:
+    step = sc.load(VARIANT).decode(new="c").graph.step
+    assert step is not None
+    assert (str(step.new), str(step.past)) == ("c", "c_past")
+
+
 def test_a_state_does_not_grow() -> None:
     made = sc.load(LINEAR)
     kept = made.kv_cache("sequence", tokens=1000)
@@ -164,6 +179,9 @@ def test_no_earlier_position_is_a_number_that_may_be_asked_for() -> None:
         (lambda m: m.decode().crossover(over="B"), "crossover is of a training step"),
         (lambda m: m.decode(new=0), "new is 0"),
         (lambda m: m.decode(past=-1), "past is -1"),
+        (lambda m: m.decode(past="c+1"), r"past is c\+1\nhint: a number of positions, or a symbol for it"),
+        (lambda m: m.decode(new=10**40), "new is 10000"),
+        (lambda m: m.kv_cache("batch", "tensor(24)"), "hint: the ranks of tensor that share a key/value head may be 2"),
         (lambda m: m.decode(past=100).kv_cache(tokens=7), "the step says how many tokens there are"),
         (lambda m: m.kv_cache("sequence", "tensor(12)"), "8 is not divisible by 12"),
         (lambda m: m.kv_cache("sequence", dtype="int3"), "int3"),
@@ -182,8 +200,13 @@ def test_a_step_behind_the_table_of_positions_is_refused() -> None:
         sc.SymcommError, match=f"ends at position {rows + 1}, but the table of positions ends at {rows}"
     ):
         made.decode(past=rows)
-    with pytest.raises(sc.SymcommError, match="the table of positions ends"):
-        made.decode().flops().at(B=1, c=rows)
+    for ask in (
+        lambda: made.decode().flops().at(B=1, c=rows),
+        lambda: made.decode_time(past=rows, device="H100-SXM"),
+        lambda: made.prefill_time(prompt=rows + 1, device="H100-SXM"),
+    ):
+        with pytest.raises(sc.SymcommError, match="the table of positions ends"):
+            ask()
 
 
 def test_a_text_behind_the_table_of_positions_is_refused_by_every_quantity_of_serving() -> None:

@@ -640,7 +640,7 @@ class _Stepper:
             self.held.append(Kept(new, "", role, region, seen, why))
             return new
         before = self.renamed(name, version, marked(name, "past"), again, role=role, latex="")
-        made = self.named[node] = self.renamed(name, version, marked(name, ALL), again)
+        made = self.named[node] = self.renamed(name, version, marked(name, ALL), again, role="activation")
         self.held.append(Kept(new, before, role, region, seen, why))
         loops = tuple(range(len(again) + len(version)))
         base = Op(made, "add", (before, new), made, (loops, loops), loops, (("signs", (1, 1)), ("lookup", True)),

@@ -204,7 +204,7 @@ class Comparison:
 
     def _piece(self, part: Form, e: int, found: Mapping[int, Expr]) -> Form:
         """The part of a time that goes with a power, multiplied out."""
-        if len(found) > 1:
+        if len(found) > 1 or found[e].has(sp.Min, sp.Max):  # which no division by the name would leave
             bare = self.work.setting.written(found[e])
             units = {**self.units, self.x.name: self.unit}
             named = forms.substitute(bare, lambda s: replace(s, unit=units.get(s.name, s.unit)))

@@ -34,7 +34,7 @@ def terms(expr: Expr, x: Symbol) -> Terms | None:
     >>> terms(o * x + 3 / x, x)
     ((-1, 3), (1, o))
     """
-    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+    if any(one.has(x) for one in expr.atoms(sp.Max, sp.Min, sp.ceiling, sp.floor)):
         return None
     found: dict[Expr, list[Expr]] = {}
     for term in sp.Add.make_args(sp.expand(expr)):

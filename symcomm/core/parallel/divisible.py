@@ -10,6 +10,7 @@ import sympy as sp
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.graph.graph import Axis, Graph, Tensor, bare
+from symcomm.core.parallel.strategy import OF_A_HEAD
 
 
 def uneven(
@@ -59,7 +60,8 @@ def uneven(
     whole = gcd(int(length), *(int(other) for other in others if other.denominator == 1))
     fits = [int(d) for d in sp.divisors(whole)]
     near = [*[d for d in fits if d < count][-1:], *[d for d in fits if d > count][:1]]
-    named = " × ".join(meshes)
+    head = next((m.removesuffix(OF_A_HEAD) for m in meshes if m.endswith(OF_A_HEAD)), "")
+    named = f"the ranks of {head} that share a key/value head" if head else " × ".join(meshes)
     near_by, s = " or ".join(map(str, near)), "s" * (len(near) == 1)
     what = str(length) if whole == length else "all that it cuts"
     return StrategyError(message, hint=f"{named} may be {near_by}, the next that divide{s} {what}")

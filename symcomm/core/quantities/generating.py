@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache, partial
@@ -21,9 +22,17 @@ from symcomm.core.setting import Setting
 WHAT = {"prefill": "the prefill of a prompt", "decode": "a step that makes tokens"}
 
 
-def count(said: int | str) -> Expr:
-    """A number of positions as SymPy has it: a number or a symbol."""
-    return sp.Integer(int(said)) if str(said).isdecimal() else symbol(str(said))
+def count(said: int | str, name: str = "tokens", least: int = 0) -> Expr:
+    """A number of positions as SymPy has it: a number or a symbol.
+
+    Raises ``ValuesError`` for what is neither, and for fewer than the ``least``.
+    """
+    text = str(said)
+    number = re.fullmatch(r"-?\d{1,12}", text) is not None
+    if isinstance(said, bool) or not (number or re.fullmatch(r"[^\W\d][\w']{0,39}", text)) \
+            or (number and int(text) < least):  # fmt: skip
+        raise ValuesError(f"{name} is {text[:60]}", hint="a number of positions, or a symbol for it")
+    return sp.Integer(int(text)) if number else symbol(text)
 
 
 def step_of(
@@ -45,12 +54,14 @@ def step_of(
     model = setting.graph.model
     taken = replace(setting, graph=model).symbols
     if past is None:
-        past = 0 if phase == "prefill" else next(name for name in ("c", "c_past", "c_past'") if name not in taken)
+        free = (name for name in ("c", "c_past", "c_past'") if name not in taken and name != new)
+        past = 0 if phase == "prefill" else next(free)
     if new is None and phase == "decode":
         new = 1
     known = dict(step.values) if step is not None else setting.values
-    sizes = (None if new is None else count(new), count(past))
-    made = stepped(model, *sizes, phase, setting.accounting, known)
+    made = stepped(model, None if new is None else count(new, "new", 1), count(past, "past"), phase, setting.accounting,
+                   known)  # fmt: skip
+    made.check_sizes(made.relations.complete(setting.values))
     told = {str(said): f"{what} positions of a step" for said, what in ((new, "new"), (past, "earlier"))
             if said is not None and not str(said).isdecimal() and said not in taken}  # fmt: skip
     notation = replace(setting.notation, meanings={**told, **setting.notation.meanings})

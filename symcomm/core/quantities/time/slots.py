@@ -37,6 +37,9 @@ class Run:
     share: Form = Num(Fraction(1))  # frozen
 
 
+_NONE = Num(Fraction(0), SECOND)
+
+
 def add_times(terms: Sequence[Form]) -> Form:
     return terms[0] if len(terms) == 1 else Total(tuple(terms))
 
@@ -132,53 +135,64 @@ class PipelineTime:
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
         return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
 
-    def stream(self, decodes: bool, back: Form | None) -> Form:
+    def stream(self, decodes: bool, back: Form | None, what: str = "work") -> Form:
         """The time of a forward pass of groups of sequences that follow one another through the stages.
 
         Where they decode, it is the time between two tokens of a sequence: a group's next token starts at the first
-        stage when its last one is there, behind a message ``back``. Then the pipeline never drains.
+        stage when its last one is there, behind a message ``back``. Then the pipeline never drains. ``what`` is there
+        of a stage: its work, that ``alone``, or the ``network``.
         """
         work, kinds, p, groups = self.work, [*self.kinds], self.shown["p"], self.run.sizes["m"]
+        named = {"work": "t_{}", "alone": "T_alone,{}", "network": "T_network,{}"}[what].format
         often, sent = {"only": p, "middle": Total((p, num(-2)))}, self.sent.get("F")
+        sent, back = (None, None) if what == "alone" else (sent, back)
         stages: list[tuple[Form, Form]] = []
         slots: list[Form] = []
         for kind in kinds:
             tag, last = f",{kind}" if len(kinds) > 1 else "", kind in ("last", str(len(kinds)))
-            form = self.together(f"t_stage{tag}", kind, _piece("work", ""), f"{_stage_said(kind)}, one group.")
-            assert form is not None
-            stages.append((often.get(kind, num(1)), form))
-            slots.append(self.slot(f"t_slot{tag}", form, back if last else sent))
+            form = self.together(named(f"stage{tag}"), kind, _piece(what, ""), f"{_stage_said(kind)}, one group.")
+            stages.append((often.get(kind, num(1)), _NONE if form is None else form))
+            both = [one for one in (form, back if last else sent) if one is not None]
+            if form is not None and what != "network":
+                both = [self.slot(named(f"slot{tag}"), form, back if last else sent)]
+            slots += [add_times(both)] if both else []
         hops = [] if sent is None else [(Total((p, num(-1))), sent), *([(num(1), back)] if back is not None else [])]
-        self.hops = add_times([product(n, form) for n, form in hops]) if hops else None
         text = "A token crosses one stage after the other" + (
             ", with a message behind each." if back is not None else ", with a message between two." if hops else "."
         )
-        way = work.define("t_way", add_times([form if n == num(1) else product(n, form) for n, form in stages + hops]),
-                          SECOND, "one group", text, witness=_repeated(stages + hops))  # fmt: skip
+        parts = [(n, form) for n, form in stages + hops if form != _NONE]
+        way = work.define(named("way"), add_times([form if n == num(1) else product(n, form) for n, form in parts]),
+                          SECOND, "one group", text, witness=_repeated(parts))  # fmt: skip
+        slots = [*dict.fromkeys(slots)]
         slow = slots[0] if len(slots) == 1 else work.define(
-            "t_slow", Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once.",
+            named("slow"), Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once.",
             witness=largest(slots),
         )  # fmt: skip
-        if "middle" in kinds:
-            self.where.append(Condition(self.run.sizes["p"], ">=", num(2)))
-            self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
-        followed = partial(self._in_turn, stages, sent, back, decodes)
+        if what == "work":
+            self.hops = add_times([product(n, form) for n, form in hops]) if hops else None
+            if "middle" in kinds:
+                self.where.append(Condition(self.run.sizes["p"], ">=", num(2)))
+                self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
+        apart = self.writer.setting.accounting.time == "overlap" and what != "network"
+        followed = partial(self._in_turn, stages, sent, back, decodes, apart)
+        name = {"alone": "T_alone", "network": "T_network"}.get(what, "t_gap" if decodes else "T_step")
         if decodes:
-            return work.define("t_gap", Largest((way, product(groups, slow))), SECOND, "steady state",
+            return work.define(name, Largest((way, product(groups, slow))), SECOND, "steady state",
                                "A group waits until its last token is there, or for its turn on the slowest stage.",
                                witness=followed)  # fmt: skip
         text = "Each group behind the first one is later by the slowest stage."
         behind = product(Total((groups, num(-1))), slow)
-        return work.define("T_step", Total((way, behind)), SECOND, "in turn", text, witness=followed)
+        return work.define(name, Total((way, behind)), SECOND, "in turn", text, witness=followed)
 
     def _in_turn(
-        self, stages: Sequence[tuple[Form, Form]], sent: Form | None, back: Form | None, decodes: bool, numbers: Numbers
+        self, stages: Sequence[tuple[Form, Form]], sent: Form | None, back: Form | None, decodes: bool, apart: bool,
+        numbers: Numbers,
     ) -> Fraction:  # fmt: skip
-        """The groups one by one, stage by stage and message by message."""
+        """The groups one by one, stage by stage and message by message; ``apart`` a stage computes beside a message."""
         each = [number(form, numbers) for n, form in stages for _ in range(int(number(n, numbers)))]
         hops = [*(number(sent, numbers) for _ in each[1:] if sent is not None)]
         hops += [number(back, numbers) if back is not None else Fraction(0)]
-        if self.writer.setting.accounting.time == "overlap":  # a stage computes while a message is on its way
+        if apart:
             each = [one for pair in zip(each, hops, strict=True) for one in pair] if sent is not None else each
         elif sent is not None:
             each = [a + b for a, b in zip(each, hops, strict=True)]
@@ -261,7 +275,7 @@ class PipelineTime:
             for kind in self.kinds:
                 text = f"{_stage_said(kind)}, one microbatch, {WORK[letter]}."
                 form = self.together(f"{name}{letter},{kind}", kind, _piece(what, letter), text)
-                form = form or Num(Fraction(0), SECOND)
+                form = form or _NONE
                 sent = self.sent.get(letter) if messages and (letter, kind) not in self.never else None
                 slot = self.slot(f"{name}slot,{letter},{kind}", form, sent) if what != "network" else (
                     form if sent is None else Total((form, sent)))  # fmt: skip

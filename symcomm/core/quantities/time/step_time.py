@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
@@ -130,17 +131,14 @@ def write(
     pipe = PipelineTime(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     step = setting.graph.step
     if step is not None and cut is not None and stages[0] != num(1):
-        if parts:
-            raise ValuesError("what of the network is exposed is not told of groups that follow one another",
-                              hint="ask for the step; time: serial and time: overlap are its bounds")  # fmt: skip
         decodes = step.phase == "decode"
-        time = pipe.stream(decodes, _back(writer, every, between) if decodes else None)
-        return StepTime(setting, chosen, work, writer, time, None, None, every, tuple(found), pipe, tuple(pipe.notes),
-                        tuple(pipe.where))  # fmt: skip
-    time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
-    if every.first != every and all(one.first is None for one in found):
-        pipe.notes.append("The first layer is timed as all others are.")
-    alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
+        stream = partial(pipe.stream, decodes, _back(writer, every, between) if decodes else None)
+        time, alone, network = stream(), *((stream("alone"), stream("network")) if parts else (None, None))
+    else:
+        time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
+        if every.first != every and all(one.first is None for one in found):
+            pipe.notes.append("The first layer is timed as all others are.")
+        alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(setting, chosen, work, writer, time, alone, network, every, tuple(found), pipe, tuple(pipe.notes),
                     tuple(pipe.where))  # fmt: skip
 
@@ -276,10 +274,9 @@ def derive(
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
                  call_overhead)  # fmt: skip
     work, writer = made.work, made.writer
-    title = f"Time of a training step under {made.strategy.name.lower()}"
+    whole, steps = f"training step under {made.strategy.name.lower()}", work.steps
     if setting.graph.step is not None:
-        title = f"Time of a {setting.graph.step.phase}" + (" step" if setting.graph.step.phase == "decode" else "")
-    steps = work.steps
+        whole = setting.graph.step.phase + (" step" if setting.graph.step.phase == "decode" else "")
     if of == "network":
         steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
     if of != "step" and made.network is None:
@@ -292,10 +289,8 @@ def derive(
         if of == "hidden":
             work.combine("T_hidden", Total((made.network, negative(exposed))), SECOND, "hidden",
                          "Communication that other work hides.")  # fmt: skip
-    if of != "step":
-        title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[
-            of
-        ] + f" of a training step under {made.strategy.name.lower()}"
+    title = {"step": "Time", "exposed": "Exposed communication", "hidden": "Hidden communication",
+             "network": "Communication time"}[of] + f" of a {whole}"  # fmt: skip
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
     answer = replace(made.setting.derivation(title, steps, exhibits=shown, notes=made.notes), where=made.where)
     return with_rates(answer, writer)
