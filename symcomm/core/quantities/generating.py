@@ -153,12 +153,10 @@ def pieces(
     found: list[tuple[str, Form, Witness]] = []
     for bound in sorted(ends):  # between windows the amount is convex: the larger of linear ones
         while begin < bound:
-            low, high, slope = begin + 1, bound - 1, amount(min(begin + 1, end)) - amount(begin)
-            while low < high:
-                middle = (low + high + 1) // 2
-                straight = amount(middle) == amount(begin) + slope * (middle - begin)
-                low, high = (middle, high) if straight else (low, middle - 1)
-            stop = min(max(low, begin) + 1, bound)
+            slope, last = amount(min(begin + 1, end)) - amount(begin), bound - 1
+            while (over := amount(last) - amount(begin) - slope * (last - begin)) and last > begin:
+                last = floor(last - over / (amount(last) - amount(last - 1) - slope))  # where the last growth meets it
+            stop = min(max(last, begin) + 1, bound)
             mean = sp.Rational(begin + stop - 1, 2)
             witness = partial(looped, num(begin), num(stop - begin))
             found.append((name + "'" * len(found), part(sp.Integer(stop - begin), mean, known), witness))

@@ -133,7 +133,8 @@ def write(
     if step is not None and cut is not None and stages[0] != num(1):
         decodes = step.phase == "decode"
         stream = partial(pipe.stream, decodes, _back(writer, every, between) if decodes else None)
-        time, alone, network = stream(), *((stream("alone"), stream("network")) if parts else (None, None))
+        time = stream()
+        alone, network = (stream("alone"), stream("network")) if parts else (None, None)
     else:
         time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
         if every.first != every and all(one.first is None for one in found):
