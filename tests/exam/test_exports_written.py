@@ -156,8 +156,9 @@ def test_variants_differ_though_their_first_draws_are_the_same(tmp_path):
         writing.export(few, ("gradescope",), 25, "7", tmp_path, processes=1)
 
 
-def test_an_exporter_of_a_teacher_that_wants_all_items_at_once_gets_them(quiz, tmp_path, monkeypatch):
-    mine = Exporter("mine", "names", lambda title, items: {"mine.txt": " ".join(i.name for i in items).encode()})
+def test_an_exporter_of_a_teacher_gets_what_it_made_of_each_item_question_by_question(quiz, tmp_path, monkeypatch):
+    mine = Exporter("mine", "names", lambda title, item: item.name,
+                    lambda title, pieces: {"mine.txt": " ".join(pieces).encode()})  # fmt: skip
     monkeypatch.setitem(EXPORTERS, "mine", mine)
     (told,) = writing.export(quiz, ("mine",), 2, "7", tmp_path)
     assert told.path.read_text() == "peak_v0001 peak_v0002 formula_v0001 formula_v0002"

@@ -6,7 +6,7 @@ A quantity in a file of its own is tried in ``tests/declared``, a rewrite in ``t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -34,7 +34,6 @@ from api import (
     torch_module,
 )
 from api import accounting_CONVENTIONS as CONVENTIONS
-from api import item_Item as Item
 from api import orders_Item as Task
 from api import orders_passes as passes
 from api import program_program as program
@@ -163,12 +162,9 @@ given: {f: 1.41 GHz, n_SM: {{ n }} SM, n_FMA: 512 FMA/clock/SM}
 """
 
 
-def names_of(items: Sequence[Item]) -> str:
-    return "\n".join(item.name for item in items)
-
-
 def test_an_export_is_one_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    mine = Exporter("names", "names of items", lambda title, items: {"names.txt": names_of(items).encode()})
+    mine = Exporter("names", "names of items", lambda title, item: item.name,
+                    lambda title, pieces: {"names.txt": "\n".join(pieces).encode()})  # fmt: skip
     monkeypatch.setitem(EXPORTERS, "names", mine)
     (tmp_path / "quiz.md").write_text(QUIZ)
     told = run("exam", tmp_path / "quiz.md", "--variants", "2", "--to", "names", "-o", tmp_path / "out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -45,15 +45,11 @@ from symcomm.exams.roster import numbered
 from symcomm.exams.rubric import credit_of
 
 _NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
-_AT_ONCE = 50  # variants whose prose is converted together
 _MARK = "\ufdd1"  # refused in texts: where converted prose will stand
 _MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
-Progress = Callable[[int, int, str], None]
 
 
-def draw_items(
-    template: Template, seed: str, variants: int, tolerance: Fraction | None = None, progress: Progress | None = None
-) -> tuple[Item, ...]:
+def draw_items(template: Template, seed: str, variants: int, tolerance: Fraction | None = None) -> tuple[Item, ...]:
     """All questions of a document in so many variants, question by question.
 
     ``tolerance`` is a share of a number; None is half a unit of its third digit. A recognised answer that is closer to
@@ -61,13 +57,7 @@ def draw_items(
     ``DocumentError`` where a document has no questions, or a paper cannot be drawn.
     """
     exam = exam_of(template, seed, tolerance)
-    papers = exam.settle(numbered(variants))
-    found: list[Item] = []
-    for start in range(0, len(papers), _AT_ONCE):
-        some = list(enumerate(papers[start : start + _AT_ONCE], start=start + 1))
-        found += items_of(exam, some, tolerance)
-        if progress:
-            progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
+    found = items_of(exam, [*enumerate(exam.settle(numbered(variants)), start=1)], tolerance)
     order = list(dict.fromkeys(item.id for item in found))
     return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
 

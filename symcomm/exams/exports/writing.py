@@ -20,8 +20,8 @@ from symcomm.core.files import write_files
 from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
-from symcomm.exams.exports import EXPORTERS, Exporter, Files
-from symcomm.exams.exports.drawing import draw_items, exam_of, items_of
+from symcomm.exams.exports import EXPORTERS, OURS, Files
+from symcomm.exams.exports.drawing import exam_of, items_of
 from symcomm.exams.kept_answers import Learned
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.papers import AssignedPaper, Exam
@@ -92,26 +92,18 @@ def export(
     words = [version, template.digest, seed, str(variants), str(tolerance)]
     marks = {name: fingerprint([*words, name]) for name in names}
     missing = [name for name in names if not _is_there(output, told, marks[name])]
-    in_pieces = tuple(name for name in missing if EXPORTERS[name].pieces is not None)
     made: dict[str, dict[str, list[Any]]] = {}
-    if in_pieces:
-        order = _Order(title, in_pieces, tolerance, fingerprint([*words, *in_pieces]), output)
+    if missing:
+        order = _Order(title, tuple(missing), tolerance, fingerprint([*words, *missing]), output)
         made = _made(exam, variants, order, told, processes, tell)
-    others = [name for name in missing if name not in in_pieces]
-    items = draw_items(template, seed, variants, tolerance, progress) if others else ()
     for name in missing:
-        exporter = EXPORTERS[name]
-        if exporter.pieces is None:
-            files, questions = exporter.files(title, items), len({item.id for item in items})
-        else:
-            found = made.pop(name)
-            questions = len(found)
-            files = exporter.pieces.whole(title, [piece for pieces in found.values() for piece in pieces])
+        found = made.pop(name)
+        files = EXPORTERS[name].whole(title, [piece for pieces in found.values() for piece in pieces])
         write_files(files, output)
         told = {file: line for file, line in told.items() if line.get("from") != marks[name]}
-        told |= _lines(files, marks[name], questions)
+        told |= _lines(files, marks[name], len(found))
         write_manifest(output, told)
-    if in_pieces:
+    if missing:
         write_manifest(output, {file: line for file, line in told.items() if not file.startswith(_PIECES)})
         shutil.rmtree(output / _PIECES, ignore_errors=True)
     told = read_manifest(output)
@@ -161,7 +153,7 @@ def _made(
             write_manifest(order.output, told)
             read(piece, known=True)
 
-    with Pool(exam, processes, len(pieces)) as pool:
+    with Pool(exam, processes, len(pieces), {*order.names} - OURS or None) as pool:
         missing = [piece for piece in pieces if not read(piece)]
         if pool.forks and len(missing) > 1:
             _derive_first(exam, pool, [student for piece in missing for student in piece.students][:_FIRST])
@@ -230,14 +222,10 @@ def _write_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Li
         for student, attempt in zip(piece.students, attempts, strict=True)
     ]
     items = items_of(exam, list(enumerate(papers, start=piece.start)), order.tolerance)
-    kinds: dict[str, Exporter] = {name: EXPORTERS[name] for name in order.names}
     told = {
         "papers": [[paper.attempt, paper.settled.signature] for paper in papers],
-        "items": {
-            name: [[item.id, kind.pieces.piece(order.title, item)] for item in items]
-            for name, kind in kinds.items() if kind.pieces is not None
-        },
-    }  # fmt: skip
+        "items": {one: [[item.id, EXPORTERS[one].piece(order.title, item)] for item in items] for one in order.names},
+    }
     data = json.dumps(told).encode()
     write_files({order.file(piece): data}, order.output)
     line = {"file": order.file(piece), "from": order.made_from(piece), "sha256": hashlib.sha256(data).hexdigest()}
