@@ -41,6 +41,31 @@ def test_attention_counts_the_ones_of_a_block_diagonal_mask(documents: list[int]
     trained[1].check(deep=True)
 
 
+RATES = {
+    "peak": "1 FLOP/s",
+    "memory": "1 GB/s",
+    "network": "1 GB/s",
+    "accounting": ("causal_half", "serial", "library"),
+}
+
+
+@pytest.mark.parametrize(("strategy", "rows"), [("data(3)", 1), ("ulysses(2)", Fraction(3, 2))])
+def test_the_pairs_that_a_mask_leaves_out_take_no_time(strategy: str, rows: Fraction) -> None:
+    left_out, said = masked([20], None) - masked([5, 3, 12], None), {"documents": "5, 3, 12"}
+    products = 2 + 4  # scores and values, and a gradient of each operand
+    asked = ({}, said)
+    whole, packed = (row_model().step_time(strategy, **more, **RATES).at().value for more in asked)
+    assert whole - packed == 3 * products * 2 * (6 * 4) * rows * left_out  # layers, and heads of 4 numbers
+    one = [row_model().time(phase="forward", term="compute", **more, **RATES).at().value for more in asked]
+    assert one[0] - one[1] == 2 * 2 * (6 * 4) * 3 * left_out
+
+
+@pytest.mark.parametrize("strategy", ["context(2)", "ring(2)"])
+def test_ranks_that_cut_documents_are_refused(strategy: str) -> None:
+    with pytest.raises(SymcommError, match="cuts the positions of several documents: which rank works on the most"):
+        row_model().step_time(strategy, documents="5, 3, 12", **RATES)
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [

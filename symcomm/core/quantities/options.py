@@ -68,6 +68,7 @@ RecipeName = Annotated[
         "gradients=2, master=4, states=2"
     ),
 ]
+Documents = Annotated[str, Meaning("tokens of each document of a row, which a mask keeps apart")]
 Frozen = Annotated[str | Sequence[str], Meaning("frozen weights, separated by commas")]
 Recomputation = Annotated[
     str | Sequence[str],

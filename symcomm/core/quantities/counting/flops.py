@@ -22,7 +22,7 @@ from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.program import program, trained
 from symcomm.core.quantities.counting.packing import lengths_of
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import Frozen, OpName
+from symcomm.core.quantities.options import Documents, Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
@@ -144,6 +144,11 @@ def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int])
     """
     pair = _halved(setting, graph, op)
     sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair.pair if pair else ())]
+    if pair is not None and pair.documents and any(sides):
+        raise StrategyError(
+            f"'{next(filter(None, sides))[0]}' cuts the positions of several documents: which rank works on the most "
+            "pairs is not counted", hint="leave positions whole, as ulysses(k) does",
+        )  # fmt: skip
     if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order != "balanced":
         raise StrategyError(
             f"'{sides[0][0]}' shares the queries of a causal attention and '{sides[1][0]}' its keys: which rank "
@@ -394,7 +399,7 @@ def derive(
     scope: Annotated[Literal["forward", "backward", "training"], Meaning("the pass that counts")] = "forward",
     op: OpName | None = None,
     frozen: Frozen | None = None,
-    documents: Annotated[str, Meaning("tokens of each document of a row, which a mask keeps apart")] | None = None,
+    documents: Documents | None = None,
 ) -> Derivation:
     """The floating-point operations of a pass, of all layers or of one row.
 
@@ -402,7 +407,7 @@ def derive(
     own document. A document of l tokens then has l(l+1)/2 pairs; padding at the end of a row has none.
     Raises ``ValuesError`` for more tokens than a row has.
     """
-    setting = _packed(setting.freeze(frozen), documents)
+    setting = packed(setting.freeze(frozen), documents)
     graph, work = setting.graph, StepWriter(setting)
     chosen = setting.rows(op)
     decides = scope != "forward" and trains_inputs(graph)
@@ -455,7 +460,7 @@ def derive(
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps)
 
 
-def _packed(setting: Setting, documents: str | None) -> Setting:
+def packed(setting: Setting, documents: str | None) -> Setting:
     """The setting where a mask keeps the documents of a row apart."""
     if documents is None:
         return setting

@@ -26,6 +26,7 @@ from symcomm.core.program.uneven import APART, WHOLE
 from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.links import linked
+from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
@@ -260,6 +261,7 @@ def derive(
     frozen: options.Frozen | None = None,
     buckets: options.Buckets | None = None,
     call_overhead: options.CallOverhead | None = None,
+    documents: options.Documents | None = None,
     **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
@@ -270,8 +272,9 @@ def derive(
     whole microbatch where that is enough; else forwards and backwards (or the gradients of inputs and weights) are
     timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
     ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
+    ``documents`` are those of ``flops``.
     """
-    setting = setting.freeze(frozen)
+    setting = packed(setting.freeze(frozen), documents)
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
                  call_overhead)  # fmt: skip
     work, writer = made.work, made.writer

@@ -12,9 +12,19 @@ from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.quantities.communication.call import TAKES_OUT, Call
 from symcomm.core.quantities.communication.links import linked
+from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
+from symcomm.core.quantities.options import (
+    Documents,
+    Dtype,
+    Frozen,
+    GradientDtype,
+    LinkedRates,
+    OpName,
+    Phase,
+    StrategyOption,
+)
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import Terms, TimeWriter
 from symcomm.core.records import replace
@@ -84,18 +94,19 @@ def derive(
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
     frozen: Frozen | None = None,
+    documents: Documents | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
 
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
-    ``term`` chooses one of the terms instead. How they combine, the accounting says (``time: overlap``, ``per_op`` or
-    ``serial``). Rates that are not given stay symbols.
+    ``term`` chooses one of the terms instead; ``documents`` are those of ``flops``. How terms combine, the accounting
+    says (``time: overlap``, ``per_op`` or ``serial``). Rates that are not given stay symbols.
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
-    setting = setting.freeze(frozen)
+    setting = packed(setting.freeze(frozen), documents)
     setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     what = {
         "forward": "The forward pass",
