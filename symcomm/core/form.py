@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from math import ceil, floor, isqrt, prod
 from operator import mul, truediv
 from typing import Any, Generic, TypeVar, cast
@@ -620,6 +620,7 @@ def _rank(name: str) -> tuple[int, str]:
     return (_ORDER.get(name, len(_ORDER) if name[0].isupper() else -1), name)
 
 
+@lru_cache(maxsize=1024)  # the same expressions are asked again, at other numbers
 def from_expr(expr: Expr) -> Form:
     """A SymPy expression as a form, in the field's usual order of symbols.
 

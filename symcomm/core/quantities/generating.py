@@ -174,10 +174,7 @@ def pieces(
 def _decided(worth: Expr, known: Mapping[str, Fraction]) -> Expr:
     """An expression in which the larger, or the smaller, of several amounts is the one that it is at some numbers."""
 
-    def chosen(one: Expr) -> Expr:
-        pick = max if isinstance(one, sp.Max) else min
-        return pick(one.args, key=lambda arg: evaluate(from_expr(arg), known))
-
-    while among := [one for one in worth.atoms(sp.Max, sp.Min) if not any(a.has(sp.Max, sp.Min) for a in one.args)]:
-        worth = worth.xreplace({one: chosen(one) for one in among})
-    return worth
+    if isinstance(worth, (sp.Max, sp.Min)):  # the outer one first: SymPy takes long to build another
+        pick = max if isinstance(worth, sp.Max) else min
+        return _decided(pick(worth.args, key=lambda one: evaluate(from_expr(one), known)), known)
+    return worth.func(*(_decided(one, known) for one in worth.args)) if worth.has(sp.Max, sp.Min) else worth
