@@ -47,10 +47,14 @@ KINDS = {
     "state_bars": "figure: state_bars\nstrategies: data(8); zero-3(8)\n",
     "cache_bars": "figure: cache_bars\nat: 8, 64\ngiven: {B: 2}\n",
     "request_bars": "figure: request_bars\nprompt: 8\ntokens: 4\ndevice: H100-SXM\ngiven: {B: 2}\n",
+    "throughput_front": "figure: throughput_front\nat: 1, 8, 64\npast: 8\ndevice: H100-SXM\n",
     "mesh": "figure: mesh\nstrategy: fully-sharded(8)\n",
     "rounding": "figure: rounding\nx: 0.01\nn: 1000\naccumulator: fp16\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
+
+
+OF_SERVING = ("cache_bars", "request_bars", "throughput_front")  # they ask a model with positions
 
 
 def document(*figures: str, table: bool = False) -> str:
@@ -62,10 +66,15 @@ def solved(*figures: str, table: bool = False):  # type: ignore[no-untyped-def]
     return solve(parse_problem(document(*figures, table=table), "t.md"))
 
 
+def served(figure: str):  # type: ignore[no-untyped-def]
+    block = figure.rstrip().replace("\n", "\n  ")
+    return solve(parse_problem(f"{STEPS.partition('- figure')[0]}- {block}\n  model: Llama\n```\n", "t.md"))
+
+
 @pytest.mark.few(6)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_each_kind_of_figure_is_drawn_or_says_what_it_lacks(kind: str) -> None:
-    made = solved(KINDS[kind], table=True)
+    made = served(KINDS[kind]) if kind in OF_SERVING else solved(KINDS[kind], table=True)
     text = source(made, "html")
     assert text.count("<svg") == 1
     assert "Figure 1:" in text
@@ -311,7 +320,9 @@ def test_several_dots_want_a_model_a_symbol_and_its_values(line: str) -> None:
         solve(parse_problem(STEPS.replace(line, "").replace("VALUES", "1, 4"), "t.md"))
 
 
-SERVING = STEPS.partition("- figure")[0] + """- figure: cache_bars
+SERVING = (
+    STEPS.partition("- figure")[0]
+    + """- figure: cache_bars
   model: Llama
   at: 100, 1000
   given: {B: 4}
@@ -326,6 +337,7 @@ SERVING = STEPS.partition("- figure")[0] + """- figure: cache_bars
   given: {B: 1}
 ```
 """
+)
 
 
 def test_bars_of_serving_are_as_long_as_the_cache_and_the_times_of_a_request() -> None:
@@ -338,6 +350,37 @@ def test_bars_of_serving_are_as_long_as_the_cache_and_the_times_of_a_request() -
     assert [w / bars[0][0] for w in bars[0]] == pytest.approx([w / weights for w in wanted], rel=1e-2)
     assert len(bars[1]) == 4  # of each strategy the prefill and the steps
     assert pictures[1].says.startswith("A request takes: tensor(2) ")
+
+
+FRONT = (
+    STEPS.partition("- figure")[0]
+    + """- figure: throughput_front
+  model: Llama
+  at: 1, 4, 40
+  past: 99
+  strategies: tensor(2); pipeline(2, microbatches=1)
+  peak: 1 TFLOP/s
+  memory: 1 GB/s
+  network: 1 GB/s
+  latency: 1 ms
+  accounting: {traffic: weights_and_cache}
+```
+"""
+)
+
+
+def test_the_front_over_the_batch_has_each_point_that_none_beats() -> None:
+    (picture,) = [b for b in solve(parse_problem(FRONT, "t.md")).blocks if hasattr(b, "says")]
+    (axes,), batches, bytes_each = picture.drawn.axes, (1, 4, 40), 2
+    weights = bytes_each * (2 * (4 * 64 * 64 + 3 * 64 * 128) + 100 * 64)
+    curves = {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in axes.lines if line.get_marker() == "o"}
+    times, rates = curves["pipeline(2, microbatches=1)"]
+    for b, time, rate in zip(batches, times, rates, strict=True):
+        moved = weights + bytes_each * b * (2 * 2 * 64 * 100 + 64 + 100)  # caches, a row of the table, logits
+        messages = 2 * 1e-3 + (2 * 64 * b + 4 * b) / 1e9  # a token there, its number back
+        assert time == pytest.approx(moved / 1e9 + messages, rel=1e-3)
+        assert rate == pytest.approx(b / time)
+    assert "tensor(2) B" not in picture.says  # four more messages of 1 ms in each layer
 
 
 def test_experts_are_cut_along_their_axis_and_their_names_have_two_scripts() -> None:

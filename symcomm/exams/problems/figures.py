@@ -338,13 +338,12 @@ def _state_bars(request: Request) -> tuple[Any, str]:
     """A bar a strategy, from three derivations each."""
     from symcomm.documents.plots.state_bars import state_bars
 
-    option = next(option for option in QUANTITIES["state_memory"].options if option.name == "strategy")
-    names = [part.strip() for part in request.options["strategies"].split(";") if part.strip()]
-    return state_bars({
-        name: [request.derive("state_memory", strategy=convert(name, option), of=of).at()
-               for of in ("weights", "gradients", "states")]
-        for name in names
-    })  # fmt: skip
+    return state_bars(
+        {
+            name: [mine.derive("state_memory", of=of).at() for of in ("weights", "gradients", "states")]
+            for name, mine in _by_strategy(request)
+        }
+    )
 
 
 def _program(request: Request) -> Program:
@@ -384,22 +383,42 @@ def _request_bars(request: Request) -> tuple[Any, str]:
     """A bar a strategy: the time to the first token, and the steps behind it."""
     from symcomm.documents.plots.state_bars import state_bars
 
-    option = next(option for option in QUANTITIES["request_latency"].options if option.name == "strategy")
     model = request.model.at(**request.values)
-    options = {key: value for key, value in request.options.items() if key != "strategies"}
     found: dict[str, list[Quantity]] = {}
-    for name in (part.strip() for part in request.options.get("strategies", "").split(";")):
-        said = options | ({"strategy": convert(name, option)} if name else {})
-        made = replace(request, model=model, given=(), options=said).derive("request_latency")
+    for name, mine in _by_strategy(replace(request, model=model, given=())):
+        made = mine.derive("request_latency")
         first = Quantity(numbers(made)["t_prefill"], made.unit)
-        found[name or "one device"] = [first, Quantity(made.at().value - first.value, made.unit)]
+        found[name] = [first, Quantity(made.at().value - first.value, made.unit)]
     return state_bars(found, ("prefill", "decode steps"), "A request takes")
 
 
-def _values(request: Request, what: str) -> list[str]:
+def _by_strategy(request: Request) -> Iterator[tuple[str, Request]]:
+    """What is asked under each of the strategies; of one device where none is named."""
+    option = next(option for option in QUANTITIES["decode_time"].options if option.name == "strategy")
+    options = {key: value for key, value in request.options.items() if key != "strategies"}
+    named = [part.strip() for part in request.options.get("strategies", "").split(";")]
+    for name in filter(None, named) if any(named) else [""]:
+        said = options | ({"strategy": convert(name, option)} if name else {})
+        yield name or "one device", replace(request, options=said)
+
+
+def _throughput_front(request: Request) -> tuple[Any, str]:
+    """A point for each batch and strategy: the time of a decode step, and the tokens a second."""
+    from symcomm.documents.plots.throughput_front import throughput_front
+
+    over, per = request.options.get("over", "B"), request.options.get("per", "replica")
+    batches = _values(request, over, 64)
+    curves: dict[str, list[tuple[str, Quantity, Quantity]]] = {}
+    for name, mine in _by_strategy(request):
+        step, rate = mine.derive("decode_time"), mine.derive("decode_throughput")
+        curves[name] = [(b, step.at(**{over: b}), rate.at(**{over: b})) for b in batches]
+    return throughput_front(curves, over, per)
+
+
+def _values(request: Request, what: str, most: int = _DOTS) -> list[str]:
     values = [part.strip() for part in request.options.get("at", "").split(",") if part.strip()]
-    if not 1 <= len(values) <= _DOTS:
-        raise ValuesError(f"'at' has {len(values)} values of {what[:40]}", hint=f"1 to {_DOTS}, such as at: 1, 64, 512")
+    if not 1 <= len(values) <= most:
+        raise ValuesError(f"'at' has {len(values)} values of {what[:40]}", hint=f"1 to {most}, such as at: 1, 64, 512")
     return values
 
 
@@ -476,6 +495,11 @@ FIGURES: dict[str, Kind] = {
         Kind("request_bars", "the prefill and the decode steps of a request, a bar a strategy",
              (Option("strategies", "text", "strategies with semicolons between them: tensor(2); tensor(8)"),),
              ("prompt", "tokens"), _request_bars, "request_latency"),
+        Kind("throughput_front", "tokens a second against the time between two tokens, a curve a strategy",
+             (Option("strategies", "text", "strategies with semicolons between them: tensor(2); tensor(8)"),
+              Option("over", "text", "the symbol of the batch; B unless told"),
+              Option("at", "text", "batches, with commas between them: 1, 8, 64, 512")),
+             ("at",), _throughput_front, "decode_throughput"),
         Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
              (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
