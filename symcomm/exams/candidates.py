@@ -160,11 +160,12 @@ class Candidates:
         return [ResidueTable(point, residues(self.right, point)) for point in made]
 
     @cached_property
-    def _point(self) -> tuple[Probe, ...]:
+    def point(self) -> tuple[Probe, ...]:
+        """A point modulo each prime, with no symbol given."""
         return points(self.question.symbols, self.question.derivation.relations, {}, 1)[0]
 
     def _residues(self, form: Form) -> Residues | None:
-        return residues(form, self._point)
+        return residues(form, self.point)
 
     @cached_property
     def same(self) -> tuple[int, ...]:
@@ -179,6 +180,10 @@ def residues(form: Form, at: tuple[Probe, ...]) -> Residues | None:
         return tuple(point.worth(form) for point in at)
     except (NoNumberError, KeyError, SymcommError):
         return None
+
+
+def _unrounded(form: Form) -> Form:
+    return _unrounded(form.inside) if isinstance(form, (forms.Ceiling, forms.Floor)) else form.mapped(_unrounded)
 
 
 def _tried(drafts: Iterator[Attempt]) -> list[Attempt]:
@@ -279,6 +284,19 @@ class AnswerKey:
     def rational(self) -> bool:
         """Whether the right answer is made of sums, products and whole powers."""
         return is_rational(self.candidates.right)
+
+    @cached_property
+    def unrounded(self) -> Residues | None:
+        """The residues of the right answer without its roundings, where the given numbers need none of them.
+
+        A question whose answer is a formula keeps them.
+        """
+        exact = _unrounded(self.candidates.right)
+        if self.spec.formula or self.number is None or exact == self.candidates.right:
+            return None
+        if number_of(exact, self.values) != self.number.value:
+            return None
+        return residues(exact, self.candidates.point)
 
     @cached_property
     def bare(self) -> tuple[Fraction, int]:

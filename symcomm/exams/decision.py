@@ -238,7 +238,7 @@ class _Decision:
             mine = [_at(form, view.points) for view in views]
         if any(at is not None and at == view.right for at, view in zip(mine, views, strict=True)):
             return Verdict("right")
-        if part.slack and self._near(form):
+        if (part.slack and self._near(form)) or self._unrounded(form):
             return Verdict("right")
         undecided = False
         if not (is_rational(form) and self.key.rational):
@@ -257,6 +257,11 @@ class _Decision:
             return Verdict("undecided", hint="a person has to look at this: it is equal at all numbers tried")
         with deadline(SECONDS):
             return self._unequal(form)
+
+    def _unrounded(self, form: Form) -> bool:
+        """Whether a formula is the right one but for roundings, of which the given numbers need none: n/k is whole."""
+        exact = self.key.unrounded
+        return exact is not None and exact == residues(form, self.key.candidates.point)
 
     def _agreeing(
         self, form: Form, level: str, view: ResidueTable, mine: Residues | None, free: bool
@@ -360,7 +365,11 @@ class _Decision:
         if first.convention:
             return Verdict("other_convention", first.names, (), others, first.says, "", counter)
         conventions = first.names[:-1] if first.mixed else ()
-        return Verdict("mistake", conventions, first.names[len(conventions) :], others, first.says, "", counter)
+        mistakes, says = first.names[len(conventions) :], first.says
+        alone = next((one for one in self.key.conventions if one.names == conventions), None)
+        if alone is not None and self._unrounded(alone.form):  # its number is that of the mistake alone
+            conventions, says = (), says[len(conventions) :]
+        return Verdict("mistake", conventions, mistakes, others, says, "", counter)
 
     def _different(self, number: Fraction, right: Quantity) -> Verdict:
         hint = ""

@@ -231,6 +231,14 @@ def test_a_prompt_is_in_the_language_of_its_document():
     assert all(prompt.startswith("Antwort") for prompt in prompts)
 
 
+def test_a_prompt_names_several_of_what_is_counted():
+    text = QUIZ.replace("choices: 3, ", "")
+    for language, said in (("en", " parameters,"), ("de", " parameter,")):
+        document = parse_template(text.replace("title:", f"language: {language}\ntitle:", 1))
+        parts = [part for item in draw_items(document, "7", 1) for part in item.parts if part.id == "size"]
+        assert said in drawn_words(parts[0].prompt), parts[0].prompt
+
+
 def test_the_worked_answer_is_simplified_as_on_paper(items):
     worked = {part.id: part.worked for item in items for part in item.parts}
     assert r">16\ D^{2}<" in worked["sent"]  # 2 (4 D^2 + 4 D^2)

@@ -53,7 +53,20 @@ KEYS = {name: sc.key_of(PROBLEM, ask) for name, ask in zip(PROBLEM.ids, PROBLEM.
 def test_a_mistake_has_one_name_as_a_formula_and_as_a_number(question, mistake, formula, number):
     for text in (formula, number):
         verdict = KEYS[question].check(text)
-        assert (verdict.verdict, verdict.mistakes) == ("mistake", (mistake,)), (text, verdict)
+        assert (verdict.verdict, verdict.conventions, verdict.mistakes) == ("mistake", (), (mistake,)), (text, verdict)
+        assert len(verdict.says) == 1
+
+
+def test_a_formula_may_leave_out_a_rounding_that_the_given_numbers_do_not_need():
+    # 3.2 GB are cut into 32 whole parts, but not into 30: there the formula is another convention.
+    text = "2(k-1) (alpha + n/(k W))"
+    assert KEYS["ring"].check(text).verdict == "right"
+    uneven = KEYS["ring"].at({"k": Fraction(30)})
+    assert uneven.check(text).conventions == ("chunks: divisible",)
+    assert uneven.check("(k-1) (alpha + n/(k W))").conventions == ("chunks: divisible",)
+    asked = parse_problem(DOCUMENT.replace("id: ring,", "id: ring, answer: formula,"), "one.md")
+    verdict = sc.key_of(asked, asked.asks[3]).check(text)
+    assert (verdict.verdict, verdict.conventions) == ("other_convention", ("chunks: divisible",))
 
 
 def test_right_answers_are_still_right():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -11,7 +12,7 @@ from html import escape
 from math import ceil, log10
 
 from symcomm.core.collected import WholeNumbers
-from symcomm.core.errors import DocumentError, Span
+from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
 from symcomm.core.records import ByIdentity, dataclass
@@ -255,7 +256,7 @@ def _part(
         symbols_said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
         spoken.append(words.formula_in.replace("#", symbols_said))
     elif not options:
-        spoken += [f"{words.unit} {_unit_text(unit)}"] if unit else []
+        spoken += [f"{words.unit} {_unit_text(_plural(unit, problem.language))}"] if unit else []
         spoken.append(words.digits.replace("#", f"{_digits(tolerance)}"))
     lead = words.answer.replace("#", number).strip() + (f" ({', '.join(spoken)})" if spoken else "")
     shown = form if asked.answer.step else kept.simplified(answer.derivation)
@@ -288,6 +289,19 @@ def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> I
 def _is_near(wrong: WholeNumbers, right: Fraction) -> bool:
     above, below = abs(wrong[0] * right.denominator), abs(right.numerator * wrong[1])
     return not above or not below or (below < _NEAR * above and above < _NEAR * below)
+
+
+@lru_cache(1024)
+def _plural(unit: str, language: str) -> str:
+    """A unit as a prompt in English names it: ``10^6 parameters``, ``tokens/GPU``; elsewhere as it is."""
+    power, gap, name = unit.rpartition(" ")
+    word = re.match(r"[a-z]{3,}", name)
+    if word is None or not language.startswith("en"):
+        return unit
+    with suppress(SymcommError):
+        if Unit.parse(f"{word[0]}s") == Unit.parse(word[0]):
+            return f"{power}{gap}{word[0]}s{name[word.end() :]}"
+    return unit
 
 
 def _unit_text(unit: str) -> str:
