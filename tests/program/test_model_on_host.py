@@ -175,3 +175,14 @@ def test_ranks_that_share_a_link_to_the_host_have_their_part_of_it() -> None:
     assert str(caught.value) == (
         "'0' is no number of ranks that share a link of 'host'\nhint: for instance host=64 GB/s shared by 2"
     )
+
+
+@pytest.mark.parametrize(("strategy", "said", "ahead"), [
+    ("fsdp(4)", "on_device", True), ("data(1)", "model_on_host", True), ("data(1)", "states_on_host", False),
+    ("zero-1(4)", "on_device", False),
+])  # fmt: skip
+def test_a_peak_tells_that_no_layer_is_fetched_ahead_where_layers_fetch_weights(
+    strategy: str, said: str, ahead: bool
+) -> None:
+    notes = layers().peak_memory(strategy, accounting=said).notes
+    assert any(note.startswith("A weight is fetched when it is read.") for note in notes) == ahead

@@ -16,6 +16,7 @@ from symcomm.core.graph.autocast import copies_of_weights
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Size, degree
 from symcomm.core.program.closed_forms import chunks_of
+from symcomm.core.program.instructions import HOST, Program, Send, gathers_weight
 from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.rewrites.offloading import on_host
@@ -177,6 +178,8 @@ def derive(
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, we assume both peaks at the same time.")
     stored = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
+    if _fetches(stored):
+        notes.append("A weight is fetched when it is read. Fetching a layer ahead takes the weights of one more layer.")
     read_choices(setting, [part.graph for part in setting.parts], stored, asked)
     other = replace(setting, accounting=other_saved(setting))
     several = (2, _MANY) if linear else (None,)
@@ -199,6 +202,17 @@ def derive(
         setting.choice("accumulation")
     made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
     return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
+
+
+def _fetches(made: Program) -> bool:
+    """Whether layers gather weights, or copy them from a host, which times that overlap suppose to be done ahead."""
+    weights = {weight.name for weight in made.graph.weights}
+    layers = (turn.work for turn in made.turns if turn.region.times and not turn.early and turn.phase != "update")
+    return any(
+        gathers_weight(made.graph, work)
+        or (isinstance(work, Send) and work.meshes == HOST and work.tensor in weights)
+        for work in layers
+    )  # fmt: skip
 
 
 def _highest(start: list[Fraction], slopes: list[Fraction]) -> list[int]:
