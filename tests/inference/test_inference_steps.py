@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api import batch_axes, expert_axes, paired_axes
+from api import ARCHITECTURES, batch_axes, class_names, expert_axes, paired_axes
 from inference_models import model
 
 import symcomm as sc
@@ -65,6 +66,42 @@ def test_every_decoder_keeps_what_later_positions_read(name: str) -> None:
 def test_an_encoder_is_refused_with_the_row_that_reads_later_positions(name: str, phase: str) -> None:
     with pytest.raises(sc.SymcommError, match=r"the row that computes `P_i` reads later positions"):
         getattr(small(name), phase)()
+
+
+OF_SERVING: dict[str, Any] = {
+    "kv_cache": {"tokens": 9}, "decode_time": {"past": 9, "device": "H100-SXM"},
+    "prefill_time": {"prompt": 9, "device": "H100-SXM"}, "decode_throughput": {"past": 9, "device": "H100-SXM"},
+    "serving_capacity": {"capacity": "1 GB", "capacity_is": "usable", "tokens": 9}, "attention_intensity": {},
+    "request_latency": {"prompt": 5, "tokens": 4, "device": "H100-SXM"},
+    "generation_flops": {"prompt": 5, "tokens": 4},
+}  # fmt: skip
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", SMALL)
+def test_every_architecture_answers_what_servers_ask_or_says_which_row_reads_later_positions(name: str) -> None:
+    made = small(name).at(B=2)
+    if name.startswith("T5"):
+        made = made.at(L_enc=4)
+    for quantity, options in OF_SERVING.items():
+        ask = partial(getattr(made, quantity), **options)
+        if name in ENCODERS:
+            with pytest.raises(sc.SymcommError, match=r"the row that computes `P_i` reads later positions"):
+                ask()
+        else:
+            assert ask().at(c=9).value > 0 if quantity == "attention_intensity" else ask().at().value > 0
+    if name not in ENCODERS:
+        steps = [made.decode_time(past=c, device="H100-SXM").at().value for c in (5, 6, 7)]
+        first = made.prefill_time(prompt=5, device="H100-SXM").at().value
+        request = made.request_latency(prompt=5, tokens=4, device="H100-SXM").at().value
+        assert request == first + sum(steps)
+        fit = made.serving_capacity("1 GB", tokens=9, capacity_is="usable").at().value
+        weights = 2 * made.parameters().at().value
+        assert fit == (10**9 - weights) // made.kv_cache("sequence", tokens=9).at().value
+
+
+def test_every_architecture_of_the_readers_has_a_small_model_here() -> None:
+    assert {class_names()[name][0].model_type for name in SMALL} == {*ARCHITECTURES}
 
 
 @pytest.mark.few(4)
