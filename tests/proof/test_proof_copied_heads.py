@@ -49,3 +49,9 @@ def test_every_rank_agrees_and_no_call_is_superfluous(
     for name in results:  # the layer with copies is the layer
         assert np.allclose(case.reference[name], reference[name].reshape(sizes.shape(name))), name
     assert superfluous(case) == []  # which first finds that every rank is right
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("passes", ["forward", "training"])
+def test_every_rank_agrees_beside_tensor_parallelism_that_leaves_it_one_head(ranks: int, passes: str) -> None:
+    test_every_rank_agrees_and_no_call_is_superfluous("llama", 8, 2, ranks, "tensor(2) + ", passes)

@@ -84,6 +84,17 @@ def test_a_hybrid_copies_heads_where_the_ranks_inside_outnumber_them(heads: int,
     assert sent(model, strategy, "all-gather") == (r - 1) * u * numbers * 2 * max(shared, u) // u
 
 
+@pytest.mark.parametrize(("heads", "shared", "t", "u"), [(8, 2, 2, 2), (8, 2, 2, 4), (12, 4, 2, 6), (8, 4, 2, 2)])
+def test_heads_are_copied_beside_tensor_parallelism_by_those_it_leaves_to_a_rank(
+    heads: int, shared: int, t: int, u: int
+) -> None:
+    model = one_layer(heads, shared, 4, {"B": "2", "L": str(6 * u)}, 2)
+    head = 2 * 2 * 6 * 4  # bytes of a head at the positions of a rank
+    mine = 2 * heads // t + 2 * max(shared // t, u)  # queries and results, keys and values
+    for phase in ("forward", "backward"):
+        assert sent(model, f"tensor({t}) + ulysses({u})", "all-to-all", phase) == Fraction(u - 1, u) * head * mine
+
+
 REFUSED = [
     (8, 2, 16, "there are only 8 query heads", "2, or 4, or 8"),
     (8, 4, 6, "4 key/value heads cannot be shared evenly", "4, or 8"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from math import prod
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import evaluate, from_expr, names, num
@@ -39,6 +40,12 @@ def with_copied_heads(graph: Graph, strategy: Strategy, values: Mapping[str, Fra
         if not {*names(heads), *names(group)} <= values.keys():
             return graph, strategy
         ranks, number, queries = evaluate(size, values), evaluate(heads, values), evaluate(group, values)
+        beside = [strategy.sizes[one.mesh] for _, one in strategy.rules if one.axis == "paired"]
+        if not {name for other in beside for name in names(other)} <= values.keys():
+            return graph, strategy
+        number /= prod(evaluate(other, values) for other in beside)  # those that tensor parallelism leaves to a rank
+        if number.denominator > 1:
+            return graph, strategy
         if ranks > number:
             copies = _copies(strategy.name, ranks, number, queries)
             return _copied(graph, mine, theirs, copies), _over(strategy, rule, mine, int(number), copies)
