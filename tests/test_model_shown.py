@@ -228,3 +228,11 @@ def test_a_row_that_only_names_a_tensor_leaves_it_in_the_graph():
     assert not made.notes
     assert [(op.output, op.inputs) for op in made.graph.ops] == [("z", ("x", "W")), ("h", ("z",)), ("y", ("z", "h"))]
     assert not any("declared" in note for note in sc.load(GPT2).notes)
+
+
+def test_families_and_functions_with_subscripts_are_maths_in_html() -> None:
+    homework = Path(__file__).parents[1] / "examples" / "comp4901y-homework2" / "homework.md"
+    shown = sc.load(homework)._repr_html_()
+    assert "<code>" not in shown
+    assert "\\text{Partition}" not in re.sub(r'alttext="[^"]*"', "", shown)
+    assert shown.count("…") == 4

@@ -151,7 +151,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     wide = shutil.get_terminal_size((80, 24)).columns if brief else 0
     text = _written(made, given["form"], values, wide, given["exact"])
     lacking = [name for name in made.needs if name not in known]
-    text += f"\n\n  A number needs a value of {', '.join(lacking)}." if brief and told and lacking else ""
+    text += f"\n\n  A number needs a value of {', '.join(lacking)}." if brief and known and lacking else ""
     text += "\n\n  --detail full: every step with its reason, all tables" if brief else ""
     shared.write(text, given["output"], file)
 

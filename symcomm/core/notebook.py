@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from symcomm.core import drawing
@@ -42,7 +43,7 @@ class Shown(Protocol):
 
 
 def summary(model: Shown) -> str:
-    """What a model is, in a line: its regions with how often each stands, its ops and its parameters.
+    """A model in a line: its regions with how often each stands, its ops and its parameters.
 
     >>> from symcomm.core.model import load
     >>> summary(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, D]\\ty [B, D]\\n", repeat="N"))
@@ -187,6 +188,12 @@ def _form(node: tree.Node) -> forms.Form:
             return forms.Root(_form(inside))
         case tree.Transpose(inside=inside):
             return forms.Transposed(_form(inside))
-        case tree.FunctionCall(function=function, arguments=arguments, subscript=None):
-            return forms.Called(function, tuple(map(_form, arguments)))
+        case tree.FunctionCall(function=function, arguments=arguments, subscript=below):
+            name = f"{function}_{plain(_form(below))}" if below else function
+            made = tuple(map(_form, arguments))
+            alone = made[0].arguments if len(made) == 1 and isinstance(made[0], forms.Called) else ()
+            return forms.Called(name, alone if alone and made == (forms.Called("", alone),) else made)
+        case tree.Family(name=name, count=count):
+            first, second, last = (forms.Sym(_key(replace(name, index=i))) for i in ("1", "2", plain(_form(count))))
+            return forms.Called("", (first, second, forms.Sym("…"), last))
     raise _NoFormError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -24,10 +25,11 @@ _LONG = re.compile(r"\d{5,40}")
 class Short(Quantity):
     """A quantity that a cell says in one way: with a prefix, exact where it can be.
 
-    ``column`` is the unit of its whole column, with a prefix.
+    ``column`` is the unit of its whole column, with a prefix; an exact number longer than ``most`` is rounded there.
     """
 
     column: str = ""
+    most: int = 9
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         if not self.column:
@@ -35,7 +37,7 @@ class Short(Quantity):
         number = self.worth(self.column)
         text = decimal_text(number, 9)
         exact = Fraction(text.replace(" ", "").replace("·10^", "e")) == number
-        if not exact or len(text) > 9:
+        if not exact or len(text) > self.most:
             text, exact = decimal_text(number, 4), False
         return (("" if exact else "≈", f"{text} {self.column}"),)
 
@@ -91,29 +93,42 @@ def _ways(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ..
 def in_one_unit(exhibit: Exhibit) -> Exhibit:
     """The table with one unit in each column of short numbers: the prefix of the greatest one.
 
-    A column whose least number would be below a hundredth of that stays as it is.
+    Where the least number would be below a hundredth of that, each keeps a prefix of its own: decimal ones, unless all
+    are exact.
 
     >>> from symcomm.core.units import Unit
     >>> rows = tuple((Short(Fraction(n), Unit.parse("second")),) for n in ("0.0003", "0.0025"))
     >>> [cell_maths("text", row[0]) for row in in_one_unit(Exhibit("Times", ("t",), rows)).rows]
     ['0.3 ms', '2.5 ms']
     """
-    columns = [[*column] for column in zip(*exhibit.rows, strict=True)]
-    changed = False
-    for column in columns:
-        cells = [cell for cell in column if isinstance(cell, Short) and cell.value and not cell.unit.is_count]
-        units = {short(cell).rpartition(" ")[2] for cell in cells}
-        if len(units) < 2 or len({cell.unit for cell in cells}) > 1:
+    columns = [_alike(column) for column in zip(*exhibit.rows, strict=True)]
+    return replace(exhibit, rows=tuple(zip(*columns, strict=True)))
+
+
+def _alike(column: Sequence[object]) -> list[object]:
+    """A column whose short numbers of one unit are said in one way."""
+    found = [*column]
+    cells = [cell for cell in column if isinstance(cell, Short) and cell.value]
+    cells = [cell for cell in cells if not cell.unit.is_count or len(cell.lines()) > 1]
+    for base in {cell.unit for cell in cells}:
+        told = {cell: short(cell) for cell in cells if cell.unit == base}
+        mixed = len({text.startswith("≈") for text in told.values()}) > 1
+        if not mixed and len({*map(_unit, told.values())}) < 2:
             continue
-        unit = short(max(cells, key=lambda cell: abs(cell.value))).rpartition(" ")[2]
-        if min(abs(cell.worth(unit)) for cell in cells) * 100 >= 1:
-            changed = True
-            column[:] = [replace(cell, column=unit) if isinstance(cell, Short) else cell for cell in column]
-    return replace(exhibit, rows=tuple(zip(*columns, strict=True))) if changed else exhibit
+        unit = _unit(told[max(told, key=lambda cell: abs(cell.value))])
+        near = min(abs(cell.worth(unit)) for cell in told) * 100 >= 1
+        if near or (mixed and str(base) != "s"):
+            ways = {c: replace(c, column=unit if near else _unit(c.reading), most=6 if mixed else 9) for c in told}
+            found = [ways.get(cell, cell) if isinstance(cell, Short) else cell for cell in found]
+    return found
+
+
+def _unit(text: str) -> str:
+    return text.rpartition(" ")[2]
 
 
 def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
-    """Which columns hold numbers alone, each said in one way: they are set to the right.
+    """For each column, whether it holds numbers alone, each said in one way: they are set to the right.
 
     >>> to_the_right(Exhibit("Times", ("op", "ms"), (("y", "1 728.0"), ("h", "0.5"))))
     (False, True)

@@ -229,7 +229,13 @@ def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int, exact
         out.append(pad + " ".join(part for way in said for part in way))
     elif str(d.unit) != "1":
         out.append(f"{pad}in {d.unit}")
-    out += [f"  {name_in('text', line.name)} = {plain(line.last)}" for line in before if line.name in forms.names(form)]
+    known = numbers(d, values)
+    for line in before:
+        if line.name in forms.names(form):
+            number = known.get(line.name)
+            worth = plain(forms.num(number)) if number is not None and not Quantity(number).is_long else ""
+            worth = "" if worth == plain(line.last) else worth
+            out.append(f"  {name_in('text', line.name)} = {plain(line.last)}" + (f" = {worth}" if worth else ""))
     told = [*(d.lead or (last.reason,)), *d.notes]
     for text in told:
         out += wrap(_plain_sentence(text), wide - 2, initial_indent="  ", subsequent_indent="  ")

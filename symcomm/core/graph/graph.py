@@ -126,14 +126,15 @@ def bare(name: str) -> str:
 
 
 def worded(name: str) -> str:
-    """A tensor in a sentence: its name as maths; what autocast makes is the copy of its tensor.
+    """A tensor in a sentence: its name as maths, with the mark of its region above; a cast is the copy of its tensor.
 
-    >>> worded("cast(W^1)·2"), worded("d(z·8)")
-    ('the copy of `W^1`', 'the gradient of `z`')
+    >>> worded("cast(W^1)·2"), worded("d(z·8)"), worded("head:o")
+    ('the copy of `W^1`', 'the gradient of `z`', '`o^head`')
     """
     made = re.fullmatch(r"(cast|d)\(([^·]*?)(?:·[^)]*)?\)?(?:·.*)?", name)
     what = {"cast": "the copy of ", "d": "the gradient of "}[made[1]] if made else ""
-    return f"{what}`{made[2] if made else name.partition('·')[0]}`"
+    mark, _, name = (made[2] if made else name.partition("·")[0]).rpartition(":")
+    return f"{what}`{name}^{mark}`" if mark.isalpha() and "^" not in name else f"{what}`{name}`"
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ class Graph:
 
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
-        """What repetitions hand on: pairs of an output and the input it becomes."""
+        """The tensors that repetitions hand on: pairs of an output and the input it becomes."""
         return tuple(pair for region in self.regions for pair in region.carried)
 
     def find(self, name: str, made: bool = False) -> Tensor:
@@ -342,7 +343,7 @@ class Graph:
         return frozenset(found)
 
     def shared(self, region: Region) -> frozenset[str]:
-        """What every repetition of a region reads and none hands on, such as the result of an encoder: one tensor."""
+        """The tensors that every repetition of a region reads and none hands on, such as an encoder's result."""
         if not region.times or not region.carried:
             return frozenset()
         mine = [op for op in self.ops if op.region == region.name and op.phase == "forward"]
@@ -449,7 +450,7 @@ class Graph:
 
     @cached_property
     def scores(self) -> frozenset[str]:
-        """What stays inside an attention that runs as one kernel: a number for each query and key, with its gradient.
+        """The scores that stay inside an attention kernel: a number for each query and key, with its gradient.
 
         What has them from another region, such as a bias of positions, or hands them on is outside.
         """
@@ -531,7 +532,7 @@ class Graph:
         return tuple(t for t in self.tensors.values() if t.role == "input")
 
     def reading(self, mark: str = "") -> str:
-        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``.
+        """The tensors of a table that are data and those that are weights, for a person: ``data: x; weights: W, b``.
 
         ``mark`` stands around each name.
         """

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
+from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total, negative
 from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text
@@ -16,6 +16,13 @@ from symcomm.core.printing.quantities import RELATIONS
 _QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
 _NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
 _SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-\u0302-\u0307]{0,79})")
+
+_SIGNS: dict[str, Callable[[Form, Form], Form]] = {  # from the loosest to the tightest
+    " + ": lambda one, other: Total((one, other)),
+    " - ": lambda one, other: Total((one, negative(other))),
+    "·": lambda one, other: Product((one, other)),
+    "/": Ratio,
+}
 
 
 def sentence(
@@ -92,16 +99,15 @@ def html_sentence(text: str, notation: Notation | None = None) -> str:
 
 
 def _form(text: str) -> Form | None:
-    """A number, a power, a name with a number before it, or the sum or ratio of two; None for anything else."""
+    """A number, a power, a name with a number before it, or sums, products and ratios of such; None for all else."""
     if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
         return _form(text[1:-1])
-    for sign in (" + ", "/"):
-        left, found, right = text.partition(sign)
-        if found:
-            one, other = _form(left), _form(right)
-            if one is None or other is None:
-                return None
-            return Ratio(one, other) if sign == "/" else Total((one, other))
+    for sign, joined in _SIGNS.items():
+        found = [at for at in range(len(text)) if text.startswith(sign, at)]
+        outside = [at for at in found if text.count("(", 0, at) == text.count(")", 0, at)]
+        if outside:
+            one, other = _form(text[: outside[-1]]), _form(text[outside[-1] + len(sign) :])
+            return None if one is None or other is None else joined(one, other)
     number, size = _NUMBER.fullmatch(text), _SIZE.fullmatch(text)
     if number:
         base, exponent = Num(Fraction(number[1])), number[2] or number[3]

@@ -41,11 +41,32 @@ def small_roofline(points: Mapping[str, tuple[float, float]], ridge: float, peak
     drawing.line(xr, yr, x1, y1, INK, wide=1.4)
     drawing.line(xr, yr, xr, _BOTTOM, LINE, dashed=True)
     drawing.text(xr + 3, _BOTTOM - 4, f"{ridge:.4g} FLOP/B", 7.5, SOFT, "start")
+    taken = [(xr, _BOTTOM - 11, xr + 60, _BOTTOM), (xr, yr, xr, _BOTTOM)]  # left, upper, right and lower ends
+    taken += [(x - 4, y - 4, x + 4, y + 4) for x, y in (at(*point) for point in points.values())]
     for name, (intensity, rate) in points.items():
         x, y = at(intensity, rate)
         drawing.dot(x, y, 3.2)
-        right = intensity < ridge
-        drawing.text(x + (6 if right else 0), y + (9 if right else -6), f"{name}: {intensity:.4g}", 8, MARK,
-                     "start" if right else "middle")  # fmt: skip
+        text = f"{name}: {intensity:.4g}"
+        # Beside the slope; on the flat roof above it or below it, in the first place that is free.
+        places = [(x + 6, y + 9, "start"), (x - 6, y - 4, "end"), (x + 6, y + 19, "start")]
+        if intensity >= ridge:
+            sides = ((x, "middle"), (x, "end"), (x, "start"))
+            places = [(px, y + shift, anchor) for shift in (-6, 13, 23, 33) for px, anchor in sides]
+        spaces = [(place, _space(text, *place)) for place in places]
+        inside = [pair for pair in spaces if pair[1][0] > _LEFT and pair[1][2] <= _WIDTH]
+        place, space = next((pair for pair in inside if not any(_meet(pair[1], o) for o in taken)), spaces[0])
+        taken.append(space)
+        drawing.text(*place[:2], text, 8, MARK, place[2])
     told = ", ".join(f"{name} {'memory' if i < ridge else 'compute'} bound" for name, (i, _) in points.items())
     return drawing, f"On this machine: {told}."
+
+
+def _space(text: str, x: float, y: float, anchor: str) -> tuple[float, float, float, float]:
+    """Left, upper, right and lower end of a label."""
+    wide = 4.1 * len(text)
+    left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+    return left, y - 7, left + wide, y + 1.5
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

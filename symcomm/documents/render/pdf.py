@@ -12,6 +12,7 @@ from pathlib import Path
 
 from symcomm.core.errors import RenderError
 from symcomm.core.files import temporary_folder
+from symcomm.core.records import dataclass
 
 _DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
 _LATEX_TIMEOUT = 180  # seconds
@@ -69,39 +70,47 @@ def _fonts() -> list[str]:
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
-_KEPT, _BROKEN = "#let kept = 12cm\n", "#let kept = 0cm\n"
-_HEIGHTS = (12, 9, 7)  # of answers that are kept on one page, in cm; a taller one would leave half a page empty
 _CLOSER = 0.15  # of a page is spared on each page before the last one, at most
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where things are: how many pages there are, how full the last one is, and the answers on two pages."""
+
+    pages: int
+    full: float
+    broken: tuple[int, ...]
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     """The same, set a little tighter where only little would stand on a last page of its own.
 
-    Answers of at most half a page stay on one page, or shorter ones, where the document has no more pages for it.
+    A short answer stays on one page where the document has no more pages for it.
     """
-    broken, made = _closer(source.replace(_KEPT, _BROKEN, 1), files)
-    if _pages(made) < 2 or _BROKEN not in broken:
-        return made
-    tried = (typst_pdf(broken.replace(_BROKEN, f"#let kept = {height}cm\n", 1), files) for height in _HEIGHTS)
-    return next((kept for kept in tried if _pages(kept) == _pages(made)), made)
-
-
-def _closer(source: str, files: Mapping[str, bytes] | None) -> tuple[str, bytes]:
-    """A source as it is best set, and its PDF."""
     made = typst_pdf(source, files)
-    if _LOOSE not in source or _pages(made) < 2 or _last(source, files) > _CLOSER * (_pages(made) - 1) + 0.1:
-        return source, made
-    tight = source.replace(_LOOSE, _TIGHT, 1)
-    closer = typst_pdf(tight, files)
-    return (tight, closer) if _pages(closer) < _pages(made) else (source, made)
+    if _LOOSE not in source or "<edge>" not in source or re.search(rb"/Pages\s*/Count 1\b", made):
+        return made
+    best = _layout(source, files)
+    if best.full <= _CLOSER * (best.pages - 1) + 0.1:
+        tight = source.replace(_LOOSE, _TIGHT, 1)
+        closer = _layout(tight, files)
+        source, best = (tight, closer) if closer.pages < best.pages else (source, best)
+    kept: list[int] = []
+    tried = 0
+    while number := next((number for number in best.broken if number > tried), 0):
+        tried = number
+        changed = source.replace("#let kept = ()\n", f"#let kept = ({', '.join(map(str, [*kept, number]))},)\n", 1)
+        found = _layout(changed, files)
+        if found.pages == best.pages and len(found.broken) <= len(best.broken):
+            kept.append(number)
+            best = found
+    if not kept and _LOOSE in source:
+        return made
+    return typst_pdf(source.replace("#let kept = ()\n", f"#let kept = ({''.join(f'{n}, ' for n in kept)})\n", 1), files)
 
 
-def _pages(pdf: bytes) -> int:
-    return max((int(count) for count in re.findall(rb"/Type\s*/Pages\s*/Count (\d+)", pdf)), default=1)
-
-
-def _last(source: str, files: Mapping[str, bytes] | None) -> float:
-    """How much of its last page a document fills, as its template says."""
+def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
+    """The layout of a document, as its template says it."""
     import json
 
     import typst
@@ -110,8 +119,11 @@ def _last(source: str, files: Mapping[str, bytes] | None) -> float:
         _beside(folder, files)
         path = folder / "main.typ"
         path.write_text(source, encoding="utf-8")
-        found = json.loads(typst.query(str(path), "<end>", field="value", root=str(folder), font_paths=_fonts()))
-    return float(found[0]) if found else 1.0
+        edges = json.loads(typst.query(str(path), "<edge>", field="value", root=str(folder), font_paths=_fonts()))
+    first = {number: page for name, number, page in edges if name == "first"}
+    broken = tuple(number for name, number, page in edges if name == "last" and page > first[number])
+    full, pages = next(((value, page) for name, value, page in edges if name == "end"), (1.0, 1))
+    return _Layout(pages, full, broken)
 
 
 def _beside(folder: Path, files: Mapping[str, bytes] | None) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import operator
 import re
+import textwrap
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -992,10 +993,11 @@ def _printed_module(section: Section) -> str:
 
 
 def _configuration(section: Section) -> str:
-    """The JSON of a configuration: a mapping of YAML, or the text of a ``config.json``."""
+    """The JSON of a configuration: a mapping of YAML, in filled lines, or the text of a ``config.json``."""
     value = section.get("config")
     if isinstance(value, Section):
-        return json.dumps(_plain_data(value), indent=1)
+        text = json.dumps(_plain_data(value)).replace('": ', '":\xa0')  # a key and its value stay in one line
+        return textwrap.fill(text, 84, break_long_words=False, break_on_hyphens=False).replace('":\xa0', '": ')
     if not isinstance(value, Scalar) or not is_config(value.text):
         hint = "write its keys below config:, model_type among them"
         raise section.error("config", "'config' must be a configuration", hint)

@@ -15,7 +15,7 @@ from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Floor, Form, Ratio, Total, negative, num, product
 from symcomm.core.graph.axis_roles import sequence_axes
 from symcomm.core.graph.gradient import trains_inputs
-from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.graph.graph import Graph, Op, Region, worded
 from symcomm.core.graph.ops import MAP, operations
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.placement import Compute
@@ -368,8 +368,9 @@ _COUNTED = {
 def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
     """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
     lengths = {tuple([_called(graph, o, i) for i in _loops(o)[1]]) for o in ops}
-    many = "·".join(f"`{label}`" for label in _grouped(*lengths)) if len(lengths) == 1 else ""
-    return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
+    sizes = _grouped(*lengths) if len(lengths) == 1 else []
+    many = "·".join(f"({size})" if " " in size and len(sizes) > 1 else size for size in sizes)
+    return f"each entry is a sum of {f'`{many}` ' if many else ''}products{_COUNTED[counted]}"
 
 
 def _grouped(labels: Sequence[str]) -> list[str]:
@@ -391,7 +392,7 @@ def _called(graph: Graph, op: Op, index: int) -> str:
 
 def shown(graph: Graph, op: Op) -> str:
     output = graph.tensors[op.output]
-    return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
+    return f"the gradient of {worded(output.of)}" if output.of else worded(op.output)
 
 
 def derive(

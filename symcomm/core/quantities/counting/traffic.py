@@ -12,7 +12,7 @@ from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product, total
 from symcomm.core.graph.experts import Routing
-from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.graph.graph import Graph, Op, Region, worded
 from symcomm.core.libraries import Expr
 from symcomm.core.quantities.counting.load import elements_moved, experts_of, moves, sizes_moved, uses
 from symcomm.core.quantities.options import Dtype, OpName
@@ -51,8 +51,8 @@ def write_down(work: StepWriter, op: str | None) -> Form:
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         moved = uses(setting, setting.graph, one)
-        read = " and ".join(f"`{n}`" for n in moved if n != one.output)
-        said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
+        read = " and ".join(worded(n) for n in moved if n != one.output)
+        said = [f"Read {read}" if read else "", f"write {worded(one.output)}, each once" if one.output in moved else ""]
         text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
         names.append(
             work.define(
