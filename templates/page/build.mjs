@@ -14,7 +14,7 @@ const answers = fs.readFileSync(`${folder}/answers.py`, "utf-8");
 const files = Object.entries(JSON.parse(fs.readFileSync(`${folder}/questions.json`, "utf-8")));
 
 const TRIED = `
-import networkx, sympy.physics.units  # which only some questions import
+import networkx, statistics, sympy.physics.units  # which only some questions import
 
 def tried(name, *arguments):
     found = json.loads(call(name, json.dumps(arguments)))
