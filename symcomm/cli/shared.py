@@ -1,4 +1,4 @@
-"""What several commands share: options, how a file is read as a model, how a text is written."""
+"""Options and helpers that several commands share: options, how a file is read as a model, how a text is written."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _ONE: Monomial = ()
 
 @dataclass(frozen=True)
 class CollectedNode:
-    """What is no polynomial: a form of the names 0, 1, ..., and the sums that they stand for."""
+    """A form that is no polynomial: a form of the names 0, 1, ..., and the sums that they stand for."""
 
     shape: Form
     parts: tuple[Terms, ...]

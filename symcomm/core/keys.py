@@ -27,7 +27,7 @@ _OWN: Any = object()
 
 @dataclass(frozen=True)
 class Sort(Generic[Made]):
-    """What the value of a key is: how it is read from its section, its JSON schema, and what holds without the key."""
+    """The kind of value of a key: how its section gives it, its JSON schema, and the value without the key."""
 
     read: Callable[[Section, str], Made]
     schema: Schema

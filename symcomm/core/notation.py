@@ -102,7 +102,7 @@ _SEQUENCE = re.compile(r"sequen[cz]|positions?\b|context length", re.IGNORECASE)
 
 
 def axis_role(meaning: str) -> AxisRole:
-    """Which axis of the data a symbol is the size of, as its meaning says it; empty where it says neither.
+    """The axis of the data that a symbol measures, as its meaning says it; empty where it says neither.
 
     >>> axis_role("batch size in sequences"), axis_role("sequence length"), axis_role("model dimension")
     ('batch', 'sequence', '')
@@ -130,5 +130,5 @@ class Notation:
         return self.meanings.get(name, "")
 
     def usual(self, name: str) -> str:
-        """What a name stands for, or what it usually does: to find a role by, not to be shown."""
+        """The meaning of a name, or its usual one: to find a role by, not to be shown."""
         return self.meaning(name) or USUAL.get(name, "")

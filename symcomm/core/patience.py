@@ -18,7 +18,7 @@ _TRIED: ContextVar[list[str]] = ContextVar("tried")
 
 
 class OverdueError(Exception):
-    """What ran in ``limited`` took longer than it may."""
+    """The work in ``limited`` took longer than it may."""
 
 
 @contextmanager

@@ -398,7 +398,7 @@ class Quantity:
 
     @property
     def relation(self) -> str:
-        """What stands before its first reading: ``=``, or ``≈`` where that one is rounded."""
+        """The sign before its first reading: ``=``, or ``≈`` where that one is rounded."""
         return "≈" if endless(self.value) else "="
 
     @classmethod

@@ -76,7 +76,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class AssignedPaper:
-    """Which paper a student has: the attempt, and one word for what makes it differ from others."""
+    """The paper of a student: the attempt, and one word for what makes it differ from others."""
 
     student: Student
     attempt: int

@@ -155,7 +155,7 @@ def merged(parts: Sequence[Part], top: int) -> Part:
 
 
 def pareto(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
-    """Which of some points, in order of time and then memory, no other point beats in both; of equal ones the first.
+    """The points that no other one beats in time and memory, in this order; of equal ones the first.
 
     >>> import numpy as np
     >>> pareto(np.array([1., 1., 2., 3.]), np.array([5., 6., 5., 4.])).tolist()

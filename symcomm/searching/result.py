@@ -76,7 +76,7 @@ class Configuration:
 
     @property
     def amounts(self) -> dict[str, Quantity]:
-        """What may be limited."""
+        """The amounts that may be limited."""
         return {"memory": self.memory, **({"host memory": self.host} if self.host is not None else {})}
 
     @property
@@ -173,7 +173,7 @@ class ServingConfiguration:
 
     @property
     def amounts(self) -> dict[str, Quantity]:
-        """What may be limited."""
+        """The amounts that may be limited."""
         found = {"memory": self.memory, "token of a sequence": self.time}
         return found if self.first is None else found | {"first token": self.first}
 

@@ -1,4 +1,4 @@
-"""Which configurations there are: shapes of the mesh times microbatches, buckets and sizes of the model."""
+"""The configurations of a search: shapes of the mesh times microbatches, buckets and sizes of the model."""
 
 from __future__ import annotations
 

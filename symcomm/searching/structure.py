@@ -420,7 +420,7 @@ def _kept(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None, str
 
 @lru_cache(maxsize=64)
 def constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
-    """What must divide, and by what: each named axis that the strategy cuts, the batch, and the layers."""
+    """The sizes to divide, and their divisors: each named axis that the strategy cuts, the batch, and the layers."""
     graph, sizes = held.it, degrees(strategy)
     found: dict[tuple[Expr, Expr], tuple[str, Form, Form]] = {}
 

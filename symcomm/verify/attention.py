@@ -23,7 +23,7 @@ class KernelError(SymcommError):
 
 @dataclass(frozen=True)
 class KernelOperand:
-    """What the kernel reads: a tensor, the op that reads it, and the loop behind each of its axes."""
+    """An operand of the kernel: a tensor, the op that reads it, and the loop behind each of its axes."""
 
     name: str
     reader: Op

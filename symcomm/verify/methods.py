@@ -1,4 +1,4 @@
-"""Which part of PyTorch carries out a strategy: one record a way, and what it takes from the plan.
+"""The part of PyTorch that carries out a strategy: one record a way, and what it takes from the plan.
 
 A pipeline is run around any way that trains what its stages hold.
 """

@@ -76,7 +76,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a run showed: a row each for operations, parameters, saved bytes and each kind of call."""
+    """The result of a run: a row each for operations, parameters, saved bytes and each kind of call."""
 
     model: str
     strategy: str

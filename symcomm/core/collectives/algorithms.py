@@ -655,7 +655,7 @@ _PARTIAL_SUMS = frozenset({"all-reduce", "reduce-scatter", "reduce", "ring-sum",
 
 @dataclass(frozen=True)
 class Counting:
-    """What an accounting counts of one call: a form in the exchange of the payload's share, ranks and groups."""
+    """The count of one call under an accounting: a form in the exchange of the payload's share, ranks and groups."""
 
     name: str
     count: Callable[[str, Exchange, Form, Form], Form]

@@ -1,4 +1,4 @@
-"""What a collective costs under an algorithm: phases of rounds, and what each rank sends, receives and adds up.
+"""The cost of a collective under an algorithm: phases of rounds, and what each rank sends, receives and adds up.
 
 An algorithm's record writes its phases for a ``Case``: a payload, a number of ranks, and a rule that cuts the payload
 into equal chunks. The same record so gives the share of the payload that is sent (``share``), the steps of a time
@@ -145,7 +145,7 @@ _CHUNKS, _NODE = Sym("q"), Sym("g")
 
 @dataclass(frozen=True)
 class Case:
-    """What an algorithm is asked to move: a payload ``n`` among ``k`` ranks.
+    """The payload that an algorithm moves: a payload ``n`` among ``k`` ranks.
 
     ``split(of, parts)`` is one of so many equal chunks of something; ``let(name, form, text)`` may give a form a name
     of its own. ``chunks`` is how many chunks a pipeline uses, ``nodes`` the sizes of the inner levels (ranks of a node,

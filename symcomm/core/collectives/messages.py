@@ -21,7 +21,7 @@ MOST, MOST_EXCHANGING = 128, 24  # ranks that are run one by one
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run took: rounds, bytes one after another, bytes added one after another, and those of the ranks."""
+    """The cost of a run: rounds, bytes one after another, bytes added one after another, and those of the ranks."""
 
     rounds: int
     path: Fraction
@@ -247,7 +247,7 @@ def run(
     algorithm: str, kind: str, ranks: int, payload: Fraction, wide: Fraction | None = None, chunks: int = 1,
     sizes: tuple[int, ...] = (), both: bool = False, at_once: bool = False,
 ) -> Ran | None:  # fmt: skip
-    """What a collective takes, run message by message; None for what is not run here, and for very many ranks.
+    """The cost of a collective, run message by message; None for what is not run here, and for very many ranks.
 
     Parts are whole elements of ``wide`` bytes, or divide without one. ``sizes`` are the ranks along each level of rings
     inside rings, the innermost first; ``both`` ways round a ring, and all axes ``at_once``, may be used.

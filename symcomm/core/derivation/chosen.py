@@ -1,4 +1,4 @@
-"""Which steps of a derivation a person would write: it keeps all of its steps, the page chooses.
+"""The steps of a derivation that a person would write: it keeps all of its steps, the page chooses.
 
 Collecting happens on the line that is collected, a name that is used once is put in where it is used, and what the
 answer does not need is left out. Nothing is worked out here but what the steps have proved.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Proved(Protocol):
-    """What lines are chosen of: checked steps, the one that is the answer, and what every name is worth."""
+    """The derivation that lines are chosen from: checked steps, its answer, and the worth of every name."""
 
     @property
     def steps(self) -> tuple[Step, ...]: ...

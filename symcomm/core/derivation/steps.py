@@ -71,7 +71,7 @@ _COMPARED = {"<=": operator.le, ">=": operator.ge, "=": operator.eq, ">": operat
 
 @dataclass(frozen=True)
 class Condition:
-    """What has to hold of the symbols for a closed form to be right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
+    """A condition on the symbols under which a closed form is right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
 
     ``refusal`` says what is so where it does not hold, ``remedy`` what would help there.
 

@@ -116,7 +116,7 @@ def group_of(graph: Graph, op: Op) -> str:
 
 
 def picture(graph: Graph) -> Drawing:
-    """What there is to draw of a graph's forward pass."""
+    """The boxes and arrows of a graph's forward pass."""
     boxes: list[Box] = []
     edges: list[tuple[str, str, str]] = []
     home: dict[tuple[str, str], str] = {}  # where in a region a tensor comes from

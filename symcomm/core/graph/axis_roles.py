@@ -1,4 +1,4 @@
-"""What each axis of a model is, read from what the ops do with it: batch, sequence, experts, vocabulary, pairs.
+"""The role of each axis of a model, read from what the ops do with it: batch, sequence, experts, vocabulary, pairs.
 
 A feature is summed by a weight. A sequence is used under two names (the positions of queries and of keys), worked
 along by attention or by a router, or has a table of weights of its own. The batch is mixed by nothing and is in every
@@ -190,7 +190,7 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
 
 
 def meanings(graph: Graph) -> dict[str, str]:
-    """What symbols stand for, as far as what the ops do with an axis tells it.
+    """The meanings of symbols, as far as what the ops do with an axis tells it.
 
     >>> from symcomm.exams.problems.load import load
     >>> table = "Computation\\tInput\\tOutput\\ny = x W\\tx [n, c], W [c, C]\\ty [n, C]\\n"

@@ -199,7 +199,7 @@ def names_in(node: tree.Node) -> list[tree.Identifier]:
 
 @dataclass(kw_only=True)
 class TableDraft:
-    """What has been read so far: tensors, ops, and the relations between sizes.
+    """The parts of a table read so far: tensors, ops, and the relations between sizes.
 
     ``target`` and ``formula`` are those of the row that is being read.
     """

@@ -1,4 +1,4 @@
-"""Which weights are those of experts that a router chooses from, and how many of them some tokens read."""
+"""The weights of experts that a router chooses from, and how many of them some tokens read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a formula computes: each product, sum and function adds its ops to the drafts."""
+"""The ops of a formula: each product, sum and function adds its ops to the drafts."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Edge:
 
 
 def split(graph: Graph, at: str, names: tuple[str, str] = ("embedding", "head")) -> tuple[Graph, Graph]:
-    """What makes a tensor and what follows from it, as two graphs; other layers stand between the two.
+    """The ops before a tensor and those after it, as two graphs; other layers stand between the two.
 
     A row that only names the tensor (``h = x``) is left out.
 

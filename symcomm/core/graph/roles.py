@@ -65,7 +65,7 @@ class _Follower:
     matrices: set[str] = field(default_factory=set)  # weights at which a product sums
 
     def run(self) -> dict[str, Reading]:
-        """What every tensor from outside is."""
+        """The role of every tensor from outside."""
         graph = self.graph
         outside = [n for op in graph.ops for n in op.inputs if is_outside(graph.tensors[n], graph)]
         outside = list(dict.fromkeys(outside))

@@ -142,7 +142,7 @@ class _Stepper:
 
     @cached_property
     def logits(self) -> tuple[Tensor, ...]:
-        """What leaves the model: logits over a vocabulary, or else all that nothing reads."""
+        """The outputs of the model: logits over a vocabulary, or else all that nothing reads."""
         found = [t for t in self.graph.outputs if self.words & {*t.axes}]
         return tuple(found) or self.graph.outputs
 
@@ -244,7 +244,7 @@ class _Stepper:
         return found
 
     def before_logits(self) -> list[Node]:
-        """What the product with the vocabulary begins with, at all new positions."""
+        """The input of the product with the vocabulary, at all new positions."""
         found, todo = dict[Node, None](), [(t.name, self.version(t.name, LAST)) for t in self.logits]
         while todo:
             name, version = todo.pop()
@@ -511,7 +511,7 @@ class _Stepper:
         return tuple(NEW if _earlier(c) else c for c in version)
 
     def called(self, name: str, version: Version) -> str:
-        """What a version is called: as the tensor, but for all positions of one of which the new ones are made, too."""
+        """The name of a version: its tensor's name, marked where a tensor has new positions and all positions."""
         if any(map(_earlier, version)) and NEW not in version and (name, _of(version, NEW)) in self.seen:
             return marked(name, ALL)
         return marked(name, LAST) if LAST in version and (name, _of(version, NEW)) in self.seen else name
@@ -682,7 +682,7 @@ class _Stepper:
         return self.repeats(node) if self.choices["cache"] == "heads_with_rope" else ()
 
     def readers(self, name: str, version: Version) -> str:
-        """What is computed of a kept tensor in each step, as a person reads it."""
+        """The results that each step computes from a kept tensor, as a person reads it."""
         found, todo = dict[str, None](), [name]
         while todo:
             one = todo.pop()

@@ -23,7 +23,7 @@ _HINT = 'write for instance "bij,bjk->bik": letters for axes, commas between ope
 
 @dataclass(frozen=True)
 class Subscripts:
-    """What was written: the labels of each operand and of the result (None where ``->`` is left out), with places.
+    """Subscripts as written: the labels of each operand and of the result (None where ``->`` is left out), with places.
 
     A label is a letter, or ``...`` for the axes that have none.
     """

@@ -167,7 +167,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Link:
-    """What joins a device to others: how many links, and what one of them carries in one direction.
+    """The links of a device to others: how many links, and what one of them carries in one direction.
 
     ``joins`` is how many devices these links join, which make up a node; 0 where it is not known.
     """
@@ -194,7 +194,7 @@ class Link:
 
 @dataclass(frozen=True)
 class RateParts:
-    """What a peak rate is made of: a clock, units, and the multiply-adds each unit does in a cycle."""
+    """The factors of a peak rate: a clock, units, and the multiply-adds each unit does in a cycle."""
 
     clock: Quantity = keyed("the clock", _CLOCK, needed=True)
     units: int = keyed("how many units there are", POSITIVE, needed=True)

@@ -1,4 +1,4 @@
-"""What a topology is worth, as derivations: bandwidth of a pair, bisection, links, rings, NUMA nodes, lost cells.
+"""The worth of a topology, as derivations: bandwidth of a pair, bisection, links, rings, NUMA nodes, lost cells.
 
 The bandwidth of one NVLink is that of the GPU generation (``link_rate``, or the ``device``); the rates of PCIe paths
 are given by their link type (``pcie``). What is not given stays a symbol.

@@ -207,7 +207,7 @@ class CheapestInterval:
 def envelope(
     costs: Sequence[Derivation], over: str, between: tuple[object, object] | None = None
 ) -> tuple[CheapestInterval, ...]:
-    """Which of several costs is the least, from interval to interval of a variable; the first one where several are.
+    """The least of several costs, from interval to interval of a variable; the first one where several are.
 
     The costs must be in one unit, with all other numbers known. Costs that differ in the algorithm may be compared.
     """

@@ -193,7 +193,7 @@ class Pair:
         return crossing
 
     def sides(self, root: Expr) -> str:
-        """Which cost is less on which side of a symbolic solution."""
+        """The lesser cost on each side of a symbolic solution."""
         slope = (coefficients(self.difference, self.variable) or [None])[0]
         first, second = self.titles
         if slope is not None and slope.is_positive:

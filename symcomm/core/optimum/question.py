@@ -1,4 +1,4 @@
-"""What is asked of a cost, over which values of a name; its working, and the witnesses of the steps."""
+"""A question about a cost over values of a name; its working, and the witnesses of the steps."""
 
 from __future__ import annotations
 

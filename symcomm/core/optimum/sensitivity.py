@@ -1,4 +1,4 @@
-"""What an answer hangs on: an elasticity, and the value of a name from which one cost is below another."""
+"""The sensitivity of an answer: an elasticity, and the value of a name from which one cost is below another."""
 
 from __future__ import annotations
 

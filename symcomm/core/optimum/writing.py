@@ -1,4 +1,4 @@
-"""What the passes about optima share: their symbols with units and meanings, and derivations that are continued."""
+"""The common parts of the passes about optima: symbols with units and meanings, and continued derivations."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is allowed along one axis of the mesh: the modes of each step, and where each tensor may rest.
+    """The choices along one axis of the mesh: the modes of each step, and where each tensor may rest.
 
     ``needs`` and ``makes`` say of each mode what it needs of each operand, and how the result comes out.
     """
@@ -340,7 +340,7 @@ class PlacementProblem:
         return tuple(found)
 
     def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode, otherwise: int) -> int:
-        """Which axis of a tensor a mode cuts: that of the loop, or of the slots that go with it."""
+        """The axis of a tensor that a mode cuts: that of the loop, or of the slots that go with it."""
         if mode.cut in indices:
             return indices.index(mode.cut)
         tied = [slot for slot, token in self.filled(step, mesh).items() if token == mode.cut and slot in indices]
@@ -393,7 +393,7 @@ class PlacementProblem:
     # -- one axis of the mesh ----------------------------------------------------------------------------------------
 
     def shape(self, mesh: str) -> Allowed:
-        """What is allowed along one axis of the mesh, whatever the sizes are and however the other axes cut."""
+        """The choices along one axis of the mesh, whatever the sizes are and however the other axes cut."""
         if mesh not in self.shapes:
             self.shapes[mesh] = self._shape(mesh)
         return self.shapes[mesh]
@@ -452,7 +452,7 @@ class PlacementProblem:
 
     @cached_property
     def settled(self) -> list[Allowed]:
-        """What is left to choose along each axis of the mesh: where an axis can be settled alone, nothing.
+        """The open choices along each axis of the mesh: where an axis can be settled alone, nothing.
 
         It can where no tensor that could be made or read otherwise moves or is copied along it, each is cut if it can
         be, and no axis that is not settled cuts the same: nothing else is cheaper then, whatever the other axes do.
@@ -590,7 +590,7 @@ def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode
 
 
 class Way(NamedTuple):
-    """What a move sends, in parts of ``1/RANKS`` of a tensor for each axis of the mesh, its calls, and where it ends.
+    """The payload of a move, in parts of ``1/RANKS`` of a tensor for each axis of the mesh, its calls, and its end.
 
     What is there at the end may be more than what was needed: to drop a part of it costs nothing.
     """
@@ -616,7 +616,7 @@ def way(have: State, need: State) -> Way:
 
 @lru_cache(maxsize=1 << 14)
 def resolved(rest: State, need: Sequence[int]) -> State | None:
-    """What is needed of a tensor that rests somewhere; None where a reader cannot have it: no copy of a sum is made."""
+    """The share of a resting tensor that a reader needs; None where none can be made: a sum is never copied."""
     found = tuple([
         r if r == PARTIAL and n == EITHER else WHOLE if n == EITHER else n
         for r, n in zip(rest, need, strict=True)

@@ -1,4 +1,4 @@
-"""What an uneven split says: which axis of which tensor, in which region and row, and which degrees would work."""
+"""The message about an uneven split: the axis, the tensor, its region and row, and the degrees that would work."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Plan:
-    """What every rank does, in order: computations and the collectives between them.
+    """The work of every rank, in order: computations and the collectives between them.
 
     ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
     ``problem`` is the question that the plan answers, ``choice`` its answer.
@@ -234,7 +234,7 @@ def unrepeated(graph: Graph) -> Graph:
 
 
 def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None) -> Plan:
-    """What every rank computes and exchanges in one training step (or in the forward pass alone).
+    """The computations and exchanges of every rank in one training step (or in the forward pass alone).
 
     ``graph`` may hold forward ops only, or forward and backward ops. Raises ``StrategyError`` where a rule names an
     axis the graph does not have.
@@ -450,7 +450,7 @@ class _Planner:
         # What is left differs only where a rank drops a part of what it has, which costs nothing.
 
     def summed_over(self, made: Compute | None, mesh: str) -> str:
-        """Which cut axis was summed, for the reason of an all-reduce; sums that passed other ops are followed back."""
+        """The cut axis that was summed, for the reason of an all-reduce; sums behind other ops are followed back."""
         while made is not None:
             cut = dict(made.cuts).get(mesh)
             if cut is not None:

@@ -1,4 +1,4 @@
-"""What is alive while a program runs: a fold over what it keeps and frees.
+"""The tensors alive while a program runs: a fold over what it keeps and frees.
 
 From one repetition of a loop to the next, memory grows or shrinks by the same amount. So its peak is in the first or in
 the last one, and a loop is walked at its ends only, however often it runs.
@@ -97,7 +97,7 @@ class Fold:
             self.bytes[kind] = self.bytes.get(kind, Fraction(0)) + number * counted * self.worth(size)
 
     def change(self, body: Sequence[StorageEvent]) -> Amounts:
-        """What is alive after some instructions that was not before, less what no longer is."""
+        """The tensors alive after some instructions that were not before, less what no longer is."""
         if id(body) not in self._changes:
             made = self.at({})
             for one in body:

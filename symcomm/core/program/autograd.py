@@ -1,4 +1,4 @@
-"""What the backward pass reads of the forward pass: the facts of derived gradients and of eager PyTorch, in one place.
+"""Tensors of the forward pass that the backward pass reads: facts of derived gradients and of eager PyTorch.
 
 Nothing here knows a layer. The plan of a training step says what every rank computes and moves; each step of its
 backward pass reads storages that were there before it began. A tensor that is a view of another has that one's storage.
@@ -65,7 +65,7 @@ class Saved:
 
 
 def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
-    """What one rank keeps of a repetition of a region from its forward to its backward pass, in a program.
+    """The tensors that one rank keeps of a repetition of a region from its forward to its backward pass, in a program.
 
     A tensor that it sends to the host in between is not kept; what stands beside one is.
     """
@@ -76,7 +76,7 @@ def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
 
 
 def autograd(made: Program, region: str, dtype: str = "fp16") -> Autograd:
-    """What the gradients of a region read of its forward pass, in a program."""
+    """The tensors of the forward pass that the gradients of a region read, in a program."""
     part = made.region(region)
     forward = replace(part.graph, ops=tuple(op for op in part.graph.ops if op.phase == "forward"))
     return Autograd(part.plan, made.accounting, dtype, forward)
@@ -223,13 +223,13 @@ class Autograd:
 
     @cached_property
     def gathered_again(self) -> frozenset[str]:
-        """What the backward pass gathers itself: the copies of the forward pass are dropped."""
+        """The tensors that the backward pass gathers itself: the copies of the forward pass are dropped."""
         steps = (s for s in self.plan.steps if isinstance(s, Collective) and s.phase == "backward")
         return frozenset(step.tensor for step in steps)
 
     @cached_property
     def reads(self) -> tuple[tuple[int, Saved], ...]:
-        """What each step of the backward pass reads that was there before it began, with the number of the step."""
+        """The tensors from before the backward pass that each of its steps reads, with the number of the step."""
         fresh: set[str] = set()  # what the backward pass makes itself: gradients, copies gathered again
         found: list[tuple[int, Saved]] = []
         for at, step in enumerate(self.plan.steps):
@@ -243,7 +243,7 @@ class Autograd:
         return tuple(found)
 
     def read_by(self, step: Collective | Compute) -> list[Saved]:
-        """What a step of the backward pass reads of the forward pass, or of a copy that is gathered again."""
+        """The tensors of the forward pass that a step of the backward pass reads, or copies gathered again."""
         if isinstance(step, Collective):
             return [*self.tensor(step.tensor, step.before, self.label(step.op))]
         if id(step) not in self.by_step:
@@ -307,7 +307,7 @@ class Autograd:
             yield from self.tensor(self.known(op, name, stored), layout, reader)
 
     def operands(self, step: Compute) -> list[tuple[str, str, Layout, tuple[int, ...]]]:
-        """What a step reads, as name, copy, layout and indices; of a function's gradient what the function keeps."""
+        """The operands of a step, as name, copy, layout and indices; for a function's gradient its saved tensors."""
         forward = self.forward_of(step.op)
         found = [*zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True)]
         parts = self.parts_of(forward) if forward is not None else None

@@ -1,4 +1,4 @@
-"""What a program is made of: instructions in their places, in the order in which they run.
+"""The instructions of a program: instructions in their places, in the order in which they run.
 
 A turn names its region and phase; ``loops`` puts the turns of a rank into the loops that repeat them.
 """
@@ -144,7 +144,7 @@ class Program:
         return replace(self, plan=replace(self.plan, graph=graph, steps=tuple(self.works(name))))
 
     def works(self, region: str = "") -> list[Compute | Collective]:
-        """What one rank computes and exchanges for one microbatch, of a region or of all, without what runs again."""
+        """The computations and exchanges of one rank for one microbatch, of a region or of all, run once."""
         every = not region or len(self.graph.regions) < 2
         works = [turn.work for turn in self.turns if turn.stays]
         return [w for w in works if not isinstance(w, Send) and (every or home(self.graph, w) == region)]

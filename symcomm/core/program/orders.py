@@ -1,4 +1,4 @@
-"""What a pipeline schedule is: one record that says, for each rank, what it does in which order.
+"""A pipeline schedule: one record that says, for each rank, what it does in which order.
 
 When the work runs follows from the order, from what each action waits for and from the times of the stages; see
 ``core.program.events``. A record is written in the chunks of its rank; its placement says which stages these are.
@@ -41,7 +41,7 @@ Item = tuple[Action, ...]  # what a rank starts at once: an action, or a forward
 
 @dataclass(frozen=True)
 class Placement:
-    """Which stage a chunk of a rank is, of p ranks: ``stage(rank, chunk, p)``."""
+    """The stage of a rank's chunk, of p ranks: ``stage(rank, chunk, p)``."""
 
     name: str
     why: str

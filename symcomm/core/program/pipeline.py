@@ -19,7 +19,7 @@ from symcomm.core.records import dataclass, replace
 
 @dataclass(frozen=True)
 class Message:
-    """What is sent over one boundary: a tensor from stage i to i+1 in forward, its gradient back in backward."""
+    """The message over one boundary: a tensor from stage i to i+1 in forward, its gradient back in backward."""
 
     tensor: str
     phase: str
@@ -123,7 +123,7 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
 
 @dataclass(frozen=True)
 class RankShare:
-    """What a rank holds of a model: regions, and how often the repeated ones stand there (always, where not said).
+    """The share of a model that a rank holds: regions, and how many repetitions of each (all, by default).
 
     ``where`` are the conditions under which it does; ``begins`` says that the first layer of the model is there.
     """
@@ -228,7 +228,7 @@ def held(
     graph: Graph, cut: PipelineCut | None, stage: object = None, values: Mapping[str, Fraction] | None = None,
     schedule: Schedule | None = None,
 ) -> RankShare:  # fmt: skip
-    """What a rank holds: everything, or its stage of a pipeline (0 is the first, where the embedding is).
+    """The layers that a rank holds: everything, or its stage of a pipeline (0 is the first, where the embedding is).
 
     A ``schedule`` may place the first and the last stage on one rank. Raises ``StrategyError`` for a stage that there
     is not, and where what it holds is not known (see ``kinds``).
@@ -306,7 +306,7 @@ def held_in_chunks(
     graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule,
     chunks: int | None = None,
 ) -> tuple[RankShare, ...]:  # fmt: skip
-    """What a rank holds in each of its chunks of layers, in the order in which a microbatch passes them.
+    """The layers in each of a rank's chunks, in the order in which a microbatch passes them.
 
     A chunk is a stage of the pipeline that all chunks make. Raises ``ValuesError`` where the number of stages is not
     known, ``StrategyError`` for layers that are given for each stage where a rank has several of them.

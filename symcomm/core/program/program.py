@@ -49,7 +49,7 @@ def trained(graph: Graph, accounting: Accounting, frozen: Collection[str] = ()) 
 
 
 def unstaged(strategy: Strategy) -> Strategy:
-    """What a strategy does inside a stage, by no name: two that do the same are equal."""
+    """A strategy without its pipeline and its name: two that do the same are equal."""
     return replace(strategy, pipeline=None, name="", why="")
 
 

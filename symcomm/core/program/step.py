@@ -106,7 +106,7 @@ class RankStep:
         return self.moved("gathered weights", "weight", self.made.early)
 
     def start(self) -> Iterator[StorageEvent]:
-        """What is there when the passes begin."""
+        """The tensors alive when the passes begin."""
         yield from self.all("weights", "weight")
         if self.options.step != "forward":
             yield from self.moved("gradient buckets", "gradient", self.made.bucketed)
@@ -329,7 +329,7 @@ class RegionPasses:
 
     @property
     def shared_sizes(self) -> list[Form]:
-        """What is kept once for all repetitions, of what each of them reads."""
+        """The bytes kept once for all repetitions, of the tensors that each of them reads."""
         mine = (item for item in self.line.kept if item.tensor in self.line.shared)
         return [self.step.measure(item.elements, item.dtype) for item in mine]
 

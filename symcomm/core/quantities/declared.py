@@ -38,7 +38,7 @@ GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentia
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an option means, with an example where it helps."""
+    """The meaning of an option, with an example where it helps."""
 
     text: str
 
@@ -52,7 +52,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class OneOf:
-    """What may be chosen, often the names of a registry; where it is ``open``, these are only the known ones."""
+    """The choices of an option, often the names of a registry; where it is ``open``, these are only the known ones."""
 
     names: Iterable[str] | Callable[[], Iterable[str]]
     open: bool = False
@@ -81,7 +81,7 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What may be chosen, or the known names of an open choice."""
+        """The choices, or the known names of an open choice."""
         return self.among.choices if self.among else ()
 
     @property

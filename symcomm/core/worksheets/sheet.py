@@ -119,7 +119,7 @@ class Worksheet:
         return (*self.read.questions, WorksheetQuestion(self.read.title, span=self.read.span))
 
     def ask(self, name: str) -> Worksheet:
-        """What a name asks for: all its questions, or one line. Raises ``DocumentError`` where there is none."""
+        """The questions behind a name: all its questions, or one line. Raises ``DocumentError`` where there is none."""
         lines = [line for q in self._questions for line in (*self.read.lines, *q.lines) if line.relation == ":="]
         known = [*dict.fromkeys(line.name for line in lines), self.name]
         if name not in known:

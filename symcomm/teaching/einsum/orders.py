@@ -58,7 +58,7 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Orders:
-    """What all orders of an einsum cost: the least and the most, how many cost the least, and one of these.
+    """The cost of all orders of an einsum: the least and the most, how many cost the least, and one of these.
 
     ``largest`` is the number of elements of the largest intermediate result of the best order; of several best ones
     that with the smallest is taken.
@@ -181,7 +181,7 @@ def sums_first(einsum: Einsum) -> tuple[Einsum, int]:
 
 
 def orders(einsum: Einsum, count: str = "fma2") -> Orders:
-    """What all orders cost. Raises ``ValuesError`` for sizes that are no numbers, and for too many operands.
+    """The cost of all orders. Raises ``ValuesError`` for sizes that are no numbers, and for too many operands.
 
     >>> from symcomm.core.graph.subscripts import bound, read_subscripts
     >>> chain = bound(read_subscripts("ij,jk,kl->il"), [(10, 100), (100, 5), (5, 50)])

@@ -1,4 +1,4 @@
-"""Which results of the forward pass are computed again for backward instead of being kept."""
+"""The results of the forward pass that are computed again for backward instead of being kept."""
 
 from __future__ import annotations
 

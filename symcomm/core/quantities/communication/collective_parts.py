@@ -1,4 +1,4 @@
-"""What the passes on collectives share: the numbers of a call, checked, and its steps from bytes to seconds."""
+"""The common parts of the passes on collectives: checked numbers of a call, and its steps to seconds."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def running(setting: Setting, kind: str, name: str | None) -> tuple[Setting, Alg
 
 
 def bounds(call: TimedCall, made: Exchange, written_out: CallWriter) -> Exhibit:
-    """What the algorithm takes beside the least that any algorithm takes over one port."""
+    """The cost of the algorithm beside the least cost over one port."""
     bound: LowerBound = BOUNDS[call.kind]
     n, k = call.symbol("payload"), call.symbol("ranks")
     rows: list[tuple[str | Form | Quantity, ...]] = [

@@ -1,4 +1,4 @@
-"""What a call costs on the wire, by the record of its algorithm: the share of its payload that a link carries."""
+"""The cost of a call on the wire, by the record of its algorithm: the share of its payload that a link carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one rank does in a training step: operations, memory traffic and calls, read off the plan of a strategy.
+"""The work of one rank in a training step: operations, memory traffic and calls, read off the plan of a strategy.
 
 Nothing is counted twice and nothing is assumed per layer type: every op of the forward and backward pass is divided
 over the ranks as the plan places it, and every collective is one the plan needs.
@@ -167,7 +167,7 @@ def degrees(strategy: Strategy, meshes: Iterable[str]) -> Form | None:
 
 
 def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> Load:
-    """What one rank does for one repetition of each region and one microbatch.
+    """The work of one rank for one repetition of each region and one microbatch.
 
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """

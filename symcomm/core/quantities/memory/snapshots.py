@@ -51,7 +51,7 @@ class StepRun:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is alive while one op runs: bytes by kind, the pieces they are made of, and held tensors besides.
+    """The memory while one op runs: bytes by kind, the pieces they are made of, and held tensors besides.
 
     ``when`` is where in a schedule it is, ``loops`` the loops around it.
     """
@@ -89,7 +89,7 @@ def step_of(
 
 
 def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Snapshot]:
-    """What is alive at every op that may be the peak (or at every one, where the loops are ``unrolled``).
+    """The memory at every op that may be the peak (or at every one, where the loops are ``unrolled``).
 
     Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
     stage that there is not, and what the schedule refuses.

@@ -42,7 +42,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Sending:
-    """What goes over one link: the names of the bytes, of the latencies and of their time."""
+    """The traffic of one link: the names of the bytes, of the latencies and of their time."""
 
     link: MachineLink
     bytes: Form
