@@ -41,7 +41,7 @@ def enough(times: tuple[Fraction, ...], convention: str) -> bool:
 MOST = 200  # batches that are tried one by one
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_least_whole_batch_is_the_first_at_which_the_walk_is_compute_bound(model: str, convention: str) -> None:

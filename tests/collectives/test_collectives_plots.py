@@ -16,6 +16,7 @@ LINK = {"payload": "1 MB", "ranks": 8, "latency": "20 us", "bandwidth": "100 GB/
 PAIR = [no_model().derive("collective_time", algorithm=name, **LINK) for name in ("ring", "tree")]
 
 
+@pytest.mark.long
 def test_a_picture_marks_the_payload_where_the_fastest_changes(tmp_path: Path) -> None:
     stretches = plot_costs(PAIR, "n", (1000, 10**9), tmp_path / "costs.svg", ["ring", "tree"])
     # 14 alpha + 14/8 n/W = 6 alpha + 6 n/W at n = 8 alpha W / (17/4) = 3.7647 MB.

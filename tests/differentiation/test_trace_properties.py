@@ -93,6 +93,7 @@ def _large(number) -> float:
     return 1 + abs(number)
 
 
+@pytest.mark.long
 def test_fifty_random_formulas_have_the_derivatives_of_central_differences_and_some_those_of_sympy():
     assert sum(derivatives_agree(seed, symbolic=not seed % 5) for seed in range(50)) >= 25
 

@@ -115,6 +115,7 @@ def test_a_number_of_ranks_is_whole_where_the_payload_does_not_depend_on_it(stra
             ask(k=["1/2"] if ask == made.sweep else "1/2", B=4, D=4, F=4)
 
 
+@pytest.mark.long
 def test_a_share_that_an_answer_does_not_depend_on_may_be_a_fraction():
     """The utilisation of the example is 80 %; not every answer depends on it."""
     problem = read_problem(EXAMPLES / "linear-layer-roofline" / "linear-layer.md")

@@ -229,6 +229,7 @@ draw: {k: [2, 4, 8, 16, 32]}
 """
 
 
+@pytest.mark.long
 def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
     derived = []
     monkeypatch.setattr(kept_answers, "key_of", lambda *about: derived.append(about) or key_of(*about))

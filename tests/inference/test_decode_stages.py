@@ -91,6 +91,7 @@ def test_the_embedding_and_the_head_are_on_the_first_and_the_last_stage(strategy
     assert of_step.at(B=batch, c=c, **told) == asked
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("groups", [1, 4, 6])
 @pytest.mark.parametrize("how", ["roofline", "overlap"])
 def test_what_the_messages_between_stages_cost_is_the_step_with_them_less_the_step_without(how: str, groups: int):

@@ -173,6 +173,7 @@ def test_no_sequence_is_longer_than_the_table_of_positions() -> None:
     assert any("`n_pos` rows: no sequence is longer" in step.reason.text for step in made.steps)
 
 
+@pytest.mark.long
 def test_a_table_of_positions_that_is_long_enough_decides_nothing() -> None:
     model = sc.load(GPT2).at(B=2)
     made = model.capacity("L", "4500000 B", "usable")

@@ -36,6 +36,7 @@ def test_the_peak_of_a_stage_is_that_of_a_walk_through_its_schedule(stages, micr
         assert derived.at().value == walk.run()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("schedule", "chunks"),
@@ -138,6 +139,7 @@ def test_two_kinds_of_layers_that_are_alike_are_one_kind(schedule):
             assert of_one == of_two, (quantity, stage)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "dualpipe", "dualpipev"])
 def test_the_peak_without_a_stage_is_that_of_the_rank_that_has_most(schedule):
     """Gradients of weights that wait make later ranks hold more than the first one."""
@@ -178,7 +180,7 @@ def test_the_peak_with_recomputation_is_that_of_a_walk_in_which_layers_run_again
         assert model(*sizes, 6, ends).peak_memory(recipe="fp32_adam", **options).at().value == walk.run()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{"every": 3}, {"recomputation": "u"}], ids=str)
 @pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
 def test_groups_are_computed_again_on_every_stage_of_a_pipeline(schedule, chunks, options):

@@ -208,7 +208,7 @@ def test_a_bubble_is_written_with_sizes_alone_where_the_times_cancel():
 # Conjectures of the V schedules with a hop or an overhead take seconds.
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("schedule", FEW)
 @pytest.mark.parametrize(
     "options", [{}, {"hop": "1/2"}, {"overhead": "1/3"}, {"forward": "1, 2, 3, 4", "hop": "2"}], ids=str

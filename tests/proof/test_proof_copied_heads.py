@@ -16,6 +16,7 @@ from proof_tables import graph
 SIZES = {"B": 1, "L": 8, "D": 24, "F": 12, "H": 4}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("layer", "heads", "shared", "ranks"),
     [("llama", 8, 2, 4), ("llama", 4, 2, 4), ("llama", 12, 2, 6), ("multi-query", 8, 1, 4)],

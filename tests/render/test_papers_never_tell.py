@@ -94,7 +94,7 @@ def solved(path: Path) -> Document:
     return sc.solve(sc.read_problem(path))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_no_paper_of_an_example_tells_an_answer(path: Path) -> None:
     assert [*telling(solved(path))] == []

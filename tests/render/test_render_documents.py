@@ -508,7 +508,7 @@ WASTEFUL = [  # each more than 20 MB, or more than 400,000 turns
 ]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("text", WASTEFUL)
 def test_a_template_is_stopped_before_it_makes_too_much(text: str, tmp_path: Path) -> None:
     (tmp_path / "solution.md.jinja").write_text(text)

@@ -208,6 +208,7 @@ def test_what_has_no_value_is_refused_and_not_ranked():
     assert part.top.index.tolist() == [3]
 
 
+@pytest.mark.long
 def test_the_arrays_of_a_block_are_let_go_of_without_a_look_for_garbage():
     from api import Ceiling, Core, Grid, Largest, Ratio, Sym, Total, collect, num
 

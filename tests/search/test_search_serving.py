@@ -54,6 +54,7 @@ def by_hand(first_token: Fraction | None, per_token: Fraction | None):
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("first", "each"), [(None, None), ("60 us", "90 us")])
 def test_each_configuration_has_the_amounts_of_the_quantities_one_by_one(first, each):
     found = searched(prompt=16, prompts=2, first_token=first, per_token=each)

@@ -271,6 +271,7 @@ def test_a_cell_that_is_too_long_is_refused() -> None:
     assert len(read_tables("a\tb\n1\t" + "x" * CELL_LIMIT + "\n", "t.tsv")) == 1
 
 
+@pytest.mark.long
 def test_a_table_with_too_many_rows_is_refused() -> None:
     assert refused("a\tb\n" + "1\t2\n" * (ROW_LIMIT + 1), "t.tsv").startswith(
         "t.tsv:20002: this table has more than 20,000 rows\n"

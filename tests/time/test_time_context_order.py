@@ -55,6 +55,7 @@ def test_the_operations_are_those_of_the_busiest_rank(length: int, ranks: int, w
         assert found == 3 * products * 2 * 4096 * wanted, phase
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("order", ["contiguous", "balanced", "striped"])
 @pytest.mark.parametrize("operations", ["matmul_only", "all_ops"])
 def test_the_time_of_a_step_is_that_of_the_last_rank_and_names_the_order(order: str, operations: str):

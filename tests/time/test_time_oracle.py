@@ -324,7 +324,7 @@ MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hi
            "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}  # fmt: skip
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("config", [GPT2, MIXTRAL], ids=["gpt2", "mixtral"])
 def test_the_ratio_of_the_step_times_of_whole_models_has_no_unit(config: dict[str, object]):
     model = sc.load(config, dtype="bf16")

@@ -650,6 +650,7 @@ def test_a_table_is_written_with_a_kernel_where_that_is_asked():
     assert "scale=1.0" in attention_line(make_case(unscaled, None, {}, "1f1b", 2, "fused"))
 
 
+@pytest.mark.long
 def test_scores_that_a_kernel_makes_again_are_hardware_flops():
     known = {n: Fraction(v) for n, v in {"B": 2, "T": 3, "S": 5, "D": 4}.items()}
     fused, plain = (make_case(load(SCORES), None, known, "1f1b", 2, how) for how in ("fused", "library"))
