@@ -27,6 +27,7 @@ def test_a_picture_marks_the_payload_where_the_fastest_changes(tmp_path: Path) -
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["svg", pytest.param("png", marks=pytest.mark.long)])
 def test_the_same_input_gives_the_same_file(tmp_path: Path, kind: str) -> None:
     for name in ("a", "b"):

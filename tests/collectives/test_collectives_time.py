@@ -418,6 +418,7 @@ def test_bruck_meets_pairwise_at_one_payload_exactly_and_at_one_latency(k: int) 
     assert met[0] == met[1]
 
 
+@pytest.mark.long
 def test_every_number_of_ranks_is_tried_or_the_sentence_says_which_were_not() -> None:
     d = crossing("ranks", payload="1 MB", latency="1 us")
     less = [k for k in range(2, 4097) if (t := bruck_and_pairwise(10**6, k, Fraction(1, 10**6)))[0] < t[1]]

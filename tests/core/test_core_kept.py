@@ -98,6 +98,7 @@ def test_what_is_kept_of_a_whole_model_gives_the_number_of_deriving_anew(quantit
     agrees(LLAMA, quantity, text, options, ((2, 2), (4, 2), (2, 4), (1, 4), (4, 1), (5, 2), (2, 3), (1, 1)))
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from([1, 2, 3, 4, 6, 8, 12]), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 3]),

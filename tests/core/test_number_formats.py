@@ -85,6 +85,7 @@ SLOW = {"scaling", "step_time", "mesh_split", "throughput", "compute_bound", "cr
         "noise_scale_batch"}  # fmt: skip
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("quantity", [pytest.param(q, marks=pytest.mark.long if q in SLOW else ()) for q in ASKED])
 def test_a_format_said_of_every_tensor_is_the_format_of_all(quantity: str) -> None:
     sizes, all_of_them = {"B": 64, "D": 128, "F": 512}, "X=fp8, W=fp8, Y=fp8, U=fp8, Z=fp8"

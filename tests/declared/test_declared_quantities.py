@@ -84,7 +84,7 @@ def test_a_quantity_says_what_it_is_and_its_options_take_no_word_that_is_used(de
         assert option.default in (None, "") or option.kind != "choice" or option.default in option.choices
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_each_place_knows_the_same_options(name: str):
     options = {option.name for option in QUANTITIES[name].options}

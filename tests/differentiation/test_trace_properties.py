@@ -116,6 +116,7 @@ def test_the_sum_of_adjoints_times_tangents_is_the_same_at_every_cut():
     assert sp.N(along - tangents[dict(made.outputs)["y"]], 40) < 1e-30
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_hessian_times_a_vector_is_the_hessian_of_sympy_times_it(seed):
     rng = random.Random(seed)

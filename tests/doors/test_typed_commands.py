@@ -85,6 +85,7 @@ def test_an_example_in_the_help_of_a_command_exists(name: str):
         read(words_of(line))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "page",
     [

@@ -276,6 +276,7 @@ def test_a_mistake_of_a_teacher_belongs_to_the_questions_below_its_heading():
     assert found == {name: [("own",)] for name in found}  # below the title
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "change", ["times: D", "over: D", "replace: {D: n}", "replace: {n: D}", "drop: D", "without: [W^9]"]
 )

@@ -133,6 +133,7 @@ def test_values_that_the_chosen_questions_do_not_show_make_no_other_paper():
     assert len({str(one) for one in shown}) == 10
 
 
+@pytest.mark.long
 def test_numbers_that_are_put_in_are_those_of_a_document_solved_by_itself():
     made = template("exam: {shuffle: yes}", text=PEAK + LAYER + RING)
     exam = Exam(made, "3")
@@ -508,6 +509,7 @@ given: {p: {{ k }}, m: 8}
 """
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "change",
     [

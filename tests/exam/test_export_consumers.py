@@ -78,6 +78,7 @@ def schema_of(file: str) -> str:
     return told.get(Path(file).name, "qti21")
 
 
+@pytest.mark.few(5)
 @every_document
 @pytest.mark.parametrize("export", ["moodle", "stack", "qti12", "qti12-mathjax", "qti21"])
 def test_every_file_of_an_export_keeps_its_schema(document, export):

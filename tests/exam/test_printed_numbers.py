@@ -62,7 +62,7 @@ def complaints(problem):
             yield f"{name}: twice the number is called right"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "path", [pytest.param(p, marks=pytest.mark.long if p.stem in SLOW else (), id=p.stem) for p in EXAMPLES]
 )

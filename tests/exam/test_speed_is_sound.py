@@ -190,6 +190,7 @@ class _OfAnyPaper(dict):
         return next(iter(self.values()))
 
 
+@pytest.mark.long
 def test_a_number_that_is_kept_for_other_values_is_seen():
     exam, students = _class("1", 4)
     for entry in exam.kept._entries.values():
@@ -261,6 +262,7 @@ def _fresh(template, exam, students):
             yield mine.id, answer.quantity, answer_of(alone.problem, following(own.ask, found), model).quantity
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, pytest.param(40, marks=pytest.mark.long)])
 def test_the_numbers_of_a_random_sample_of_papers_are_those_derived_anew(count):
     template = read_template(MIDTERM / "midterm.md")

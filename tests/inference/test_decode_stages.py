@@ -41,6 +41,7 @@ def followed(
     return ends
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("how", ["roofline", "overlap"])
 @pytest.mark.parametrize(("p", "groups"), [(2, 1), (2, 2), (4, 2), (4, 4), (4, 6)])
 def test_groups_of_equal_stages_follow_one_another_for_ever(how: str, p: int, groups: int):

@@ -15,6 +15,7 @@ RATES = {"peak": "1000 FLOP/s", "memory": "10 B/s"}
 SAID = {"attention": "causal_half", "traffic": "weights_and_cache"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "prompt", "tokens", "rates"),
     [
@@ -35,6 +36,7 @@ def test_a_request_takes_as_long_as_its_steps_one_by_one(name: str, prompt: int,
         asked.check(deep=True)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["tiny-a", "tiny-b", "tiny-moe", "tiny-mla"])
 def test_operations_of_a_request_are_those_of_its_steps(name: str) -> None:
     made = model(name).at(B=2)

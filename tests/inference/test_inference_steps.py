@@ -104,7 +104,7 @@ def test_every_architecture_of_the_readers_has_a_small_model_here() -> None:
     assert {class_names()[name][0].model_type for name in SMALL} == {*ARCHITECTURES}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in ENCODERS])
 def test_operations_traffic_and_cache_of_a_step_are_those_of_loops(name: str) -> None:
     made = small(name)
@@ -114,6 +114,7 @@ def test_operations_traffic_and_cache_of_a_step_are_those_of_loops(name: str) ->
         step.kv_cache().check(deep=True)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"])
 def test_a_prefill_is_a_sum_of_decode_steps(name: str) -> None:
     made, many = small(name), 5

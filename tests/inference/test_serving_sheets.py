@@ -31,6 +31,7 @@ def test_a_verification_gives_the_expected_tokens(case: dict[str, Any]) -> None:
     assert asked("speculative_decoding", "tokens", acceptance=at["a"], drafts=at["g"]) == Fraction(case["value"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", of("speculative.speedup"))
 def test_drafts_gain_time_until_they_cost_more_than_they_save(case: dict[str, Any]) -> None:
     at, (gain, best, greatest) = case["at"], case["value"]

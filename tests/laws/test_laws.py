@@ -59,6 +59,7 @@ def cases() -> Iterator[tuple[str, str, str, bool]]:
                 yield law, name, strategy, usual and strategy == turn
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize(
     ("law", "name", "strategy"),
     [pytest.param(*case, marks=() if usual else pytest.mark.long) for *case, usual in cases()],

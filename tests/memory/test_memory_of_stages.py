@@ -13,7 +13,7 @@ LAYER, WORDS = 4 * 64 * 64 + 3 * 64 * 256 + 2 * 64, 2048 * 64
 MEMORY = ("state_memory", "activation_memory", "peak_memory")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("quantity", MEMORY)
 @pytest.mark.parametrize(
     "strategy",
@@ -79,7 +79,7 @@ TIED_CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize(("mesh", "said"), TIED_CASES, ids=str)
 def test_a_stage_with_one_end_of_a_tied_weight_has_the_peak_of_one_that_is_not_tied(

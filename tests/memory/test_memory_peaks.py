@@ -425,6 +425,7 @@ def test_a_gathered_gradient_may_be_added_to_others():
     assert one / 2 < two < one
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("recomputation", "strategy"), [("none", ""), ("full", ""), ("none", "fsdp(2)")])
 @pytest.mark.parametrize("ends", [False, True])
 def test_the_peak_of_any_number_of_layers_is_one_formula(recomputation, strategy, ends):

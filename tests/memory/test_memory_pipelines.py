@@ -23,7 +23,7 @@ def model(rows: int, width: int, hidden: int, layers: int, ends: bool = True) ->
     return models.whole(models.TOY_ENDS, LAYER, values)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("stages", "microbatches", "schedule", "chunks", "stage"), cases([1, 2, 3]))
 def test_the_peak_of_a_stage_is_that_of_a_walk_through_its_schedule(stages, microbatches, schedule, chunks, stage):
     layers = 2 * stages * chunks
@@ -84,6 +84,7 @@ def test_the_states_under_dualpipe_are_those_of_two_stages_on_every_rank():
         assert inner.at().value == 16 * (4 if schedule == "dualpipe" else 2) * layer
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("stage", range(4))
 @pytest.mark.parametrize("each", [(1, 3, 3, 1), pytest.param((4, 1, 2, 1), marks=pytest.mark.long)])
 def test_stages_with_layers_of_their_own_keep_under_dualpipe_what_a_walk_through_both_keeps(each, stage):
@@ -169,7 +170,7 @@ def test_uneven_stages_have_the_activations_and_the_peak_of_their_own_layers(sch
 AGAIN = [{"every": 1}, {"recomputation": "full"}, {"every": 2}, {"every": 3}, {"every": 6}, {"recomputation": "u"}]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("options", AGAIN, ids=str)
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_peak_with_recomputation_is_that_of_a_walk_in_which_layers_run_again(options, ends):
@@ -291,6 +292,7 @@ def test_parts_of_which_none_is_repeated_run_again_each_by_itself(how):
 STRATEGIES = ("tensor(2) + sequence", "context(2)", "zero-2(2)", "tensor(2) + fsdp(2)")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_layer_that_is_computed_again_keeps_its_input_at_the_peak_and_gathers_its_weights_once(strategy):
     """Two layers of a group gather their weights to be computed again and for backward; one layer does so once."""

@@ -50,7 +50,7 @@ def lines(name: str, strategy: str) -> Iterator[tuple[str, Line]]:
                     yield f"{part.region.name} {said} in halves", part.timeline("none", split=True)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", [*CONFIGS, "homework", "grouped-query-attention", "mixture-of-experts"])
 def test_no_instruction_reads_what_is_not_there(name, strategy):

@@ -81,7 +81,7 @@ def test_what_is_not_derived_is_refused(recipe: str, strategy: str | None, messa
     assert str(caught.value) == message
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["adamw8bit", "adafactor(side=10)", "muon", "shampoo"])
 @pytest.mark.parametrize(
     ("strategy", "more"),

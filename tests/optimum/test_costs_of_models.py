@@ -45,6 +45,7 @@ def test_a_best_degree_that_cuts_a_head_in_two_is_refused_where_no_range_says_ho
     assert error.value.hint == "give an upper bound, or divides"
 
 
+@pytest.mark.long
 def test_an_optimum_holds_where_its_cost_does() -> None:
     time = model().step_time("pipeline(p, microbatches=q)", device="H100-SXM", network="50 GB/s")
     best = sc.minimise(time, "q", given={"B": 64, "p": 4}, upper=64)

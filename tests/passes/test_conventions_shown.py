@@ -111,6 +111,7 @@ def choices(quantity: str, options: dict[str, Any], base: dict[str, str]) -> Non
             assert a == b or shown_a != shown_b
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("quantity", "options"), QUICK, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_changes_a_number_is_shown_with_it(quantity: str, options: dict[str, Any]) -> None:
     choices(quantity, options, {})

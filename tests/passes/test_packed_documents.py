@@ -29,6 +29,7 @@ def masked(documents: list[int], window: int | None) -> int:
     return int((seen & (at[:, None] - at < (window or 20))).sum())
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("window", [None, 4])
 @pytest.mark.parametrize("documents", [[20], [5, 3, 12], [5, 5, 10], [1] * 20, [7, 6]])
 def test_attention_counts_the_ones_of_a_block_diagonal_mask(documents: list[int], window: int | None) -> None:

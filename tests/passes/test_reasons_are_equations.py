@@ -44,7 +44,7 @@ def factors(model: sc.Model, text: str) -> list[tuple[list[str], bool]]:
     return found
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("config", "strategy"), ASKED, ids=lambda v: v if isinstance(v, str) else str(v["model_type"]))
 def test_both_sides_of_a_reason_have_one_shape(config: dict[str, object], strategy: str) -> None:
     model = sc.load(config)

@@ -71,7 +71,7 @@ def served(figure: str):  # type: ignore[no-untyped-def]
     return solve(parse_problem(f"{STEPS.partition('- figure')[0]}- {block}\n  model: Llama\n```\n", "t.md"))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_each_kind_of_figure_is_drawn_or_says_what_it_lacks(kind: str) -> None:
     made = served(KINDS[kind]) if kind in OF_SERVING else solved(KINDS[kind], table=True)

@@ -79,6 +79,7 @@ def test_the_caption_has_the_unit_of_the_times() -> None:
     assert says(made, Unit.parse("second")) == "Finished after 14 ms; the stages work 4/7 ≈ 57.1 % of the time."
 
 
+@pytest.mark.long
 def test_a_schedule_of_too_many_boxes_is_not_drawn() -> None:
     with pytest.raises(ValuesError, match="8192 boxes cannot be told apart"):
         schedule_plot(run("gpipe", 64, 64))
@@ -171,6 +172,7 @@ def test_a_timeline_of_one_layer_has_the_bytes_counted_by_hand() -> None:
     assert "saved activations" not in points[-1].parts
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("strategy", [None, "fully-sharded(2)"])
 @pytest.mark.parametrize("recomputation", ["none", "full"])
 def test_a_stack_of_layers_is_drawn_layer_by_layer_up_to_the_derived_peak(
@@ -194,6 +196,7 @@ def test_a_stack_of_layers_is_drawn_layer_by_layer_up_to_the_derived_peak(
         assert [p.parts["gradients"] for p in back] == [p.parts["gradients"] for p in first]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("every", [1, 2, 3, 6])
 def test_groups_that_are_computed_again_are_drawn_up_to_the_derived_peak(every: int) -> None:
     """Forward, every group leaves its first input; backward, no layer has more than its group made again."""

@@ -266,6 +266,7 @@ def test_every_example_layer_has_a_count_here():
     assert {path.stem for path in (EXAMPLES / "layers").glob("*.md")} == set(LAYERS)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_example_layer_has_the_parameters_counted_by_hand_and_all_its_questions_are_answered(name: str):
     document = solve(read_problem(EXAMPLES / "layers" / f"{name}.md"))

@@ -242,6 +242,7 @@ def test_one_kernel_keeps_the_parts_of_keys_and_values_that_are_gathered_again_f
         assert kept["keep"] - kept["regather"] == 3 * 2 * 2 * 2 * 8 * width * (ranks - 1) // ranks
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kernel", ["fused", "by_hand"])
 @pytest.mark.parametrize("heads", [4, 2, 1])
 def test_heads_are_gathered_again_before_they_are_repeated(heads: int, kernel: str) -> None:

@@ -57,7 +57,7 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("expected", "spelled"), SPELLINGS, ids=[spelled[-1][:40] for _, spelled in SPELLINGS])
 def test_every_spelling_of_a_question_has_the_answer_that_was_counted_by_hand(expected, spelled):
     assert answers(*(f"ask: pipeline_time\n{block}" for block in spelled)) == [expected] * len(spelled)

@@ -86,6 +86,7 @@ def test_copies_of_weights_are_as_long_there_as_the_convention_of_resharding_say
         assert single < unit
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "strategy", [None, "data(4)", "zero-1(4)", "fsdp(4)", "tensor(2) + pipeline(2, microbatches=2)"]
 )
@@ -126,6 +127,7 @@ def test_a_search_fits_more_where_states_are_on_the_host_and_times_what_goes_the
         sc.search(layers(), devices=2, strategies="data", accounting="states_on_host", **RATES, **HELD)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("strategy", "copied"), [
     (None, Fraction(1)), ("data(4)", Fraction(1)), ("zero-1(4)", Fraction(1, 4)), ("zero-2(4)", Fraction(1, 4)),
     ("fsdp(4)", Fraction(1, 4)), ("data(2) + pipeline(2, microbatches=2)", Fraction(1, 2)),

@@ -81,6 +81,7 @@ def compared(orders, data, stages):
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
+@pytest.mark.few(5)
 @pytest.mark.parametrize("schedule", [s.name for s in schedules()])
 def test_every_schedule_runs_as_a_simulation_in_ticks_does(schedule, data):
     p, m = data.draw(st.sampled_from(SIZES.get(schedule, [(p, max(m, 2 * p)) for p, m in USUAL]

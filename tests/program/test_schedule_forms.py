@@ -95,6 +95,7 @@ SLOW = ("v-min", "v-half", "dualpipe", "zb-v")
 FEW = [pytest.param(s, id=s.name, marks=[pytest.mark.long] if s.name in SLOW else []) for s in RECORDS]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("schedule", FEW)
 def test_every_closed_form_is_what_runs_at_other_sizes_and_times_give(schedule):
     assert checked(schedule, 6, 0.15 if schedule.name != "dualpipe" else 1, 1, ()) > 40
@@ -144,6 +145,7 @@ def test_a_printed_bubble_is_derived_and_holds_at_least_where_it_was_printed_for
             assert evaluate(found.form, at) == (p - 1) * inner
 
 
+@pytest.mark.long
 def test_memory_in_flight_is_what_papers_print():
     p, m = (value(Sym(name)) for name in "pm")
     at = {"p": 8, "m": 32, "v": 3, "r": 2}
@@ -208,7 +210,7 @@ def test_a_bubble_is_written_with_sizes_alone_where_the_times_cancel():
 # Conjectures of the V schedules with a hop or an overhead take seconds.
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("schedule", FEW)
 @pytest.mark.parametrize(
     "options", [{}, {"hop": "1/2"}, {"overhead": "1/3"}, {"forward": "1, 2, 3, 4", "hop": "2"}], ids=str
@@ -255,6 +257,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("options", "given", "told"), REFUSED, ids=[told[:40] for _, _, told in REFUSED])
 def test_what_a_schedule_cannot_answer_is_refused(options, given, told):
     from api import QUANTITIES, convert

@@ -16,7 +16,7 @@ from proof_tables import graph
 SIZES = {"B": 1, "L": 8, "D": 24, "F": 12, "H": 4}
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("layer", "heads", "shared", "ranks"),
     [("llama", 8, 2, 4), ("llama", 4, 2, 4), ("llama", 12, 2, 6), ("multi-query", 8, 1, 4)],
@@ -52,6 +52,7 @@ def test_every_rank_agrees_and_no_call_is_superfluous(
     assert superfluous(case) == []  # which first finds that every rank is right
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("passes", ["forward", "training"])
 def test_every_rank_agrees_beside_tensor_parallelism_that_leaves_it_one_head(ranks: int, passes: str) -> None:

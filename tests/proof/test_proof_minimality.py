@@ -58,6 +58,7 @@ SHORT = {
 }  # fmt: skip
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize(
     ("layer", "strategy"),
     [(layer, s) if s in SHORT.get(layer, ()) else pytest.param(layer, s, marks=pytest.mark.long)

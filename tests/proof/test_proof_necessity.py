@@ -29,7 +29,7 @@ SHORT = {
 }
 
 
-@pytest.mark.few(17)
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     ("layer", "strategy"),
     [(layer, s) if s in SHORT.get(layer, ()) else pytest.param(layer, s, marks=pytest.mark.long) for layer, s in CASES],

@@ -144,6 +144,7 @@ def test_every_rank_of_a_step_agrees_with_one_machine(name: str, strategy: str) 
     assert ranks.differences(one, [t for t in ranks.store if t in graph.producers]) == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", TABLES)
 def test_what_is_kept_counted_and_moved_is_that_of_loops(name: str) -> None:
     made = sc.load(TABLES[name])

@@ -162,6 +162,7 @@ def test_an_encoder_with_a_decoder_costs_what_its_blocks_cost_one_by_one(layers:
     assert model.flops(scope="training").at(**t5()).value == 3 * forward
 
 
+@pytest.mark.long
 def test_what_an_encoder_hands_to_every_layer_of_its_decoder_is_kept_once() -> None:
     """Of two bytes: x, n, Q, K, V, Z, z, m and twice F numbers a token, P twice (n_H scores a pair); in the decoder
     besides v, l, and of its second attention Q and Z of what is written, K and V of what is read.

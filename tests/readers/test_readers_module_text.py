@@ -404,6 +404,7 @@ def test_a_print_exchanges_what_a_table_with_its_weights_does():
         assert printed.state_memory(strategy, "mixed_adam").expr == table.state_memory(strategy, "mixed_adam").expr
 
 
+@pytest.mark.long
 def test_a_thousand_different_layers_are_read():
     layers = "".join(f"  (fc{n}): Linear(in_features=8, out_features={n + 1})\n" for n in range(1000))
     made = load(f"Net(\n{layers})")

@@ -119,6 +119,7 @@ def test_a_box_says_where_the_cost_is_least_over_the_real_numbers_beside_the_who
     assert best[-1].endswith("= 26")  # √(8 GB / (100 µs · 120 GB/s)) is 25.8
 
 
+@pytest.mark.long
 def test_the_fastest_collective_shows_its_own_formula_alone() -> None:
     path = next(path for path in EXAMPLES if path.stem == "collectives")
     fastest = [b.answer for b in page(document(path), "md").blocks if b.answer and "Fastest" in b.answer.label]

@@ -94,13 +94,13 @@ def solved(path: Path) -> Document:
     return sc.solve(sc.read_problem(path))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_no_paper_of_an_example_tells_an_answer(path: Path) -> None:
     assert [*telling(solved(path))] == []
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_no_letter_of_an_example_has_two_meanings(path: Path) -> None:
     assert solved(path).told == ()

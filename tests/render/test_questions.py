@@ -80,7 +80,7 @@ def test_what_has_no_row_is_called_by_its_title() -> None:
     assert questions("en").row([*made.answers()][:1]).heading == "Share of the time that is lost"
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_no_two_answers_of_an_example_have_one_heading(path: Path) -> None:
     made = sc.solve(sc.read_problem(path))

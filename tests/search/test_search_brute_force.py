@@ -104,6 +104,7 @@ def test_every_configuration_of_attention_is_that_derived_by_hand():
     agrees(found, expected, Fraction(10**12))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", ["none", "full"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_degree_of_one_is_the_structure_without_it(kind, how):
@@ -142,6 +143,7 @@ def test_sequence_parallelism_over_one_rank_keeps_no_gathered_copy():
         assert c.memory.value == expected[c.strategy, c.microbatches, c.recomputation], c.strategy
 
 
+@pytest.mark.long
 def test_the_shares_of_a_step_add_up_to_the_whole_under_every_convention():
     for time in ("overlap", "serial", "per_op"):
         for gradients in ("end_of_batch", "with_backward"):

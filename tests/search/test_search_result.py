@@ -144,6 +144,7 @@ def test_buckets_leave_what_a_simulated_queue_of_calls_leaves():
         assert by_buckets[n] == by_buckets[0] - reduced + (free - backward)
 
 
+@pytest.mark.long
 def test_the_strategy_of_a_configuration_is_a_text_that_derives_the_same():
     found = searched(
         devices=12, strategies="zero-1 + tensor + pipeline", microbatches="1,2", schedules="gpipe,1f1b",

@@ -54,7 +54,7 @@ def by_hand(first_token: Fraction | None, per_token: Fraction | None):
     return found
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "each"), [(None, None), ("60 us", "90 us")])
 def test_each_configuration_has_the_amounts_of_the_quantities_one_by_one(first, each):
     found = searched(prompt=16, prompts=2, first_token=first, per_token=each)
@@ -70,6 +70,7 @@ def test_each_configuration_has_the_amounts_of_the_quantities_one_by_one(first, 
     assert [(c.rate.value, c.time.value) for c in found.front] == sorted(kept, reverse=True)
 
 
+@pytest.mark.long
 def test_stages_of_a_pipeline_decode_groups_in_turn_and_the_fullest_one_counts():
     model = sc.load({**LLAMA, "num_hidden_layers": 4})
     found = searched(

@@ -66,6 +66,7 @@ def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name, devi
         assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_stages_of_two_kinds_of_layers_are_those_derived_by_hand(devices):
     every = {"microbatches": "1,2", "schedules": "1f1b,gpipe"} if devices > 2 else {"microbatches": "2"}

@@ -279,7 +279,7 @@ def test_a_table_with_too_many_rows_is_refused() -> None:
     assert len(only("a\tb\n" + "1\t2\n" * ROW_LIMIT, "t.tsv").rows) == ROW_LIMIT
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -48,6 +48,7 @@ def shown(made: Derivation) -> set[tuple[str, str]]:
 RING, DIRECT, REDUCED = Fraction(7, 16), Fraction(7, 64), Fraction(7, 4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("accounting", "exchange", "milliseconds", "said"), [
     (None, DIRECT, 146, {("algorithm of all-to-all", "pairwise"), ("algorithm of all-reduce", "ring")}),
     ("pairwise", DIRECT, 146, {("algorithm of all-to-all", "pairwise"), ("algorithm of all-reduce", "ring")}),

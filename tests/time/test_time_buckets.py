@@ -19,6 +19,7 @@ RATES = {"peak": FLOPS, "memory": 10**18, "network": BANDWIDTH}
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 50), st.sampled_from([2, 3, 4]), st.integers(1, 40))
+@pytest.mark.long
 def test_a_step_in_buckets_ends_when_the_last_call_of_a_queue_does(
     buckets: int, microbatches: int, overhead: int, ranks: int, examples: int
 ) -> None:

@@ -16,7 +16,7 @@ def rows(ranks: int) -> list[tuple[str, int, str]]:
     return [row for row in all_reduce_times() if row[1] == ranks]
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 4, 6])
 def test_a_fit_of_the_measured_all_reduces_has_its_published_latency_and_bandwidth(ranks: int) -> None:
     made = fit(rows(ranks))

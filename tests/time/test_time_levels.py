@@ -203,7 +203,7 @@ class Messages:
             self.round([(g[i], g[(i + 1) % len(g)]) for g in groups for i in range(len(g))], size / len(groups[0]))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_network_of_four_levels_takes_the_time_of_its_messages(seed: int, tmp_path: Path) -> None:
     """Hierarchical and flat all-reduce of an axis that begins at some stride, over four levels drawn at random."""

@@ -162,6 +162,7 @@ def test_the_axes_of_a_mesh_fill_a_node_in_the_order_in_which_they_send(strategy
 # -- the same as one network -----------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "convention", ["overlap", *(pytest.param(c, marks=pytest.mark.long) for c in ("serial", "per_op"))]
 )

@@ -105,6 +105,7 @@ def test_a_faster_machine_never_takes_longer(factor: Fraction, which: str) -> No
     assert derived("time").at(**at).value <= before
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("strategy", ["data(k)", "tensor(k)", "fully-sharded(k)", None])
 def test_overlapping_is_never_slower_than_one_op_after_the_other_and_that_never_slower_than_serial(
     strategy: str | None,

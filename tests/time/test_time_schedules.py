@@ -106,6 +106,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("schedule", "p", "m", "chunks"), CASES)
 def test_a_whole_model_takes_as_long_as_the_events_of_the_schedule_that_is_asked(schedule, p, m, chunks):
     times = stages_of("llama", llama_stages(p * (chunks or 1)), m)

@@ -607,6 +607,7 @@ def test_scripts_are_written_whole_and_launchers_may_be_run(tmp_path: Path):
     assert (folder / "question3_tp.sh").exists()
 
 
+@pytest.mark.long
 def test_show_writes_a_module(tmp_path: Path):
     result = CliRunner().invoke(main, ["show", str(HOMEWORK), "--to", "torch"])
     assert result.exit_code == 0

@@ -55,6 +55,7 @@ def test_gathered_keys_are_sent_once_forward_and_once_or_twice_backward(
     assert kept + more.at().value == again
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", of("ulysses.bytes"))
 def test_ulysses_exchanges_what_a_rank_holds(case: dict[str, Any]) -> None:
     at, k = case["at"], int(case["at"]["k"])
@@ -85,6 +86,7 @@ def test_a_hybrid_copies_heads_where_the_ranks_inside_outnumber_them(heads: int,
     assert sent(model, strategy, "all-gather") == (r - 1) * u * numbers * 2 * max(shared, u) // u
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("heads", "shared", "t", "u"), [(8, 2, 2, 2), (8, 2, 2, 4), (12, 4, 2, 6), (8, 4, 2, 2)])
 def test_heads_are_copied_beside_tensor_parallelism_by_those_it_leaves_to_a_rank(
     heads: int, shared: int, t: int, u: int

@@ -76,6 +76,7 @@ def test_every_quantity_of_a_training_step_counts_the_loss_or_none_does() -> Non
         assert quantity(default) == quantity(counted) > quantity(left_out)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 12])
 def test_ranks_that_do_not_divide_the_words_hold_the_largest_part(ranks: int) -> None:
     model = sc.load(GPT2)
@@ -123,6 +124,7 @@ def test_a_search_has_the_times_and_states_of_uneven_parts(convention: str) -> N
         assert c.memory == sum(one.at().value for one in held)
 
 
+@pytest.mark.long
 def test_what_fits_counts_whole_words() -> None:
     """Four ranks take 507 887 616 B; with a byte less six are the next that divide the heads."""
     ask = {"strategy": "tensor(k)", "solve_for": "k", "capacity_is": "usable", "include": "states"}
