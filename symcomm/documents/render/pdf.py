@@ -95,6 +95,9 @@ def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         tight = source.replace(_LOOSE, _TIGHT, 1)
         closer = _layout(tight, files)
         source, best = (tight, closer) if closer.pages < best.pages else (source, best)
+    stuck = source.replace("#let stuck = false\n", "#let stuck = true\n", 1)
+    if (found := _layout(stuck, files)).pages == best.pages:
+        source, best = stuck, found
     kept: list[int] = []
     tried = 0
     while number := next((number for number in best.broken if number > tried), 0):
@@ -104,8 +107,6 @@ def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         if found.pages == best.pages and len(found.broken) <= len(best.broken):
             kept.append(number)
             best = found
-    if not kept and _LOOSE in source:
-        return made
     return typst_pdf(source.replace("#let kept = ()\n", f"#let kept = ({''.join(f'{n}, ' for n in kept)})\n", 1), files)
 
 
