@@ -99,7 +99,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
 
     problem = read_template(file).problem()
     from symcomm import __version__
-    from symcomm.core.errors import DocumentError
+    from symcomm.core.errors import DocumentError, RenderError
     from symcomm.core.form import names
     from symcomm.core.parallel.strategy import parse_strategy
     from symcomm.exams.problems.deriving import accounting_of
@@ -115,7 +115,10 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
         if model is None or run_key(model, strategy, softmax) in runs:
             continue
         degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
-        made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax)
+        try:
+            made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax)
+        except RenderError as error:
+            raise error.at(ask.section.span_of("verify")) from None
         runs[run_key(model, strategy, softmax)] = {key: value for key, value in made.json().items() if key != "calls"}
         holds, torch = holds and made.holds, made.torch
         click.echo(f"{strategy}: {'everything is explained' if made.holds else 'there are differences'}")
@@ -172,7 +175,7 @@ def _text(found: Verification) -> str:
     console.print(table)
     console.print()
     console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
-    if found.ranks > 1:
+    if found.ranks > 1 and found.gradient_error is not None:
         fits = "as" if found.gradient_error <= TOLERANCE else "not as"
         console.print(
             Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),

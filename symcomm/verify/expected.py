@@ -149,6 +149,9 @@ def make_case(
     degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
     strategy = _without_ones(strategy, degree)
     used = method(strategy)
+    if not graph.weights and {"ddp", "zero1"} & {*used.name.split("+")}:
+        raise StrategyError(f"{graph.name} has no weights, and {used.interface} takes only what is trained",
+                            hint="one process runs it: leave the strategy out")  # fmt: skip
     mesh = {axis: degree[axis] for axis in reversed(strategy.mesh_order)}
     stages = microbatches = 1
     cut = strategy.pipeline

@@ -63,6 +63,9 @@ def torch_module(
     """
     if not graph.flow:
         raise RenderError(f"of {graph.name} it is known which weights there are, but not what feeds what")
+    if graph.step is not None:
+        raise RenderError(f"a {graph.step.phase} step is not written in PyTorch: its module would have to hold a cache",
+                          hint="the model that it is a step of is written, and run")  # fmt: skip
     return _Writer(graph.forward(), marks or Marks(), set(), name or graph.name, head, values or {}).write()
 
 

@@ -76,7 +76,10 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of a run: a row each for operations, parameters, saved bytes and each kind of call."""
+    """The result of a run: a row each for operations, parameters, saved bytes and each kind of call.
+
+    ``gradient_error`` is None where no weight has a gradient.
+    """
 
     model: str
     strategy: str
@@ -84,7 +87,7 @@ class Verification:
     ranks: int
     sizes: Mapping[str, int]
     rows: tuple[ComparedRow, ...]
-    gradient_error: float
+    gradient_error: float | None
     torch: str
     calls: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
@@ -92,7 +95,7 @@ class Verification:
     @property
     def holds(self) -> bool:
         """Whether nothing is different, and all ranks learn what one process learns."""
-        return all(row.difference == 0 for row in self.rows) and self.gradient_error <= TOLERANCE
+        return all(row.difference == 0 for row in self.rows) and (self.gradient_error or 0) <= TOLERANCE
 
     @property
     def compares_saved(self) -> bool:
@@ -432,7 +435,7 @@ class Prepared:
     def compare(self, reports: list[dict[str, Any]]) -> Verification:
         """The counts of the ranks beside the derived numbers."""
         case = self.case
-        error = max(r["gradient_error"] for r in reports)
+        error = max((e for r in reports if (e := r["gradient_error"]) is not None), default=None)
         name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},

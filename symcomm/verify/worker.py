@@ -890,12 +890,12 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         "torch": torch.__version__,
     }  # fmt: skip
     # Some gradients are zero but for rounding, as those of the keys' bias before a softmax.
-    largest = max(g.abs().max().item() for g in reference.values())
+    largest = max((g.abs().max().item() for g in reference.values()), default=0.0)
     errors = [
         (gradient - reference[name]).abs().max().item() / max(largest / 100, reference[name].abs().max().item())
         for name, gradient in made.gradients().items()
     ]
-    found["gradient_error"] = max(errors)
+    found["gradient_error"] = max(errors, default=None)
     if spec.get("sockets"):
         found["received"] = through_sockets(made)
     if spec["peak"]:

@@ -81,6 +81,13 @@ def run() -> Iterator[Run]:
         yield made
 
 
+@pytest.mark.parametrize(("strategy", "saved"), [("", 32), ("fully-sharded(2)", 16), ("cut(D, 2)", 16)])
+def test_a_table_without_weights_is_run_and_has_no_gradients_to_compare(run: Run, strategy: str, saved: int):
+    found = run(load("Computation\tInput\tOutput\ny = relu(x)\tx [B, D]\ty [B, D]\n"), strategy, B=2, D=4)
+    assert next(row.measured for row in found.rows if row.what == "saved for backward") == saved  # y, in fp32
+    assert found.gradient_error is None
+
+
 def peaks(found: Verification) -> list[int]:
     return [int(row.measured) for row in found.rows if row.what == "peak of the backward pass"]
 
