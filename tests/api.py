@@ -23,7 +23,7 @@ NAMES = {
         "Condition Derivation Exhibit Numbers Reason Relations Step derivation_writing=writing exact "
     ),
     "symcomm.core.derivation.chosen": "chosen",
-    "symcomm.core.derivation.tables": "to_the_right",
+    "symcomm.core.derivation.tables": "Short in_one_unit to_the_right",
     "symcomm.core.drawing": "Box Drawing as_svg rails",
     "symcomm.core.dtypes": "Autocast FORMATS NumberFormat element_bytes formats number_format",
     "symcomm.core.errors": (

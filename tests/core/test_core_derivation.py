@@ -16,12 +16,14 @@ from api import (
     AccountingError,
     Derivation,
     DerivationError,
+    Exhibit,
     Num,
     Power,
     Product,
     Ratio,
     Reason,
     Relations,
+    Short,
     Step,
     Sym,
     Total,
@@ -29,6 +31,7 @@ from api import (
     ValuesError,
     exact,
     identical,
+    in_one_unit,
     num,
     product,
     symbol,
@@ -45,6 +48,12 @@ HEADS = Relations((("D", product(Sym("n_H"), Sym("H"))),))
 
 def derivation(*steps: Step, relations: Relations = HEADS, **more: object) -> Derivation:
     return Derivation("volume", Accounting(), steps, relations=relations, **more)  # type: ignore[arg-type]
+
+
+def test_a_column_of_bare_numbers_has_no_unit_to_share() -> None:
+    cells = [Short(Fraction(1, 2)), Short(Fraction(1, 7)), Short(Fraction(1, 100))]
+    exhibit = Exhibit("Errors", ("error",), tuple((cell,) for cell in cells))
+    assert in_one_unit(exhibit) == exhibit
 
 
 def test_a_false_rewrite_cannot_be_built() -> None:

@@ -15,7 +15,7 @@ from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.forms import inline
 from symcomm.core.printing.quantities import amounts, said, short
 from symcomm.core.records import dataclass
-from symcomm.core.units import Converted, Quantity, decimal_text
+from symcomm.core.units import ONE, Converted, Quantity, decimal_text
 
 NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
 _LONG = re.compile(r"\d{5,40}")
@@ -110,7 +110,7 @@ def _alike(column: Sequence[object]) -> list[object]:
     found = [*column]
     cells = [cell for cell in column if isinstance(cell, Short) and cell.value]
     cells = [cell for cell in cells if not cell.unit.is_count or len(cell.lines()) > 1]
-    for base in {cell.unit for cell in cells}:
+    for base in {cell.unit for cell in cells} - {ONE}:  # a bare number has no prefix to share
         told = {cell: short(cell) for cell in cells if cell.unit == base}
         mixed = len({text.startswith("≈") for text in told.values()}) > 1
         if not mixed and len({*map(_unit, told.values())}) < 2:
