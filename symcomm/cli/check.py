@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("question")
-@click.argument("answer")
+@click.argument("answer", nargs=-1, required=True)
 @click.option("--decimal-comma", is_flag=True, help="A comma in a number is a decimal comma.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
 @click.option("--reveal", is_flag=True, help="Show the right answer, too.")
-def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: bool, reveal: bool) -> None:
-    """Check an answer to a question of a problem file: right or wrong, and why.
+def check(file: Path, question: str, answer: tuple[str, ...], decimal_comma: bool, as_json: bool, reveal: bool) -> None:
+    """Check an answer to a question: right or wrong, and why.
 
     \b
     symcomm check homework.md 1.1 '16 N D^2'
     symcomm check homework.md 1.1 '1.61 GB' --json
 
-    QUESTION is its id or number, or its label. An answer that begins with a minus sign stands behind '--'.
+    FILE is a problem file. QUESTION is an id, a number or a label. An answer that begins with a minus sign
+    comes after '--'.
 
     Exit status: 0 the answer is right, 1 it is not, 2 a mistake in the file or the command.
     """
@@ -41,7 +42,7 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
     from symcomm.exams.problems.solve import followed
 
     key = key_of(problem, followed(problem, _ask(problem, question)))
-    verdict = checked(answer, key, decimal_comma=decimal_comma or None)
+    verdict = checked(" ".join(answer), key, decimal_comma=decimal_comma or None)
     if as_json:
         made = verdict.record()
         if not reveal and "counterexample" in made:
@@ -66,14 +67,25 @@ def _text(latex: str) -> str:
     r"""A formula as it is typed.
 
     >>> _text(r"24\,N_{\text{layer}}\,D^{2} + \frac{1}{k}")
-    '24 N_layer D^2 + (1)/(k)'
+    '24 N_layer D^2 + 1/k'
+    >>> _text(r"\frac{1}{2}\,N + \frac{a + b}{2}")
+    '(1/2) N + (a + b)/2'
     """
     fraction = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
     latex = re.sub(r"\\(?:text|mathrm|operatorname)\{([^{}]*)\}", r"\1", latex).replace(r"\cdot", "·")
     latex = re.sub(r"([_^])\{(\w+|-?\d+)\}", r"\1\2", latex.replace(r"\left", "").replace(r"\right", ""))
     while fraction.search(latex):
-        latex = fraction.sub(r"(\1)/(\2)", latex)
+        latex = fraction.sub(_typed_fraction, latex)
     return " ".join(re.sub(r"\\[,;: ]", " ", latex).replace("\\", "").split())
+
+
+def _typed_fraction(found: re.Match[str]) -> str:
+    """A fraction in brackets where a factor is beside it, and its parts where they are no single number or name."""
+    typed = "/".join(part if re.fullmatch(r"[\w.^]+", part) else f"({part})" for part in found.groups())
+    before, after = (
+        re.sub(r"\\[,;: ]|\s", "", text) for text in (found.string[: found.start()], found.string[found.end() :])
+    )
+    return f"({typed})" if re.search(r"[\w)}]\Z", before) or re.match(r"[\w(\\{^]", after) else typed
 
 
 def _ask(problem: Problem, name: str) -> Ask:

@@ -160,7 +160,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
 @click.argument("quantity", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 def quantities(quantity: str | None, as_json: bool) -> None:
-    """List the quantities that can be derived, or the options of one QUANTITY.
+    """List what can be derived, or the options of one QUANTITY.
 
     \b
     symcomm quantities
@@ -187,7 +187,7 @@ passes = click.Command("passes", params=quantities.params, callback=quantities.c
 
 @click.command()
 def schema() -> None:
-    """Print the JSON schema of the symcomm blocks of problem files, for editors."""
+    """Print the JSON schema of problem files, for editors."""
     from symcomm.exams.problems.schema import problem_schema
 
     click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))

@@ -60,7 +60,9 @@ def exam(
     output: Path, templates: Path | None, engine: str, processes: int | None, qr: bool, tolerance: str | None,
     tested: bool, draws: int,
 ) -> None:  # fmt: skip
-    """Make the papers of a class from a problem FILE: each student's own values, questions and order.
+    """Make the papers of a class from a problem FILE.
+
+    Each student has own values, questions and an own order.
 
     \b
     symcomm exam midterm.md --roster roster.csv --seed 7 --to pdf,json,csv -o out/

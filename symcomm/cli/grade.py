@@ -23,7 +23,9 @@ def grade(
     file: Path, answers: Path, keys: Path | None, roster: Path | None, variants: int | None, seed: str,
     decisions: Path | None, output: Path, no_plot: bool,
 ) -> None:  # fmt: skip
-    """Grade the answer sheets of a class against the papers that were drawn from FILE.
+    """Grade the answers of a class.
+
+    They are compared with the papers that were drawn from FILE.
 
     Writes grades.csv and grades.json (points and feedback), summary.md, summary.csv and summary.svg (each question),
     and look-at.csv: what a person has to decide. Fill in its points and give it back with --decisions.

@@ -19,7 +19,9 @@ from symcomm.cli.shared import PATH, progress_bar, write
 @click.option("--name", default="this-machine", show_default=True, help="The name of the device.")
 @click.option("-o", "--output", type=PATH, help="A YAML file of devices.")
 def measure(formats: str, largest: int, processes: int, name: str, output: Path | None) -> None:
-    """Measure matrix products, copies and all-reduces on this machine, and write them as a device.
+    """Measure this machine, and write it as a device.
+
+    Matrix products, copies and all-reduces are timed.
 
     \b
     symcomm measure -o mine.yaml

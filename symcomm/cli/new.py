@@ -17,7 +17,9 @@ STARTERS = Path(__file__).parent / "starters"
 @click.argument("file", type=PATH)
 @click.option("--kind", type=click.Choice(KINDS), help="What to begin; by default FILE's name, or a homework.")
 def new(file: Path, kind: str | None) -> None:
-    """Write a commented FILE to begin with: a homework, an exam, or a worksheet of your own formulas.
+    """Write a commented FILE to begin with.
+
+    It is a homework, an exam, or a worksheet of your own formulas.
 
     \b
     symcomm new homework.md

@@ -21,7 +21,9 @@ from symcomm.cli.shared import PATH, read_model, reading
     help="With gaps for students, or complete.",
 )
 def practice(file: Path, name: str, repeat: str, batch: str, loss: bool | None, output: Path, edition: str) -> None:
-    """Write practice scripts for the model of a FILE: data, fully sharded, pipeline and tensor parallelism.
+    """Write practice scripts in PyTorch for the model of a FILE.
+
+    They run data, fully sharded, pipeline and tensor parallelism.
 
     \b
     symcomm practice homework.md -o scripts/ --edition paper

@@ -65,7 +65,9 @@ def search(
     name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
     detail: str, formats: tuple[str, ...], phase: str | None, new: str | None, past: str | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
+    """Search the fastest strategies for a model on a cluster.
+
+    FILE has the model; its memory must fit. What limits them is said, too.
 
     \b
     symcomm search model.md --devices 64 --device H100-SXM --capacity-is nominal_GB --batch 512

@@ -58,7 +58,9 @@ _HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosni
               help=f"A pyodide-{PYODIDE}.tgz that was fetched before, for a computer without internet.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 def serve(file: Path | None, output: Path, port: int, only_build: bool, runtime: Path | None, no_browser: bool) -> None:
-    """Open a page in the browser that checks answers to the questions of FILE, and derives costs.
+    """Open a page in the browser to check answers on.
+
+    It derives costs, too, and has the questions of FILE.
 
     \b
     symcomm serve homework.md                    # http://127.0.0.1:8000/, for this computer alone
@@ -86,21 +88,21 @@ def serve(file: Path | None, output: Path, port: int, only_build: bool, runtime:
 def build(output: Path, file: Path | None = None, runtime: Path | None = None) -> None:
     """Writes the page for a problem file into a folder, or for our starter; what is there and the same is kept.
 
-    Raises ``RenderError`` where the file asks nothing, and where Node.js or Pyodide cannot be had.
+    Raises ``RenderError`` where the file asks nothing, where Node.js or Pyodide cannot be had, and where the folder
+    cannot be written or holds another page, which stays as it is.
     """
     questions = json.dumps(_questions(file), ensure_ascii=False)
     with tempfile.TemporaryDirectory() as made:
         plain = Path(made) / "plain.zip"
         _bundle(plain, _TEMPLATES)
         stamp = hashlib.sha256(plain.read_bytes() + (_TEMPLATES / "page" / "build.mjs").read_bytes()).hexdigest()
-        (output / "py").mkdir(parents=True, exist_ok=True)
-        for path in (_TEMPLATES / "page").iterdir():
-            if path.is_file() and path.name != "build.mjs":
-                shutil.copyfile(path, output / path.name)
-        (output / "questions.json").write_text(questions, encoding="utf-8")
+        _laid_out(output, questions)
         built = output / "built.json"
         now = {"runtime": PYODIDE, "symcomm": stamp}
-        before = json.loads(built.read_text(encoding="utf-8")) if built.is_file() else {}
+        before = {}
+        if built.is_file():
+            with contextlib.suppress(ValueError):  # half written: the page is built again
+                before = json.loads(built.read_text(encoding="utf-8"))
         if now == before:
             return
         built.unlink(missing_ok=True)
@@ -109,6 +111,24 @@ def build(output: Path, file: Path | None = None, runtime: Path | None = None) -
         click.echo("building the page; this takes a minute", err=True)
         _run(["node", str(_TEMPLATES / "page" / "build.mjs"), str(output.resolve()), str(plain)], output)
         built.write_text(json.dumps(now), encoding="utf-8")
+
+
+def _laid_out(output: Path, questions: str) -> None:
+    """Writes what needs no building."""
+    from symcomm.core.errors import RenderError
+
+    ours = [path for path in (_TEMPLATES / "page").iterdir() if path.is_file() and path.name != "build.mjs"]
+    try:
+        theirs = [path.name for path in ours if (output / path.name).exists() and not (output / "py").is_dir()]
+        if theirs:
+            told = f"{output} has another {min(theirs)}, which stays as it is"
+            raise RenderError(told, hint="name a new folder with -o")
+        (output / "py").mkdir(parents=True, exist_ok=True)
+        for path in ours:
+            shutil.copyfile(path, output / path.name)
+        (output / "questions.json").write_text(questions, encoding="utf-8")
+    except OSError as error:
+        raise RenderError(f"{output} cannot be written: {error.strerror}", hint="name a folder with -o") from error
 
 
 def _questions(file: Path | None) -> dict[str, str]:

@@ -27,7 +27,9 @@ def show(
     file: Path, name: str, repeat: str, batch: str, loss: bool | None, form: str, output: Path | None,
     **step: str | None,
 ) -> None:  # fmt: skip
-    """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph; or the levels of a network.
+    """Show the model of a FILE: each op, and the graph.
+
+    Ops have shapes, parameters and FLOPs. Of a network the levels are shown.
 
     \b
     symcomm show homework.md

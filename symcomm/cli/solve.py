@@ -42,7 +42,7 @@ def solve(
     mistakes: bool,
     accounting: tuple[str, ...],
 ) -> None:
-    """Solve problem FILEs: every question derived, as a worked solution.
+    """Solve problem FILEs: worked solutions of every question.
 
     \b
     symcomm solve homework.md --to pdf,md,tex,html -o out/

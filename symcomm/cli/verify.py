@@ -48,7 +48,9 @@ def verify(
     schedule: str, chunks: int, algorithm: str, softmax: str, limit: float, port: int | None, as_json: bool, grid: bool,
     asked: bool, timed: bool, output: Path | None, resume: Path | None,
 ) -> None:  # fmt: skip
-    """Run the model of a FILE in PyTorch processes and compare what is counted with what is derived.
+    """Run a model in PyTorch and compare it with what is derived.
+
+    FILE has the model; it runs in one or several processes.
 
     \b
     symcomm verify homework.md --strategy 'tensor(2) + sequence'

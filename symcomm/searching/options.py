@@ -98,7 +98,8 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
     """The bytes of one device; without a capacity they are what the device is sold with, or what its driver reports."""
     if capacity is None:
         if device is None:
-            raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+            hint = "name a device, or say capacity: 80GB, capacity_is: nominal_GB"
+            raise ValuesError("no capacity is given", hint=hint)
         from symcomm.core.hardware.devices import device as find
 
         memory = find(device).memory

@@ -361,7 +361,7 @@ def check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> No
 
 def _where(name: str) -> str:
     rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network", "W_host": "links: host=32 GB/s"}
-    return f"name a device, or give {rates[name]}" if name in rates else f"for instance {name}=8"
+    return f"name a device, or give {rates[name]}" if name in rates else f"for instance sizes: {name}=8"
 
 
 @lru_cache(maxsize=64)

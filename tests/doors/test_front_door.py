@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -64,6 +65,26 @@ def test_a_new_homework_is_solved_at_once(here: Path):
 def test_the_command_that_a_new_homework_names_is_right(here: Path):
     run("new", "week-2.md")
     assert "right" in run("check", "week-2.md", "1.1", "16 N D^2").output
+    assert run("check", "week-2.md", "1.1", "16", "N", "D^2").output.startswith("right\n")  # without quotes
+
+
+def test_the_list_of_commands_begins_with_the_first_one_and_cuts_no_sentence(here: Path):
+    listed = run("--help").output.partition("Commands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines()[:3]] == ["new", "solve", "derive"]
+    assert "..." not in listed
+
+
+def test_prose_without_pandoc_names_the_libraries_and_the_format_that_needs_none(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "pypandoc", None)
+    run("new", "homework.md")
+    text = (here / "homework.md").read_text(encoding="utf-8")  # pandoc's answers are kept: other prose is asked anew
+    (here / "homework.md").write_text(text.replace("Each layer", f"Each layer of {here.name}"), encoding="utf-8")
+    told = run("solve", "homework.md", "--to", "html", status=2).output
+    assert "error: pandoc is missing" in told
+    assert told.endswith("; or write --to md, which needs no pandoc\n")
+    run("solve", "homework.md", "--to", "md")
 
 
 def test_a_new_exam_passes_its_own_test_and_gives_each_student_numbers(here: Path):

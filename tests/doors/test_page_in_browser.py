@@ -222,18 +222,25 @@ def test_a_question_file_without_questions_is_told_and_the_rest_works(page: Any,
     other.close()
 
 
-def test_what_takes_longer_than_20_seconds_is_given_up_and_the_page_starts_again(page: Any, browser: Any, home: str):
-    other = opened(browser, home)
+@pytest.mark.parametrize(
+    ("locale", "ready", "says"),
+    [("en-GB", "Ready", "took longer than 20 s and was given up"),
+     ("de-DE", "Bereit", "dauerte länger als 20 s und wurde abgebrochen"), ("zh-CN", "就绪", "计算超过 20 秒，已中止")],
+)  # fmt: skip
+def test_what_takes_longer_than_20_seconds_is_given_up_and_the_page_starts_again(
+    page: Any, browser: Any, home: str, locale: str, ready: str, says: str
+):
+    other = opened(browser, home, locale=locale)
     other.clock.install()
     other.route("**/answers.py", lambda route: route.fulfill(body=SLEEPS))
     other.goto(home)
-    seen(other, "#state", "Ready")
+    seen(other, "#state", ready)
     other.fill("#answer", "16 N D^2")
     other.press("#answer", "Enter")
     other.clock.fast_forward(21_000)
-    assert "longer than 20 s" in seen(other, "#verdict", "20 s")
+    assert says in seen(other, "#verdict", "20 ")
     assert other.input_value("#answer") == "16 N D^2"
-    seen(other, "#state", "Ready")
+    seen(other, "#state", ready)
     other.close()
 
 

@@ -81,6 +81,35 @@ def test_what_is_missing_is_told_with_a_way_out(here: Path, monkeypatch: pytest.
     assert not (here / "new" / "built.json").exists()
 
 
+def test_a_folder_that_cannot_be_written_or_has_another_page_is_told_and_kept(here: Path):
+    (here / "file").write_text("mine", encoding="utf-8")
+    for output in ("file", "file/page"):
+        told_so = told("--build", "-o", output, "--runtime", "runtime.tgz")
+        assert f"error: {output} cannot be written: Not a directory\nhint: name a folder with -o" in told_so
+    (here / "own").mkdir()
+    (here / "own" / "index.html").write_text("mine", encoding="utf-8")
+    said = told("--build", "-o", "own", "--runtime", "runtime.tgz")
+    assert "error: own has another index.html, which stays as it is\nhint: name a new folder with -o" in said
+    assert [path.name for path in (here / "own").iterdir()] == ["index.html"]
+    assert (here / "own" / "index.html").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_page_whose_last_file_was_half_written_is_built_again(here: Path):
+    told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0)
+    (here / "page" / "built.json").write_text('{"runti', encoding="utf-8")
+    told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0)
+    assert json.loads((here / "page" / "built.json").read_text(encoding="utf-8"))["runtime"]
+
+
+def test_a_question_file_that_is_not_there_is_broken_or_too_large_is_told(here: Path):
+    assert "File 'none/homework.md' does not exist" in told("none/homework.md")
+    (here / "big.md").write_bytes(b"x" * 10**7)
+    assert "error: big.md has 10.0 MB; at most 2 MB are read" in told("big.md", "--build")
+    (here / "bad.md").write_text("```symcomm\nask: nonsense\n```\n", encoding="utf-8")
+    assert "error: bad.md:2: unknown quantity 'nonsense'" in told("bad.md", "--build")
+    assert not (here / "symcomm-page").exists()
+
+
 def test_it_serves_this_computer_alone_with_a_policy(here: Path):
     told("--build", "-o", "page", "--runtime", "runtime.tgz", status=0)
     with server(here / "page", 0) as running:

@@ -27,7 +27,7 @@ def refused(model=None, **options) -> str:
     [
         ({"capacity_is": None}, "what does a capacity of 1 GB mean?\nhint: say capacity_is: nominal_GB"),
         ({"capacity_is": "GB"}, "unknown meaning of a capacity 'GB'"),
-        ({"capacity": None}, "no capacity is given"),
+        ({"capacity": None}, "no capacity is given\nhint: name a device, or say capacity: 80GB, cap"),
         ({"capacity": "1 s"}, "a capacity is in bytes, not in s"),
         ({"devices": 0}, "devices = 0: a whole number from 1 to 10,000,000"),
         ({"devices": True}, "devices = True"),
@@ -79,7 +79,7 @@ def test_a_model_without_a_batch_or_another_number_says_which_is_missing():
     without = sc.load(BLOCK, repeat="N_layer", values={"N_layer": 6, "L": 16, "D": 24, "F": 36})
     assert "a search needs the batch\nhint: for instance batch=512" in refused(without)
     without = sc.load(BLOCK, repeat="N_layer", values={"N_layer": 6, "B": 12, "L": 16, "D": 24})
-    assert "a search needs a value for F\nhint: for instance F=8" in refused(without)
+    assert "a search needs a value for F\nhint: for instance sizes: F=8" in refused(without)
 
 
 def test_sizes_that_other_sizes_settle_are_not_searched():

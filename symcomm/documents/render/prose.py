@@ -494,7 +494,9 @@ def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
     try:
         path = _path()
     except (ImportError, OSError) as error:
-        raise RenderError.lacking("pdf", "pandoc is missing: the author's prose cannot be converted") from error
+        told = RenderError.lacking("pdf", "pandoc is missing: the author's prose cannot be converted")
+        told.hint += "; or write --to md, which needs no pandoc"
+        raise told from error
     try:
         run = subprocess.run(  # noqa: S603  (the path is pypandoc's, the arguments are ours)
             [path, "--sandbox", *arguments], capture_output=True, timeout=_TIMEOUT, check=False, env=environment

@@ -102,7 +102,7 @@ def derive(
     ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
-        raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+        raise ValuesError("no capacity is given", hint="say capacity: 80 GB, and capacity_is")
     if capacity_is is None and setting.accounting.capacity != "unnamed":
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)

@@ -50,7 +50,7 @@ def derive(
     Source: Kwon et al., arXiv 2309.06180, section 4.
     """
     if capacity is None:
-        raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+        raise ValuesError("no capacity is given", hint="say capacity: 80 GB, and capacity_is")
     if capacity_is is None and setting.accounting.capacity != "unnamed":
         capacity_is = setting.accounting.capacity
     there_are = capacity_of(capacity, capacity_is)
