@@ -154,7 +154,7 @@ NAMES = {
     "symcomm.documents.render.document": "Answer Block Document Given Heading LayerTable Picture Prose",
     "symcomm.documents.render.environment": "TEMPLATES",
     "symcomm.documents.render.pdf": "latex_run typst_pdf",
-    "symcomm.documents.render.prose": "InlinePiece with_numbers without_numbers",
+    "symcomm.documents.render.prose": "InlinePiece pandoc with_numbers without_numbers",
     "symcomm.documents.render.questions": "Questions questions",
     "symcomm.documents.render.view": "page",
     "symcomm.documents.render.words": "Words words_words=words",

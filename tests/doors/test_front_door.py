@@ -2,14 +2,13 @@
 
 import json
 import re
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 import shown
-from api import RenderError, SymcommError, main
+from api import RenderError, SymcommError, main, pandoc
 from click.testing import CliRunner, Result
 
 import symcomm as sc
@@ -74,17 +73,14 @@ def test_the_list_of_commands_begins_with_the_first_one_and_cuts_no_sentence(her
     assert "..." not in listed
 
 
-def test_prose_without_pandoc_names_the_libraries_and_the_format_that_needs_none(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(sys.modules, "pypandoc", None)
-    run("new", "homework.md")
-    text = (here / "homework.md").read_text(encoding="utf-8")  # pandoc's answers are kept: other prose is asked anew
-    (here / "homework.md").write_text(text.replace("Each layer", f"Each layer of {here.name}"), encoding="utf-8")
-    told = run("solve", "homework.md", "--to", "html", status=2).output
-    assert "error: pandoc is missing" in told
-    assert told.endswith("; or write --to md, which needs no pandoc\n")
-    run("solve", "homework.md", "--to", "md")
+def test_prose_without_pandoc_names_the_libraries_and_the_format_that_needs_none(monkeypatch: pytest.MonkeyPatch):
+    def missing() -> str:
+        raise ImportError("pypandoc")
+
+    monkeypatch.setitem(pandoc.__globals__, "_path", missing)
+    with pytest.raises(RenderError, match="pandoc is missing") as told:
+        pandoc(["--version"])
+    assert str(told.value).endswith("; or write --to md, which needs no pandoc")
 
 
 def test_a_new_exam_passes_its_own_test_and_gives_each_student_numbers(here: Path):
