@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-_OBJECTS = 200_000  # as many more than were let go of before the youngest are looked through; Python's own are 700
+_OBJECTS = 1_000_000  # as many more than were let go of before the youngest are looked through; Python's own are 700
 _lock = Lock()
 _inside = 0
 _before = (0, 0, 0)
@@ -22,7 +22,7 @@ def collected_rarely() -> Iterator[None]:
     Of the time in which a table of thousands of rows is read, a third would go into looks that find nothing.
 
     >>> with collected_rarely():
-    ...     gc.get_threshold()[0] >= 200_000
+    ...     gc.get_threshold()[0] >= 1_000_000
     True
     """
     global _inside, _before

@@ -463,7 +463,8 @@ class _Planner:
         return value(self.strategy.sizes[mesh])
 
     def layout(self, positions: Positions) -> Layout:
-        return tuple(sorted(positions.items(), key=lambda pair: self.order[pair[0]]))
+        pairs = positions.items()
+        return tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]]))
 
 
 def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, tuple[str, ...]]]:

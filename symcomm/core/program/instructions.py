@@ -198,9 +198,10 @@ class Rewrite:
 
     def __call__(self, program: Program) -> Program:
         """The program as the rewrite leaves it."""
-        made, known = self.apply(program), {id(turn) for turn in program.turns}
+        made = self.apply(program)
         if not self.convention or made.turns == program.turns:
             return made
+        known = {id(turn) for turn in program.turns}
         return replace(made, turns=tuple(
             turn if id(turn) in known else replace(turn, by=(*turn.by, self.convention)) for turn in made.turns
         ))  # fmt: skip
