@@ -771,9 +771,12 @@ class _Parser:
                 return None
         found = measure(word)
         if found is not None and _FLOPS.fullmatch(word):
-            # The s at the end may be a second or a plural: as the question has it.
+            # The s at the end may be a second or a plural: a plural before /s, else as the question has it.
+            count, behind = Unit.parse("FLOP"), self.tokens[self.at + 1 : self.at + 2]
+            if any(token.kind == "/" or token.text in ("per", "pro") for token in behind):
+                return found[0], count, found[2]
             rate = unit.powers == Unit.parse("FLOP/second").powers
-            return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
+            return found[0], unit if rate or unit == count else found[1], found[2]
         return found
 
 
