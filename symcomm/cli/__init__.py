@@ -6,6 +6,7 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import sys
@@ -48,7 +49,10 @@ class _Commands(click.Group):
 
         try:
             with _ends_politely(), collected_rarely():
-                return super().invoke(ctx)
+                try:
+                    return super().invoke(ctx)
+                finally:
+                    gc.freeze()  # the process ends: to look through all that it made would find nothing of use
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(128 + signal.SIGINT)
