@@ -70,9 +70,9 @@ def tables() -> Iterator[str]:
 
 
 def patterns() -> Iterator[str]:
-    """The sentences of pages that have no id, as their translations know them."""
-    for text in yaml.safe_load((TEMPLATES / "languages" / "de.yaml").read_text(encoding="utf-8"))["sentences"]:
-        yield text.replace("{}", "x")
+    """The other sentences of pages and their pieces, as their translations know them."""
+    for rows in yaml.safe_load((TEMPLATES / "sentences.yaml").read_text(encoding="utf-8")).values():
+        yield from (text.replace("{}", "x") for text in rows.values())
 
 
 def errors() -> Iterator[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,13 +43,15 @@ from click.testing import CliRunner
 
 import symcomm as sc
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 WHOLE = ("comp4901y-homework2/homework.md", "zero-table/zero.md", "professor/quiz.md")  # read fully in every language
 EVERY = [path for path in sorted(EXAMPLES.glob("*/*.md"))
          if "```symcomm\n" in path.read_text(encoding="utf-8") and path.name != "checkpoints.md"]  # fmt: skip
 SAME = ("softmax", "einsum", "Python", "FLOPs", "data")  # the same word in every language, and the name of an axis
 LANGUAGES = {p.stem: yaml.safe_load(p.read_text(encoding="utf-8")) for p in (TEMPLATES / "languages").glob("*.yaml")}
 OTHERS = sorted({*LANGUAGES} - {"en"})
+ENGLISH = yaml.safe_load((TEMPLATES / "sentences.yaml").read_text(encoding="utf-8"))
 
 
 def catalogue(language: str) -> Catalogue:
@@ -100,11 +105,10 @@ def test_conventions_mistakes_and_worksheets_are_translated(language: str) -> No
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_translation_has_the_holes_of_its_pattern(language: str) -> None:
-    english = {*LANGUAGES["de"]["sentences"]}
-    assert {*LANGUAGES[language]["sentences"]} == english  # what one language has, the others have
-    assert {*LANGUAGES[language]["pieces"]} == {*LANGUAGES["de"]["pieces"]}
     for kind in ("sentences", "pieces"):
-        for pattern, told in LANGUAGES[language][kind].items():
+        assert LANGUAGES[language][kind].keys() == ENGLISH[kind].keys()  # each hangs on an id of ours
+        for key, told in LANGUAGES[language][kind].items():
+            pattern = ENGLISH[kind][key]
             holes = re.findall(r"\{\d*\}", pattern)
             assert len(holes) == len(re.findall(r"\{\d*\}", told)), pattern
             marks = [f"<{n}>" for n, _ in enumerate(holes)]
@@ -139,6 +143,84 @@ def test_a_reworded_sentence_keeps_its_translation(tmp_path: Path, monkeypatch: 
     with pytest.raises(RenderError, match=r"de\.yaml: mistakes have no 'gradient_forgotten'") as refused:
         own_words(tmp_path / "4", {"gradient_forgotten": "x"})
     assert "'gradients_forgotten'" in str(refused.value.hint)
+
+
+SOURCES = [path for kind in ("py", "md", "yaml", "ws") for path in (ROOT / "symcomm").rglob(f"*.{kind}")]
+COMPOSED = 49  # rows with a phrase that the code puts together from more than two parts; may only become fewer
+
+
+def spelled(text: str) -> str:
+    """The words of a text with a mark for each hole or name, one space between two."""
+    plain = re.sub(r"\{[^{}]*\}|`[^`]*`", "{}", text).lower()
+    return " ".join(re.findall(r"\{\}|[^\W_]+(?:['’.-][^\W_]+)*", plain))
+
+
+@cache
+def printed() -> str:
+    """All strings of the source, a line each."""
+    literals = []
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            nodes = [*ast.walk(ast.parse(text))]
+            inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+            literals += [literal(node) for node in nodes if id(node) not in inner]
+        else:
+            literals.append(text)
+    literals.append((TEMPLATES / "questions" / "en.yaml").read_text(encoding="utf-8"))
+    return "\n".join(f" {spelled(text)} " for text in literals if text)
+
+
+def literal(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return ""
+
+
+def said_by_the_source(phrase: str) -> bool:
+    """Whether the words of a phrase follow one another in the source, whole or as two parts."""
+    parts = phrase.split()
+    return any(
+        all(f" {' '.join(part)} " in printed() for part in (parts[:n], parts[n:]) if part) for n in range(len(parts))
+    )
+
+
+def unsaid(rows: Mapping[str, str]) -> list[str]:
+    """The ids of rows with a phrase that no source says; holes and punctuation end a phrase."""
+    return [
+        key
+        for key, text in rows.items()
+        if not all(map(said_by_the_source, filter(None, map(spelled, re.split(r"\{\d*\}|[.,:;()]", text)))))
+    ]
+
+
+def test_a_sentence_that_is_reworded_in_the_code_is_reworded_in_its_row() -> None:
+    rows = {key: text for kind in ("sentences", "pieces") for key, text in ENGLISH[kind].items()}
+    assert len(rows) > 1700
+    assert len(unsaid(rows)) <= COMPOSED, unsaid(rows)
+    reworded = {
+        "a": "Each bucket contains the same share of the bytes.",
+        "b": "{} calls of {}, due to the gradients of {}.",
+    }
+    assert unsaid(reworded) == ["a", "b"]
+    assert unsaid({"a": "Each bucket holds the same share of the bytes."}) == []
+
+
+def test_a_translation_hangs_on_the_id_of_our_sentence_or_on_a_pattern_of_ones_own(tmp_path: Path) -> None:
+    entry = {"each_bucket_holds_the_same_share": "Gleich viel.", "Nobody knows {}.": "Niemand kennt {}."}
+    (tmp_path / "languages").mkdir()
+    file = tmp_path / "languages" / "de.yaml"
+    file.write_text(yaml.safe_dump({"sentences": entry}, allow_unicode=True), encoding="utf-8")
+    say = words("de", tmp_path).catalogue
+    assert say("Each bucket holds the same share of the bytes. Nobody knows `x`.") == "Gleich viel. Niemand kennt `x`."
+    file.write_text("sentences: {each_bucket_holds_the_sam_share: x}", encoding="utf-8")
+    with pytest.raises(
+        RenderError, match=r"de\.yaml: no sentence has the id 'each_bucket_holds_the_sam_share'"
+    ) as told:
+        words("de", tmp_path / "languages" / "..")
+    assert "each_bucket_holds_the_same_share" in str(told.value.hint)
 
 
 def own_words(folder: Path, mistakes: dict[str, str]) -> Words:
