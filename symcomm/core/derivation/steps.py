@@ -15,6 +15,7 @@ from symcomm.core.derivation.numbers import Numbers
 from symcomm.core.errors import Span
 from symcomm.core.form import Form
 from symcomm.core.printing.forms import plain
+from symcomm.core.printing.sentences import is_maths
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -96,14 +97,18 @@ class Condition:
 
     @property
     def told(self) -> str:
-        """The condition in a sentence, its names as maths.
+        """The condition in a sentence, its sides as maths.
 
         >>> Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))).told
-        '`m` ≥ 2·`p`'
+        '`m` ≥ `2·p`'
         """
-        names = sorted(self.names, key=len, reverse=True)
-        text = f"{plain(self.left)} {self.relation.replace('<=', '≤').replace('>=', '≥')} {plain(self.right)}"
-        return re.sub("|".join(rf"(?<![\w^]){re.escape(name)}(?![\w^])" for name in names) or "$^", r"`\g<0>`", text)
+        names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
+        name = re.compile(rf"(?<![\w^])(?:{names})(?![\w^])")
+        left, right = (
+            f"`{side}`" if is_maths(side) or not self.names else name.sub(r"`\g<0>`", side)
+            for side in map(plain, (self.left, self.right))
+        )
+        return f"{left} {self.relation.replace('<=', '≤').replace('>=', '≥')} {right}"
 
     def __str__(self) -> str:
         return f"{plain(self.left)} {self.relation} {plain(self.right)}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import accumulate
 
-from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total, negative
+from symcomm.core.form import Ceiling, Floor, Form, Logarithm, Num, Power, Product, Ratio, Sym, Total, negative
 from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text
@@ -17,9 +18,18 @@ _QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
 _NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
 _SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-\u0302-\u0307]{0,79})")
 
+_RAISED = re.compile(r"(.+?)([²³])")
+_WITHIN = re.compile(r"(⌈|⌊|log_(\d{1,3})\()(.+)[⌉⌋)]")
+
+
+def terms(form: Form) -> tuple[Form, ...]:
+    """The terms of a sum, or the form alone."""
+    return form.terms if isinstance(form, Total) else (form,)
+
+
 _SIGNS: dict[str, Callable[[Form, Form], Form]] = {  # from the loosest to the tightest
-    " + ": lambda one, other: Total((one, other)),
-    " - ": lambda one, other: Total((one, negative(other))),
+    " + ": lambda one, other: Total((*terms(one), other)),
+    " - ": lambda one, other: Total((*terms(one), negative(other))),
     "·": lambda one, other: Product((one, other)),
     "/": Ratio,
 }
@@ -98,16 +108,34 @@ def html_sentence(text: str, notation: Notation | None = None) -> str:
     return sentence("mathml", text, html_text, math_element, notation)
 
 
+def is_maths(text: str) -> bool:
+    """Whether a text in backquotes is set as maths.
+
+    >>> is_maths("2·p"), is_maths("max(a, b)")
+    (True, False)
+    """
+    return len(text) <= 80 and _form(text) is not None
+
+
 def _form(text: str) -> Form | None:
-    """A number, a power, a name with a number before it, or sums, products and ratios of such; None for all else."""
-    if text.startswith("(") and text.endswith(")") and text.count("(") == 1:
+    """A number, a power, a name with a number before it, or sums, products and ratios of such; None for all else.
+
+    >>> _form("k·(⌈log_2(k)⌉² + 1)") is not None, _form("of k")
+    (True, None)
+    """
+    depth = [*accumulate((char in "(⌈⌊") - (char in ")⌉⌋") for char in text)]
+    if text.startswith("(") and 0 in depth and depth.index(0) == len(text) - 1:
         return _form(text[1:-1])
     for sign, joined in _SIGNS.items():
-        found = [at for at in range(len(text)) if text.startswith(sign, at)]
-        outside = [at for at in found if text.count("(", 0, at) == text.count(")", 0, at)]
+        outside = [at for at in range(len(text)) if text.startswith(sign, at) and depth[at] == 0]
         if outside:
             one, other = _form(text[: outside[-1]]), _form(text[outside[-1] + len(sign) :])
             return None if one is None or other is None else joined(one, other)
+    if raised := _RAISED.fullmatch(text):
+        base_of = _form(raised[1])
+        return None if base_of is None else Power(base_of, Num(Fraction("²³".index(raised[2]) + 2)))
+    if (within := _WITHIN.fullmatch(text)) and (inside := _form(within[3])) is not None:
+        return {"⌈": Ceiling, "⌊": Floor}[within[1]](inside) if within[1] in "⌈⌊" else Logarithm(inside, int(within[2]))
     number, size = _NUMBER.fullmatch(text), _SIZE.fullmatch(text)
     if number:
         base, exponent = Num(Fraction(number[1])), number[2] or number[3]

@@ -44,7 +44,7 @@ def ring(collective: str, ranks: int) -> tuple[Sketch, str]:
                 if rank + 1 < ranks:
                     drawing.line(x, top + 7, x, below + 5, MARK, arrow=True)
     last = 22 + ranks * _CELL * 1.25
-    key = "The darker a chunk, the more ranks are in its sum; what is sent next has a red frame."
+    key = "The stronger a chunk's contrast, the more ranks are in its sum; what is sent next has a red frame."
     drawing.text(46, last + 8, key, 7.5, SOFT, "start")
     return drawing, _says(collective, ranks)
 

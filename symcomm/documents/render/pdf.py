@@ -70,44 +70,55 @@ def _fonts() -> list[str]:
 
 
 _LOOSE, _TIGHT = "#let tight = false\n", "#let tight = true\n"
+_PAGE, _SHORT = 25.3, 13.5  # centimetres of text on a page, and of an answer that stays on one
 _CLOSER = 0.15  # of a page is spared on each page before the last one, at most
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where things are: how many pages there are, how full the last one is, and the answers on two pages."""
+    """Where things are: the pages, how full the last one is, and the answers on two pages with their heights in cm."""
 
     pages: int
     full: float
-    broken: tuple[int, ...]
+    broken: Mapping[int, float]
+
+    @property
+    def mendable(self) -> list[int]:
+        """The broken answers that would find room on one page."""
+        return [number for number, height in self.broken.items() if height <= _SHORT]
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
-    """The same, set a little tighter where only little would stand on a last page of its own.
+    """The same, set a little tighter where only little would stand on a last page of its own or an answer would break.
 
     A short answer stays on one page where the document has no more pages for it.
     """
     made = typst_pdf(source, files)
     if _LOOSE not in source or "<edge>" not in source or re.search(rb"/Pages\s*/Count 1\b", made):
         return made
-    best = _layout(source, files)
-    if best.full <= _CLOSER * (best.pages - 1) + 0.1:
+    settled = _settled(source, files, _layout(source, files))
+    best = settled[1]
+    if best.mendable or best.full <= _CLOSER * (best.pages - 1) + 0.1:
         tight = source.replace(_LOOSE, _TIGHT, 1)
-        closer = _layout(tight, files)
-        source, best = (tight, closer) if closer.pages < best.pages else (source, best)
+        closer = _settled(tight, files, _layout(tight, files))
+        settled = min(settled, closer, key=lambda made: (made[1].pages, len(made[1].mendable)))
+    return typst_pdf(settled[0], files)
+
+
+def _settled(source: str, files: Mapping[str, bytes] | None, best: _Layout) -> tuple[str, _Layout]:
+    """The source that keeps together what belongs together where that takes no page more."""
     stuck = source.replace("#let stuck = false\n", "#let stuck = true\n", 1)
     if (found := _layout(stuck, files)).pages == best.pages:
         source, best = stuck, found
-    kept: list[int] = []
+    kept = ""
     tried = 0
-    while number := next((number for number in best.broken if number > tried), 0):
+    while number := next((number for number in best.mendable if number > tried), 0):
         tried = number
-        changed = source.replace("#let kept = ()\n", f"#let kept = ({', '.join(map(str, [*kept, number]))},)\n", 1)
+        changed = source.replace(f"#let kept = ({kept})\n", f"#let kept = ({kept}{number}, )\n", 1)
         found = _layout(changed, files)
-        if found.pages == best.pages and len(found.broken) <= len(best.broken):
-            kept.append(number)
-            best = found
-    return typst_pdf(source.replace("#let kept = ()\n", f"#let kept = ({''.join(f'{n}, ' for n in kept)})\n", 1), files)
+        if found.pages == best.pages and len(found.mendable) <= len(best.mendable):
+            source, best, kept = changed, found, f"{kept}{number}, "
+    return source, best
 
 
 def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
@@ -121,9 +132,10 @@ def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
         path = folder / "main.typ"
         path.write_text(source, encoding="utf-8")
         edges = json.loads(typst.query(str(path), "<edge>", field="value", root=str(folder), font_paths=_fonts()))
-    first = {number: page for name, number, page in edges if name == "first"}
-    broken = tuple(number for name, number, page in edges if name == "last" and page > first[number])
-    full, pages = next(((value, page) for name, value, page in edges if name == "end"), (1.0, 1))
+    first = {number: (page, at) for name, number, page, at in edges if name == "first"}
+    ends = ((number, page, first[number], at) for name, number, page, at in edges if name == "last")
+    broken = {number: (page - begins) * _PAGE + at - top for number, page, (begins, top), at in ends if page > begins}
+    full, pages = next(((value, page) for name, value, page, _ in edges if name == "end"), (1.0, 1))
     return _Layout(pages, full, broken)
 
 

@@ -41,9 +41,9 @@ def times(
         if record.at_once:
             notes.append(f"{_called(name).capitalize()} is left out: its messages to all ranks share one latency.")
             continue
-        lacking = [s.option for s in parts.SYMBOLS.values() if s.name in _needs(record) and s.name not in call.known]
+        lacking = [s.meaning for s in parts.SYMBOLS.values() if s.name in _needs(record) and s.name not in call.known]
         if lacking:
-            notes.append(f"{_called(name).capitalize()} is left out: it needs {', '.join(lacking)}.")
+            notes.append(f"{_called(name).capitalize()} is left out, as these are not given: {'; '.join(lacking)}.")
             continue
         ways = directions if record.inner or name == "ring" else None
         found[name] = collective_time.derive(setting, collective, name, dtype, ways, **numbers)
