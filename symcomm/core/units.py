@@ -390,7 +390,7 @@ class Quantity:
                 text = _in_clock(self.value) if long else _prefixed(self.value, self.unit, table, base)
                 if text and text[1] not in [t for _, t in said]:
                     said.append(text)
-        elif self.value.denominator != 1:
+        elif self.value.denominator != 1 or abs(self.value) >= 10**15:
             read = decimal_text(self.value)
             if not decimals(self.value) or len(said[0][1]) - len(suffix) > 12:
                 said.append((_relation(read, self.value), read + suffix))
@@ -562,7 +562,8 @@ def decimal_text(value: Fraction, digits: int = 6) -> str:
     size = abs(value)
     # Floats end at 10^308; a number of a formula may not.
     read = Context(prec=max(digits, 17)).divide(Decimal(value.numerator), Decimal(value.denominator))
-    if size >= 10**15 or size < Fraction(1, 10**4):
+    long = value.denominator != 1 and digits <= 6 and size >= 10**9  # its digits would look exact
+    if long or size >= 10**15 or size < Fraction(1, 10**4):
         mantissa, exponent = f"{read:.{digits - 1}e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}·10^{int(exponent)}"
     text = f"{float(value):.{digits}g}"

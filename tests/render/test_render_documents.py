@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -655,3 +656,46 @@ def test_a_short_answer_does_not_go_over_to_the_next_page() -> None:
     first, second = pages_of(contents(document(*filled, answer(N_layer=32, D=8), prose("y\n\n" * 9)), ["pdf"])["pdf"])
     assert "AR" not in first
     assert "AR" in second
+
+
+def test_a_heading_and_a_short_text_go_with_the_answer_below_them() -> None:
+    filled = prose("x\n\n" * 33)  # the heading and the text would fit on the first page, the answer would not
+    blocks = filled, heading("Bytes of a layer"), prose("How many bytes?"), answer(N_layer=32, D=8), prose("y\n\n" * 9)
+    first, second = pages_of(contents(document(*blocks), ["pdf"])["pdf"])
+    assert "Bytes of a layer" not in first
+    assert "How many bytes?" not in first
+    assert second.index("Bytes of a layer") < second.index("How many bytes?") < second.index("AR")
+
+
+@pytest.mark.parametrize(("lines", "whole"), [(14, True), (34, False)])
+def test_an_answer_of_half_a_page_stays_on_one_page_and_a_longer_one_breaks(lines: int, whole: bool) -> None:
+    made = answer(N_layer=32, D=8)
+    notes = tuple(f"Line {n} of the answer stays {'so ' * 20}on." for n in range(lines))
+    made = replace(made, derivation=replace(made.derivation, notes=notes))
+    pages = pages_of(contents(document(prose("x\n\n" * 24), made, prose("y\n\n" * 8)), ["pdf"])["pdf"])
+    parts = [page for page in pages if "of the answer stays" in page]
+    assert (len(parts) == 1) is whole
+
+
+def test_a_last_page_with_little_on_it_is_pulled_in() -> None:
+    made = document(prose("x\n\n" * 46))
+    assert len(pages_of(pdf_module.typst_pdf(source(made, "typ")))) == 2
+    assert len(pages_of(contents(made, ["pdf"])["pdf"])) == 1
+
+
+def test_no_sign_of_a_formula_is_smaller_than_six_points() -> None:
+    import io
+
+    import pypdf
+
+    sizes: dict[float, str] = {}
+
+    def see(text: str, matrix: list[float], placed: list[float], _: object, size: float) -> None:
+        if text.strip() not in ("", "^"):  # a caret that is copied, but not seen
+            sizes[round(abs(size * placed[3] * matrix[3]), 2)] = text
+
+    nested = prose(r"A power $e^{x^{y^2}}$ and a share $\frac{a}{b_{c_d}}$ in a line, $\sum_{i=1}^{n_{H_k}} x_i$.")
+    for page in pypdf.PdfReader(io.BytesIO(contents(document(nested, *everything().blocks), ["pdf"])["pdf"])).pages:
+        page.extract_text(visitor_text=see)
+    assert min(sizes) >= 6, sizes
+    assert max(sizes) > 14

@@ -98,7 +98,7 @@ def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         return made
     settled = _settled(source, files, _layout(source, files))
     best = settled[1]
-    if best.mendable or best.full <= _CLOSER * (best.pages - 1) + 0.1:
+    if best.mendable or best.full <= _CLOSER * (best.pages - 1) + 0.2:
         tight = source.replace(_LOOSE, _TIGHT, 1)
         closer = _settled(tight, files, _layout(tight, files))
         settled = min(settled, closer, key=lambda made: (made[1].pages, len(made[1].mendable)))

@@ -22,13 +22,14 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Ratio, Sym, product
 from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.optimum.writing import SECOND, Name, known, meanings, step
+from symcomm.core.printing import short
 from symcomm.core.quantities.communication.buckets import queued
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Amount, Dtype
 from symcomm.core.quantities.witnesses import elements, often
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
-from symcomm.core.units import BYTE, Quantity
+from symcomm.core.units import BYTE, Quantity, exact_text
 
 MIB = 2**20
 FIRST = MIB  # PyTorch's caps of the first bucket and of all others, where nothing is set
@@ -195,8 +196,8 @@ def derive(
     shown = sorted({*(g for _, _, g in timed[:4]), *_spread(groups)}, key=lambda g: g.low)
     rows = tuple(
         (
-            Quantity(Fraction(g.low), BYTE), Quantity(Fraction(g.high), BYTE) if g.high else "any more",
-            str(len(g.buckets)), Quantity(left(g.buckets), SECOND), "best" if g is best else "",
+            f"{exact_text(Fraction(g.low))} B", f"{exact_text(Fraction(g.high))} B" if g.high else "any more",
+            str(len(g.buckets)), short(Quantity(left(g.buckets), SECOND)), "best" if g is best else "",
         )
         for g in shown
     )  # fmt: skip
