@@ -158,7 +158,7 @@ class Logarithm(Form):
 
 @dataclass(frozen=True)
 class NumericFunction:
-    """What works out the number of a function that has no formula; two that are equal are the same function."""
+    """A rule for the number of a function that has no formula; two that are equal are the same function."""
 
     name: str
     unit: Unit
@@ -300,7 +300,7 @@ def names(form: Form) -> tuple[str, ...]:
 
 
 class Algebra(Generic[Worth]):
-    """What forms are worth in one domain, such as fractions, residues, arrays or units; it is called with a form.
+    """The worth of forms in one domain, such as fractions, residues, arrays or units; it is called with a form.
 
     ``rules`` has a function for each kind of node, of the node and of what works out its parts: the algebra itself, or
     ``go`` where there is one (a cache, or what knows more than forms). ``other`` is that of all other kinds.

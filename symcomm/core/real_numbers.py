@@ -68,7 +68,7 @@ class FormNumber:
         return None
 
     def at(self, values: Mapping[str, Fraction], near: _ApproximateNumbers | None = None) -> Fraction | None:
-        """What ``number_of`` gives, faster where all numbers are positive and of usual length.
+        """The result of ``number_of``, faster where all numbers are positive and of usual length.
 
         ``near`` knows pieces of other forms at the same values.
         """
@@ -104,7 +104,7 @@ class FormNumbers:
         return {}
 
     def together(self, known: Iterable[str]) -> _AtOnce:
-        """What is worked out at once where some names have usual numbers: all that needs no others."""
+        """The steps that some usual numbers decide at once: all that need no others."""
         names = frozenset(known)
         if names not in self._collected:
             places = [n for n, one in enumerate(self.several) if names.issuperset(one.names) and one._collected]
@@ -116,7 +116,7 @@ class FormNumbers:
         return self._collected[names]
 
     def at(self, values: Mapping[str, Fraction]) -> list[WholeNumbers | None]:
-        """What each gives alone, above and below a line and perhaps not cancelled; None where there is none."""
+        """The number of each alone, above and below a line and perhaps not cancelled; None where there is none."""
         known = {name: values[name] for name in self.names if name in values and _is_usual(values[name])}
         together = self.together(known)
         found: dict[int, WholeNumbers | None] = {}

@@ -1,4 +1,4 @@
-"""What every pass is given: the graph, the conventions, the number format and the names."""
+"""The setting of every pass: the graph, the conventions, the number format and the names."""
 
 from __future__ import annotations
 
@@ -452,7 +452,7 @@ class StepWriter:
 
 
 class Decided(Protocol):
-    """What is as it is ``by`` the choice of some conventions."""
+    """A fact that was decided ``by`` the choice of some conventions."""
 
     @property
     def by(self) -> Iterable[str]: ...

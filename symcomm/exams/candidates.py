@@ -219,7 +219,7 @@ class ResidueTable:
 
 @dataclass
 class DecisionCache:
-    """What was worked out of a key while answers were decided, for the answers to come; a changed key has its own."""
+    """The results for a key from earlier answers, kept for the answers to come; a changed key has its own."""
 
     numbers: dict[str, list[tuple[float, Wrong, Fraction]]] = field(default_factory=dict)
     worths: dict[int, Fraction | None] = field(default_factory=dict)

@@ -196,7 +196,7 @@ def _multiplied(section: Section, name: str) -> Made:
 
 @dataclass(frozen=True)
 class SaidChange:
-    """What ``change`` may hold; several changes are made one after the other."""
+    """The changes that ``change`` may hold; several are made one after the other."""
 
     accounting: Made = keyed("another convention: `all_links`",
                              _sort(lambda at, key: (c.Choose(*convention(one)) for one in at.texts(key))))  # fmt: skip

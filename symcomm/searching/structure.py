@@ -50,7 +50,7 @@ HOST_MEMORY = "host memory"
 
 @dataclass(frozen=True)
 class SearchQuestion:
-    """What all structures of a search share; ``varied`` are sizes of the model that it goes over.
+    """The facts that all structures of a search share; ``varied`` are sizes of the model that it goes over.
 
     Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once. ``per_host`` ranks
     share the memory of a host; 0 where that is not limited.

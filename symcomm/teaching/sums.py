@@ -69,7 +69,7 @@ class Stride:
 
 @dataclass(frozen=True)
 class RepeatedSum:
-    """What became of x added n times: the sum, its strides, and where it changes no more.
+    """The sum of x added n times, with its strides and the addition after which it changes no more.
 
     ``last_change`` is the number of the last addition that changes the sum, within n or later (None where it never
     stops); ``end`` is the sum then. ``overflow_at`` is the addition at which it leaves the format (whole

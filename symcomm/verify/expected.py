@@ -1,4 +1,5 @@
-"""What is derived of a case that is to be run: operations, parameters, saved bytes and calls, of the ranks that count.
+"""The derived numbers of a case that is to be run: operations, parameters, saved bytes and calls, of the ranks that
+count.
 
 A case is a model under a strategy at small sizes, with the way of PyTorch's that runs it.
 """
@@ -561,7 +562,7 @@ Key = tuple[str, str, str]
 def expected_calls(
     case: RunCase, context: RunContext
 ) -> tuple[list[CallEntry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
-    """What is derived, what PyTorch makes of it by its conventions, and which of them changed what."""
+    """The derived number, the number under PyTorch's conventions, and the change by each of these."""
     derived = entries = _calls(case)
     explained: dict[Key, list[str]] = {}
     for name in case.method.conventions:

@@ -41,7 +41,7 @@ def identifier(name: str, taken: Iterable[str] = ()) -> str:
 
 
 class Marks:
-    """What is written around operands and results: nothing, where a module is to be read."""
+    """The text around operands and results: empty where a module is to be read."""
 
     attends = "F.scaled_dot_product_attention"
 
@@ -151,7 +151,7 @@ class Lines:
         return found
 
     def made_of(self, name: str) -> str:
-        """What a constant is that is not stored: onehot, route, first, place, eye, dropout; else empty."""
+        """The kind of a constant that is not stored: onehot, route, first, place, eye, dropout; else empty."""
         made = self.graph.producers.get(name)
         if made is not None and made.kind in ("onehot", "route"):
             return made.kind

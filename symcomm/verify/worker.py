@@ -29,7 +29,8 @@ STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets tha
 
 
 class Counter:
-    """What a rank computes, keeps and sends: ``calls`` are (kind, phase, group, elements, bytes, tensor)."""
+    """The work of a rank, its saved bytes and its calls: ``calls`` are (kind, phase, group, elements, bytes,
+    tensor)."""
 
     phases: dict[int, str]
 
@@ -286,7 +287,7 @@ class OneProcess:
         return torch.nn.functional.scaled_dot_product_attention(*tensors, **options)
 
     def placing(self, **calls: Callable[..., Any]) -> None:
-        """What a written module calls for each operand, each result and each attention in one kernel."""
+        """The hooks that a written module calls for each operand, each result and each attention in one kernel."""
         import torch
 
         for name in dir(self.module):
@@ -650,7 +651,7 @@ class Staged(PlacedRun):
                     self.groups[tuple(sorted(pair))], self.both = "pipe", group
 
     def enter(self, name: str, value: Any) -> Any:
-        """What a stage gets, as its parts take it."""
+        """The input of a stage, as its parts take it."""
         if not self.placed:
             return value
         from torch.distributed.tensor import DTensor
@@ -769,7 +770,8 @@ def received() -> int:
 
 
 def through_sockets(made: OneProcess) -> dict[str, int]:
-    """What this rank receives of a tensor, in parts of 1/(8 k) on k ranks, for each kind of call in the counted step.
+    """The share of a tensor that this rank receives, in parts of 1/(8 k) on k ranks, for each kind of call in the
+    counted step.
 
     Gloo puts headers before what it sends, some more or less by who comes first: tensors of two sizes are sent, and
     such a part of the difference is far more than that.

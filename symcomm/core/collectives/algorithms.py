@@ -635,7 +635,7 @@ def runs_by(said: str, kind: str) -> str:
 
 
 def told(said: str, kinds: Iterable[str]) -> list[str]:
-    """What touches an answer in which collectives of some kinds run: the field, and the algorithm of each kind.
+    """The conventions of an answer in which collectives of some kinds run: the field, and the algorithm of each kind.
 
     Of sums that travel round a ring the choice of their sends does, too.
 

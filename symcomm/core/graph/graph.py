@@ -152,7 +152,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Kept:
-    """What later steps read of a ``tensor``: ``before`` is its earlier rows in this step's graph, where there are any.
+    """A ``tensor`` that later steps read: ``before`` is its earlier rows in this step's graph, where there are any.
 
     Its ``role`` says whether it grows with each position (``cache``), is updated (``state``) or comes once with a
     ``request``. Of a ``window`` no more positions are read than a query sees. ``why`` says who reads it.
@@ -168,7 +168,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a graph is a step of: ``new`` positions of the model ``origin`` behind ``past`` ones.
+    """The step that a graph is: ``new`` positions of the model ``origin`` behind ``past`` ones.
 
     ``kept`` is what later steps read. ``behind`` are the axes of all positions, each with how many of them stand before
     the new ones (none where nothing does), ``rolling`` those of them with a few rows, ``stream`` that of the new ones.

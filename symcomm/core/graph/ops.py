@@ -203,7 +203,7 @@ class MapKind:
 
     @property
     def gradient_reads(self) -> tuple[str, ...]:
-        """Which tensors the gradient reads besides ``dy``: ``u``, ``y`` and further operands, in this order."""
+        """The tensors that the gradient reads with ``dy``: ``u``, ``y`` and further operands, in this order."""
         free = {symbol.name for symbol in self.derivative.free_symbols}
         return tuple(name for name in ("u", "y", *self.operands) if name in free)
 

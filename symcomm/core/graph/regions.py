@@ -21,7 +21,7 @@ from symcomm.core.records import dataclass
 
 @dataclass(frozen=True)
 class Edge:
-    """What flows between two regions: ``tensor`` of ``source`` becomes ``becomes`` of ``target``."""
+    """A tensor that flows between two regions: ``tensor`` of ``source`` becomes ``becomes`` of ``target``."""
 
     source: str
     tensor: str

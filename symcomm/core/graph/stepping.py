@@ -348,7 +348,7 @@ class _Stepper:
     # -- what is kept -----------------------------------------------------------------------------------------
 
     def inside(self, op: Op, version: Version) -> list[Node] | None:
-        """What a reader may read instead of the result of an op that was there before; None where it may not."""
+        """The tensor that may be read instead of an op's earlier result; None where there is none."""
         how = self.choices["cache"]
         operands = [node for node in self.operands(op, version) if self.old(*node)]
         there = all((made := self.graph.producers.get(n)) is not None and made.region == op.region for n, _ in operands)

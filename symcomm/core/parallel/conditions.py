@@ -42,7 +42,7 @@ def condition(price: Expr, other: Expr) -> CheapestWhere | None:
 
 
 def sent(calls: Iterable[tuple[str, Expr, Expr]]) -> Expr:
-    """What a rank sends in calls of a kind, with their elements and ranks; but for a factor of (k - 1)/k of each."""
+    """The bytes that a rank sends in calls of a kind, by their elements and ranks, without the factor (k - 1)/k."""
     factor: Mapping[str, int] = {"all-reduce": 2}
     return sp.Add(*(n / k if kind == "all-to-all" else factor.get(kind, 1) * n for kind, n, k in calls))
 

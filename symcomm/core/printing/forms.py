@@ -289,7 +289,7 @@ class _Printer:
         raise TypeError(f"no printing of {type(form).__name__}")
 
     def call(self, head: str, arguments: Sequence[Form], wide: float = 2.4) -> _Out:
-        """What stands before the parentheses of a function, so wide, with its arguments."""
+        """The name of a function before its parentheses, with its width and its arguments."""
         d, outs = self.d, [self.go(one) for one in arguments]
         tall = any(o.tall for o in outs)
         text = head + d.apply + d.parens(d.comma.join(o.text for o in outs), tall)

@@ -132,7 +132,7 @@ def _in_attention(graph: Graph, name: str) -> bool:
 
 @dataclass
 class Autograd:
-    """What each step of a plan's backward pass reads of its forward pass, per rank; ``forward`` is the graph of that.
+    """The forward tensors that each step of a backward plan reads, per rank; ``forward`` is their graph.
 
     Where attention is one kernel, what is ``inner`` to it is never stored: who reads that reads the kernel's operands.
     """
@@ -182,7 +182,7 @@ class Autograd:
     def sources(
         self, item: Saved, dropped: frozenset[str] = frozenset(), runs: frozenset[str] = frozenset()
     ) -> Iterator[Saved]:
-        """What is kept so that a storage is there: itself, or what it is computed again from, or gathered."""
+        """The storages to keep so that one is there: itself, or those from which it is computed again or gathered."""
         if item.makers:
             gone = dropped if item.what == LOG_SUM_EXP or item.is_tensor else dropped | self.inner
             yield from () if item.makers <= gone or item.tensor in dropped else (item,)
@@ -317,7 +317,7 @@ class Autograd:
         return [one for one in found if words.get(one[0], "dy") in ("dy", *parts)]
 
     def parts_of(self, forward: Op) -> tuple[str, ...] | None:
-        """What a function keeps in eager PyTorch, by the words of ``MapKind.eager``; None where its gradient says."""
+        """The tensors that eager PyTorch keeps of a function, by ``MapKind.eager``; None where its gradient says."""
         by_hand = BY_HAND.get(forward.kind) if self.accounting.softmax == "by_hand" else None
         parts = by_hand or MAP[forward.kind].eager if self.eager else None
         own = self.plan.graph.tensors[forward.output].dtype or self.dtype
@@ -359,7 +359,7 @@ class Autograd:
             yield self.beside(made, name, f"statistics of its rows: {name}", elements, dtype, reader)
 
     def known(self, op: Op, name: str, stored: str) -> str:
-        """What an op reads where it names a tensor: of normalised values perhaps what the norm keeps."""
+        """The tensor that an op reads where it names one: of normalised values perhaps the one that the norm keeps."""
         normed = self.before_gain(op, name)
         return stored if normed is None else normed.inputs[0]
 
@@ -376,8 +376,8 @@ class Autograd:
         return made if of_weight and pointwise and fused else None
 
     def routed(self, step: Compute, name: str, layout: Layout, reader: str) -> Saved | None:
-        """What eager PyTorch keeps of the experts' results, in the order of tokens: unweighted for the gradient of
-        the router, which reads no more; weighted because ``index_add`` keeps what it adds.
+        """The experts' results that eager PyTorch keeps, in the order of tokens: unweighted for the gradient of the
+        router, weighted because ``index_add`` keeps its operands.
         """
         graph, op, axes = self.plan.graph, step.op, self.plan.graph.index_axes(step.op)
         of_gates = graph.tensors[op.output].axes in graph.routed
@@ -395,7 +395,7 @@ class Autograd:
                      made)  # fmt: skip
 
     def parts(self, forward: Op, reader: str) -> Iterator[Saved]:
-        """What a function keeps in eager PyTorch that is no tensor of the graph."""
+        """The tensors outside the graph that a function keeps in eager PyTorch."""
         graph, along = self.plan.graph, whole_indices(forward)
         for n, part in enumerate(self.parts_of(forward) or ()):
             word, _, dtype = part.partition(":")

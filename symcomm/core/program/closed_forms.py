@@ -348,7 +348,7 @@ def chunks_of(schedule: Schedule, said: object) -> Form:
 
 
 def held_on(schedule: Schedule, sizes: Mapping[str, Form], values: Mapping[str, Fraction]) -> ClosedForm:
-    """What is in flight with forms for the sizes p, m, v and the rank r (the most on any rank, without r).
+    """The microbatches in flight with forms for the sizes p, m, v and the rank r (the most on any rank, without r).
 
     The number of the order stands where no closed form holds and the sizes are numbers. Raises ``ValuesError`` where
     they are not, and for a rank that there is not.

@@ -221,7 +221,7 @@ def once(stages: int, microbatches: int, times: Times, backward: bool = True) ->
 
 
 class Needs:
-    """What every item of the orders needs and makes, by keys that are whole numbers."""
+    """The needs and results of every item of the orders, by keys that are whole numbers."""
 
     def __init__(self, orders: Sequence[Sequence[Item]]) -> None:
         self.orders = orders

@@ -136,7 +136,7 @@ class Program:
         return tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
 
     def region(self, name: str) -> Program:
-        """What runs of one region, for each microbatch and without what runs again.
+        """The instructions of one region, for each microbatch, without recomputation.
 
         What it reads of other regions comes from outside.
         """

@@ -149,8 +149,8 @@ class RankShare:
 
 
 def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] | None = None) -> dict[str, RankShare]:
-    """What the stages of a pipeline hold, those that are alike together: the only kind, or the ``first`` one, those
-    between (``middle``) and the ``last`` one, or each one by its number, from 1.
+    """The tensors on the stages of a pipeline, stages that are alike together: the only kind, or ``first``, ``middle``
+    and ``last``, or each one by its number, from 1.
 
     What stands before the layers is on the first stage, what stands behind them on the last one, and what stands
     between two kinds of layers with the layer before it. Of several kinds of layers all but the last kind are on the

@@ -115,7 +115,7 @@ class RankStep:
         yield from self.gathered
 
     def body(self, task: Action, there: bool = False) -> Iterator[StorageEvent]:
-        """What a task keeps and frees, and what it runs; ``there`` says that its weights have gradients already."""
+        """The storages that a task keeps and frees, and its steps; ``there``: its weights have gradients already."""
         chunk = self.chunks[task.stage]
         mine = [(part, chunk.times(part.region)) for part in self.parts if part.region.name in chunk.regions]
         given = [Keep(SAVED, size, count) for part, count in mine for size in part.given]
@@ -157,7 +157,7 @@ class RankStep:
     def walk(
         self, tasks: Sequence[Item], values: Mapping[str, Fraction], unrolled: bool = False
     ) -> Iterator[tuple[Instant, TaskStart | None, str]]:
-        """What is alive at the ops that may be the peak, the task that they are of, and what an overlapping pass makes.
+        """The tensors alive at ops that may be the peak, the task of these ops, the tensors of an overlapping pass.
 
         Of tasks that do the same at the same time of the schedule, that is the one which begins with the most. Raises
         ``ValuesError`` where a size is not known.
@@ -276,7 +276,7 @@ class RegionPasses:
 
     @property
     def again(self) -> str:
-        """What is computed again; where each layer is a group, that is all of it."""
+        """The ops that are computed again; all of them where each layer is a group."""
         return "full" if self.step.options.every == 1 else self.step.options.recomputation
 
     @property
@@ -407,7 +407,7 @@ def instructions(
     line: Line, steps: range, run: Callable[[int], OpRun | None], own: Collection[str] | None = None,
     there: Collection[str] = (), closed: bool = False,
 ) -> tuple[StorageEvent, ...]:  # fmt: skip
-    """What some steps of a line keep and free, and the steps themselves as ``run`` has them.
+    """The storages that some steps of a line keep and free, and the steps themselves as ``run`` has them.
 
     What is kept for backward is called a temporary where it is not in ``own``; what is ``there`` already is not kept
     again. Where the steps are ``closed``, nothing but what is kept is left.
@@ -435,7 +435,7 @@ def instructions(
 
 
 def shown(line: Line, at: int) -> str:
-    """What a step does, for a reader: the tensor it makes, or the collective."""
+    """A step in words for a reader: the tensor it makes, or the collective."""
     graph, turn = line.graph, line.steps[at]
     step, again = turn.work, " again" if turn.phase == "recompute" else ""
     if not isinstance(step, Compute):

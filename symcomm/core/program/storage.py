@@ -136,12 +136,12 @@ class Line:
 
     @cached_property
     def items(self) -> dict[Key, Saved]:
-        """What gradients read, by its key."""
+        """The tensor that gradients read, by its key."""
         return {item.key: item for item in self.autograd.kept()}
 
     @cached_property
     def beside(self) -> dict[str, list[Saved]]:
-        """What an op makes besides its result, by that."""
+        """The further results of an op, by its first one."""
         found: dict[str, list[Saved]] = {}
         for item in self.items.values():
             for maker in item.makers if not item.is_tensor else ():
@@ -336,7 +336,7 @@ class Line:
         return frozenset(gradient_name(w.name) for w in self.graph.weights)
 
     def sums(self, made: str, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
-        """What a sum of gradients still reads when its turn comes: each was added to the first as soon as it was made.
+        """The gradients that a sum still reads when its turn comes: each was added to the first as soon as it was made.
 
         The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
         """
@@ -410,7 +410,7 @@ class Line:
         return (op.output,) if tensors[op.output].of in found else found
 
     def inside(self, at: int) -> list[tuple[list[Form], list[Life]]]:
-        """What the ops of autograd behind a gradient have of their own, one after the other, and what is gone by then.
+        """The tensors of the autograd ops behind a gradient, one after the other, and those that are gone by then.
 
         Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits. A sum
         to which the gradient belongs takes it in as soon as the first of the ops has made its part.
@@ -464,8 +464,8 @@ class Line:
 
     @cached_property
     def within(self) -> frozenset[str]:
-        """What is never stored: the losses of each position, where eager PyTorch's loss function adds them up itself;
-        and the scores of a fused attention, but for those that it hands on.
+        """The tensors that are never stored: the losses of each position, where eager PyTorch's loss function adds them
+        up; and the scores of a fused attention, except those that it hands on.
         """
         collapsing = {name for name, kind in MAP.items() if kind.collapses and kind.eager}
         found = {op.output for op in self.graph.ops if self.eager and op.kind in collapsing and "·" in op.output}
@@ -473,7 +473,7 @@ class Line:
 
     @cached_property
     def shared(self) -> frozenset[str]:
-        """What every repetition of the region reads: it is there before the first one, and after the last one."""
+        """The tensors that every repetition of the region reads, there before the first and after the last one."""
         return self.graph.shared(self.graph.regions[0]) if len(self.graph.regions) == 1 else frozenset()
 
     @property

@@ -86,7 +86,7 @@ class Option:
 
     @property
     def told(self) -> str:
-        """What it means, what may be chosen, and what holds where nothing is said, as one line.
+        """The meaning of the option, its choices and its default, as one line.
 
         >>> Option("per", "choice", "the batch", "total", among=OneOf(("total", "device"))).told
         'the batch (one of total, device; total unless told)'
@@ -188,7 +188,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
         return name in self.groups
 
     def hint(self, word: str) -> str:
-        """What may be meant by a word that is no quantity: names near to it, or whose meaning has the word."""
+        """The quantities that a misspelt word may mean: names near to it, or whose meaning has the word."""
         low = word.strip().lower().rstrip("s")
         near = nearest(word.lower(), [*self])
         if near.startswith("did you mean") or len(low) < 3:

@@ -49,7 +49,7 @@ ONE_LINK = num(1)
 
 @dataclass(frozen=True)
 class MachineLink:
-    """What calls go over: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
+    """The link of some calls: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
 
     A link of a level takes the calls that need the one ``below``, too: its ``cards`` are those of all ``unit`` devices
     that it joins to others, where these share them. ``line`` says that what it joins is no ring.

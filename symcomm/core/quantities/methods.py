@@ -31,7 +31,7 @@ class _Method:
 
 
 class DerivedQuantities:
-    """What derives quantities by name in ``derive``, with a method for each."""
+    """An object that derives quantities by name in ``derive``, with a method for each."""
 
     if TYPE_CHECKING:  # where the stub was not written
 

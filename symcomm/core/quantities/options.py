@@ -129,7 +129,7 @@ Utilisation = Annotated[
 
 
 class PeakRates(TypedDict, total=False):
-    """What says the peak rate of one device."""
+    """The options for the peak rate of one device."""
 
     device: DeviceName
     peak: Peak
@@ -202,7 +202,7 @@ class CallNumbers(Measured, total=False):
 
 
 class ScheduleTimes(TypedDict, total=False):
-    """What takes time under a schedule."""
+    """The options for the times of a schedule."""
 
     chunks: Chunks
     stage: Annotated[

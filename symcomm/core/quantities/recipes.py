@@ -29,7 +29,7 @@ class StateTerm:
 
 @dataclass(frozen=True)
 class StateClass:
-    """What an optimizer keeps of the weights of one class of shapes.
+    """The states that an optimizer keeps for the weights of one class of shapes.
 
     ``of`` says which: all ``weights``, ``matrices``, or ``hidden`` matrices (neither a table nor a head). ``side`` is
     the least length of both sides, ``elements`` the least number of elements. A weight is of the first class it fits.

@@ -1,4 +1,4 @@
-"""What witnesses of rules are made of: loops that are run, tensors that are laid out, exchanges that are simulated.
+"""Building blocks for witnesses of rules: loops that run, tensors that are laid out, exchanges that are simulated.
 
 A witness is given numbers and says what a step has to be worth there. It knows the graph and the program, and none of
 the formulas: counts are those of Python's own loops and NumPy's own arrays.
@@ -90,7 +90,7 @@ def often(region: Region, numbers: Numbers) -> Fraction:
 
 
 def over(above: Form, below: Form) -> Witness:
-    """What is measured in parts: so much of it that the parts make up the whole.
+    """A number for an amount that is measured in parts, such that the parts make up the whole.
 
     >>> from symcomm.core.derivation import Relations
     >>> from symcomm.core.form import Sym

@@ -75,7 +75,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Window:
-    """Which layers of a family see a window of positions only, and how many.
+    """The layers of a family that see only a window of positions, and its size.
 
     ``size`` stands without the key ``sliding_window``. ``sees`` tells by a layer's place and the number under ``key``
     (``usual`` without it) which layers have the window; all do without it. A ``switched`` window holds only where

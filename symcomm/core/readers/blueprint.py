@@ -1,4 +1,4 @@
-"""What a reader found: the parts of a model as layer tables, how often each stands, and the known sizes."""
+"""A model as a reader found it: its parts as layer tables, how often each one repeats, and the known sizes."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ class ModelWriter:
         return target
 
     def left(self, rows: Rows, branch: str, place: str) -> str:
-        """What a branch adds, behind the dropout and norm that stand there."""
+        """The tensor that a branch adds, behind its dropout and norm."""
         if place in self.drops:
             rows.add(f"{branch}' = dropout({branch})", branch, to=f"{branch}' [{STREAM}]")
             branch += "'"

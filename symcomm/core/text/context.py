@@ -1,4 +1,4 @@
-"""What the reading of one cell knows and counts: the names around it, its depth and size, and its errors."""
+"""The state of reading one cell: the names around it, its depth and size, and its errors."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def _power(context: Context, base: Node, script: Script, span: Span) -> Node:
 
 
 def read_argument(context: Context, tree: Branch) -> Node:
-    r"""What stands in a script, below a root or in a fraction."""
+    r"""The contents of a script, of a root or of a fraction."""
     # Brackets are counted where their sum is read.
     with context.deeper(tree, levels=tree.data not in ("braces", "paren")):
         stem = stem_of(context, tree)

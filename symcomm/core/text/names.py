@@ -1,4 +1,4 @@
-r"""Which names a run of letters and scripts stands for: ``xW^Q`` is ``x W^Q``, ``QK^\top`` is ``Q K^\top``.
+r"""The names in a run of letters and scripts: ``xW^Q`` is ``x W^Q``, ``QK^\top`` is ``Q K^\top``.
 
 LaTeX writes products without spaces, so a run is split into names that are known; it is refused where two splits
 are possible. Exponents are only told apart from names here; :mod:`symcomm.core.text.expressions` reads them.

@@ -125,7 +125,7 @@ class _Alike(NamedTuple):
 
     @classmethod
     def of(cls, shape: _Shape, tokens: list[Token]) -> _Alike:
-        """What these tokens, whose tree has this shape, have in common with others."""
+        """A key that tokens share whose trees have the same shape."""
         starts, stops = [one.start_pos or 0 for one in tokens], [one.end_pos or 0 for one in tokens]
         pieces = ((one.type, "" if _DIGIT.search(one) else str(one), start, stop)
                   for one, start, stop in zip(tokens, starts, stops, strict=True))  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a factor consists of: the stem that may begin a name, and the scripts attached to it."""
+"""The parts of a factor: the stem that may begin a name, and the scripts attached to it."""
 
 from __future__ import annotations
 

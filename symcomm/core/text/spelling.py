@@ -29,7 +29,7 @@ class Spelling(NamedTuple):
 
 @dataclass(frozen=True)
 class Script:
-    """What is attached to a base: ``kind`` is ``_``, ``^``, ``'`` or ``T``; ``text`` its canonical spelling."""
+    """A script attached to a base: ``kind`` is ``_``, ``^``, ``'`` or ``T``; ``text`` its canonical spelling."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ class Script:
 
 
 class Stem(NamedTuple):
-    """What a name begins with: its canonical word, and its source, which stands at ``start``.
+    """The beginning of a name: its canonical word, and its source, which begins at ``start``.
 
     The letters of the word may be split into several names if they stand at ``letters``.
     """

@@ -136,7 +136,7 @@ def cited(made: Derivation, unit: Unit) -> Form:
 def extent_of(
     words: str, unit: Unit, setting: Setting | None = None, options: Mapping[str, object] = MappingProxyType({})
 ) -> Unit | None:
-    """What an amount is of, as a unit: that of words such as ``layer rank``, or of what a unit counts.
+    """The extent of an amount, as a unit: from words such as ``layer rank``, or from the things a unit counts.
 
     ``{layer}`` is a layer where the model is one that is repeated, ``{rank}`` one rank of a strategy, other words in
     braces are what was chosen for an option.
@@ -197,7 +197,7 @@ _EXTENTS: Algebra[Unit | None] = Algebra({
 
 
 def mixed(form: Form, known: Mapping[str, Unit]) -> Unit | None:
-    """What a formula is of, from what its names are of; None where nothing tells.
+    """The extent of a formula, from the extents of its names; None where nothing tells.
 
     Raises ``ValuesError`` where it mixes an amount of a whole with one of a part.
     """

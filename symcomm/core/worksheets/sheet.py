@@ -102,7 +102,7 @@ class Worksheet:
 
     @cached_property
     def options(self) -> tuple[Input, ...]:
-        """What it can be told of its own: its choices (a line has none), and the symbols that an option gives."""
+        """The options of its own: its choices (a line has none), and the symbols that an option gives."""
         found: dict[str, Input] = {}
         for one in () if self.line else self.read.choices.values():
             known = dict.fromkeys(c for q in self.read.questions for key, c in q.chosen if key == one.name)
@@ -669,7 +669,7 @@ class _Asking:
         return new
 
     def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:
-        """What bears a line out, over symbols and the names of the lines that are shown."""
+        """The witness of a line, over symbols and the names of the lines that are shown."""
         by = {n: self.asked.forms[one] for n, one in self.picked.items() if one in self.asked.forms and not one.source}
         if not RUNS[line.run].written_out:
             by = {name: form for name, form in by.items() if name not in shown}

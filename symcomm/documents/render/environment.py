@@ -114,7 +114,7 @@ def _bytes_of(operator: str, left: object, right: object) -> int:
 
 
 class TemplateBudget:
-    """What is left of what a template may do while a page is made; raises ``OverflowError`` where it does more."""
+    """The work that a template may still do while a page is made; raises ``OverflowError`` where it does more."""
 
     def __init__(self) -> None:
         self.left = _MOST

@@ -139,7 +139,7 @@ def with_numbers(text: str, numbers: Sequence[str]) -> str:
 
 
 def apart_from_numbers(text: str, make: Callable[[str], str]) -> str:
-    """What ``make`` gives of a text, where that changes no number: it is given something in the place of each.
+    """The result of ``make`` for a text, where that changes no number: it gets something in the place of each.
 
     >>> apart_from_numbers("5 of 12 layers", str.upper)
     '5 OF 12 LAYERS'

@@ -30,7 +30,7 @@ def check_names(form: Form, item: Item) -> tuple[str, ...]:
 
 
 def stands_for(part: QuestionPart) -> dict[str, Form]:
-    """What the symbols on the left of relations stand for, in the others: formulas are compared without them."""
+    """The symbols on the left of relations, in terms of the others: formulas are compared without them."""
     found: dict[str, Form] = {}
     for name, right in part.relations:
         found[name] = substitute(right, lambda symbol: found.get(symbol.name, symbol))

@@ -81,7 +81,7 @@ class _ResponseTree:
 
     @property
     def shown(self) -> tuple[object, ...]:
-        """What the template shows of it."""
+        """The part of it that the template shows."""
         part = self.part
         return self.n, part.kind, self.kind, self.stars, part.points, tuple(self.units), self.put, self.compared
 
@@ -124,7 +124,7 @@ class _ResponseTree:
 
     @cached_property
     def put(self) -> str:
-        """What stands for runs of letters, for symbols that relations eliminate, and for the words of units."""
+        """The replacements for runs of letters, for symbols that relations eliminate, and for the words of units."""
         worth = {name: maxima(form, self.item) for name, form in stands_for(self.part).items()} | self.units
         return ",".join(f"{name}={text}" for name, text in (self._runs | worth).items())
 

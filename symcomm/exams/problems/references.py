@@ -90,7 +90,7 @@ def fill(text: str, span: Span, lookup: Lookup, maths: bool | None = None) -> st
 
 
 def of_values(values: Mapping[str, NamedValue], *, final: bool = False) -> Lookup:
-    """What names of values stand for. A topic is left for later; so is an unknown name, if this is not ``final``.
+    """The numbers of named values. A topic is left for later; so is an unknown name, if this is not ``final``.
 
     Raises ``DocumentError`` for an unknown name.
     """

@@ -44,7 +44,7 @@ def asked_strategy(ask: Ask) -> str:
 
 
 def run_key(model: Model, strategy: str, softmax: str = "as_given") -> str:
-    """What a run belongs to: the tables of a model, a strategy, and how attention is written where that was said."""
+    """The key of a run: the tables of a model, a strategy, and how attention is written where that was given."""
     regions = [(region.name, region.times) for region in model.graph.regions]
     form = [softmax] if softmax != "as_given" else []
     said = json.dumps([*model.tables, regions, strategy, *form], ensure_ascii=False)

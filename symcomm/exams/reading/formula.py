@@ -109,7 +109,7 @@ class AnswerReader:
     short: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def read(self, text: str) -> tuple[Side, ...]:
-        """The parts of an answer; raises ``UnreadError``. What is quoted and no formula is refused."""
+        """The parts of an answer; raises ``UnreadError``. A quoted text that is no formula is refused."""
         if inside := unquoted(text):
             try:
                 return self.read(inside)

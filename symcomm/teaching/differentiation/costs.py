@@ -1,4 +1,4 @@
-"""What a derivative costs: passes and operations of both modes, and the memory of a trace with checkpoints."""
+"""The cost of a derivative: passes and operations of both modes, and the memory of a trace with checkpoints."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _rewritten(program: Program) -> Program:
 
 @dataclass
 class Again:
-    """What runs again of one repetition of a region of a program, where its turns do not say so yet."""
+    """The ops that run again in one repetition of a region, where its turns do not say so yet."""
 
     program: Program
     region: str

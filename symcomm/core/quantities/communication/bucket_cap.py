@@ -1,4 +1,4 @@
-"""Which bucket caps split a model's gradients how, and which cap leaves the least communication after backward.
+"""The buckets of a model's gradients by their cap, and the cap that leaves least communication after backward.
 
 Tensors are not split: gradients become ready in reverse order, and a bucket is closed as soon as it holds at least its
 cap, the last tensor included. Where ``bucket_cap_mb`` is not set, it is 25, and the first bucket is closed at 1 MiB, so

@@ -47,7 +47,7 @@ def _left(rho: Fraction | None, numbers: Numbers) -> Fraction:
 
 
 def queued(buckets: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
-    """What is left after backward, from the time to compute each bucket and that of its call, one call after the other.
+    """The communication left after backward, from the times to compute and to send each bucket, one after the other.
 
     A call starts when its bucket is there and the link is free.
 

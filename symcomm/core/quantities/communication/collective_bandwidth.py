@@ -63,7 +63,7 @@ def derive(
     if setting.accounting.bandwidth == "busbw" and factor != NUMBER_ONE:
 
         def busy(numbers: Numbers) -> Fraction:
-            """What goes over the link of a rank of a ring: all-reduce both ways, and half of it else."""
+            """The bytes over the link of a rank of a ring: all-reduce both ways, other collectives half of it."""
             made = ran(collective, "ring", number(k, numbers), numbers) if collective in _RINGS else None
             moved = made.sent if made else number(factor, numbers)
             return moved * number(n, numbers) / number(t, numbers)

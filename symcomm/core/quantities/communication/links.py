@@ -49,7 +49,7 @@ _SYMBOL = r"[^\W\d]\w{0,39}"
 
 
 def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
-    """What is said of each axis of the mesh, which goes by its name or the symbol of its size, of a hierarchy, a host.
+    """The options of each axis of the mesh (by its name or the symbol of its size), of a hierarchy, of a host.
 
     Raises ``ValuesError`` for an unknown axis, with near names, and for one that is named twice.
 
@@ -71,7 +71,7 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
 
 
 def links_of(said: object, strategy: Strategy) -> dict[str, object]:
-    """What is said of the axes that a strategy has, where it is one of several.
+    """The options of the axes that a strategy has, where it is one of several.
 
     >>> from symcomm.core.parallel.strategy import parse_strategy
     >>> links_of("tensor=600 GB/s, pipe=50 GB/s", parse_strategy("data(k) + tensor(t)"))

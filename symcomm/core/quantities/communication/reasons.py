@@ -35,7 +35,7 @@ CALLED = {
 
 
 def lead(made: Program, strategy: Strategy, every: Sequence[Call], chosen: Sequence[Call]) -> tuple[str, ...]:
-    """What is cut, and what follows for products and sums: a few sentences for each axis of the mesh in use."""
+    """Sentences on the cut tensors and the products and sums that follow, a few for each axis of the mesh in use."""
     found: list[str] = []
     for mesh, size in strategy.sizes.items():
         if size == num(1) or not any(mesh in c.meshes for c in chosen):
@@ -88,7 +88,7 @@ class _Cut:
             self.maps[op.kind] = None
 
     def split_weights(self, finished: bool, sums: bool) -> Iterable[str]:
-        """What is cut by columns and by rows, and which ops need nothing."""
+        """The weights cut by columns and by rows, and the ops that need no communication."""
         if not (self.columns or self.rows):
             if self.other:
                 axis = _listed(dict.fromkeys(f"`{label}`" for label in self.other.values()))
@@ -112,7 +112,7 @@ class _Cut:
             yield "Gradients of the cut weights need none: each rank owns its rows or columns and sees every token."
 
     def split_data(self, size: Form, kinds: set[str]) -> Iterable[str]:
-        """What ranks do that work on other samples with the same weights."""
+        """A sentence on ranks that work on other samples with the same weights."""
         inputs = [t for t in self.graph.tensors.values() if t.role == "input" and t.axes]
         at = [(t, position) for t in inputs for m, position in self.made.plan.placements[t.name]
               if m == self.mesh and position >= 0]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What follows from how the GPUs of a machine are joined: bandwidths, the bisection, rings, NUMA nodes, lost cells."""
+"""The GPUs of a machine and their links: bandwidths, the bisection, rings, NUMA nodes, lost cells."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def derive(
     kind: Annotated[str, Meaning("only missing cells of this link type")] = "",
     **pcie: Unpack[Paths],
 ) -> Derivation:
-    """What follows from how the GPUs of a machine are joined.
+    """The GPUs of a machine and their links.
 
     One quantity of a topology; without a ``matrix`` it holds for ``n_GPU`` GPUs that are all joined alike.
 

@@ -110,7 +110,7 @@ class OpLoad:
 
 @dataclass(frozen=True)
 class Load:
-    """What a rank does for one repetition of each region: counted ops and calls by phase (``end`` after the batch)."""
+    """The work of a rank for one repetition of each region: ops and calls by phase (``end`` after the batch)."""
 
     graph: Graph
     strategy: Strategy

@@ -1,4 +1,4 @@
-"""What recomputation costs: the operations and the collectives of the forward pass that are run a second time."""
+"""The cost of recomputation: the operations and the collectives of the forward pass that run a second time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def derive(
     strategy: StrategyOption | None = None,
     frozen: Frozen | None = None,
 ) -> Derivation:
-    """What recomputation runs a second time.
+    """The operations and collectives that recomputation runs a second time.
 
     What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
     of a layer and iteration, or the ``bytes`` of the collectives that run again. ``frozen`` weights get no gradient.

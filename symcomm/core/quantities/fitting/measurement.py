@@ -1,4 +1,4 @@
-"""What measured numbers say: their mean and spread, a line through them, and how two of them compare."""
+"""Statistics of measured numbers: their mean and spread, a line through them, and a comparison of two."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def derive(
     values: Annotated[str | None, Meaning("numbers with their unit, separated by commas, such as 0.8 s, 0.9 s")] = None,
     through: Annotated[str | None, Meaning("sizes and measurements, such as 16: 11 GB, 64: 38 GB")] = None,
 ) -> Derivation:
-    """What measured numbers say: a mean, a spread, a line, a comparison.
+    """Statistics of measured numbers: a mean, a spread, a line, a comparison.
 
     A mean, a standard deviation (divided by n; ``sample_deviation`` by n - 1), or a comparison of two numbers.
 

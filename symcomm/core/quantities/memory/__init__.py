@@ -1,1 +1,1 @@
-"""What one rank holds: states, activations, the peak."""
+"""The memory of one rank: states, activations, the peak."""

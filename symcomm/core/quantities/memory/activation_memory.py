@@ -98,7 +98,7 @@ def derive(
 
 
 def saved_tensors(setting: Setting) -> tuple[Saved, ...]:
-    """What one rank keeps of a model of one region between its forward and its backward pass."""
+    """The activations that one rank keeps of a model of one region between its forward and its backward pass."""
     made = program(setting.graph, None, setting.accounting, setting.frozen, recomputation="none")
     return saved(made, setting.regions[0].name, setting.dtype)
 
@@ -307,7 +307,7 @@ def _in_flight(
         text += " An activation is kept until the gradient of the weights; the gradients kept with it are not counted."
 
     def run(numbers: Numbers) -> Fraction:
-        """What a rank holds at most, event by event."""
+        """The most bytes that a rank holds, event by event."""
         ranks, batch, pieces, rank = (int(number(f, numbers)) for f in (stages, cut.microbatches, v, at))
         return Fraction(simulate(found.ranks(ranks, batch, pieces)).in_flight[rank])
 

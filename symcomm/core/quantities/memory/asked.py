@@ -1,4 +1,4 @@
-"""What the quantities of memory are asked alike: a strategy, a format, what runs again, what belongs to a pipeline."""
+"""The options that all quantities of memory have: a strategy, a format, recomputation, a pipeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYERS_AGAIN = "Only repeated layers are computed again, not the parts before an
 
 
 def told_again(regions: Iterable[Region]) -> tuple[str, ...]:
-    """What is told where parts of a model run again: of parts of which none is repeated all do."""
+    """The note on parts of a model that run again: of parts of which none is repeated all do."""
     return (LAYERS_AGAIN,) if {bool(region.times) for region in regions} == {True, False} else ()
 
 
@@ -40,7 +40,7 @@ def placed(strategy: Strategy | str | None, **of_pipeline: object) -> Strategy |
 
 
 def computed(strategy: Strategy, activations: bool) -> Strategy:
-    """What of a strategy has to divide sizes: shards that only rest are padded, the batch cuts activations alone."""
+    """The axes of a strategy that have to divide sizes: shards at rest are padded, the batch cuts activations alone."""
     rules = tuple(
         (at, rule) for at, rule in strategy.rules
         if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))

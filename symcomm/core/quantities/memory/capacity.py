@@ -1,4 +1,4 @@
-"""What fits: the fewest ranks, or the largest batch, sequence or model, for the memory of one device."""
+"""The fewest ranks, or the largest batch, sequence or model, for the memory of one device."""
 
 from __future__ import annotations
 

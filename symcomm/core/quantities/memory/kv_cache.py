@@ -1,4 +1,4 @@
-"""What is kept of earlier tokens while text is generated: keys and values, latents, states."""
+"""The cache of earlier tokens while text is generated: keys and values, latents, states."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def weight_shape(graph: Graph, strategy: Strategy | None, weight: Tensor, layout
 
 @dataclass
 class ShapeChoice:
-    """Which class a weight is of and which terms are kept of it, with the conditions on sizes that decided."""
+    """The class of a weight and the states kept for it, with the conditions on sizes that decided."""
 
     recipe: Recipe
     values: Mapping[str, Fraction]

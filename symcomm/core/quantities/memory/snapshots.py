@@ -1,4 +1,4 @@
-"""What is alive on a rank at the ops of a training step that may be its peak, as a reader knows them."""
+"""The tensors alive on a rank at the ops of a training step that may be its peak, as a reader knows them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _PIECES = 40_000  # of work that are followed one by one
 
 @dataclass(frozen=True)
 class StepRun:
-    """What runs on a rank: under a strategy, so many ``microbatches`` where they are more than one, and of a pipeline
-    a ``stage`` (0 is the first one) under a schedule, with so many chunks. ``held`` are tensors that the program still
-    refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
+    """The run of a rank: its strategy, its ``microbatches`` where they are more than one, and in a pipeline its
+    ``stage`` (from 0), schedule and chunks. ``held`` are tensors that the program still refers to. ``workspace`` is
+    there for each thread: one calls the forward pass and another one the backward pass.
     """
 
     strategy: Strategy

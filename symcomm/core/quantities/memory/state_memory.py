@@ -1,4 +1,4 @@
-"""What one rank keeps between iterations: weights, gradients and optimizer states, each where its placement says."""
+"""The bytes that one rank keeps between iterations: weights, gradients and optimizer states, by their placements."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class PipelineTime:
     # -- one stage -------------------------------------------------------------------------------
 
     def repetitions(self, kind: str, what: Callable[[RegionTime], Form | None]) -> list[tuple[Form, Form]]:
-        """What a stage does, in the loops over its layers: how often, and how long it takes each time."""
+        """The work of a stage in the loops over its layers: how often, and how long it takes each time."""
         found: list[tuple[Form, Form]] = []
         held, chunks = self.kinds[kind], bool(self.run.letters) and self.run.share != num(1)
         for one in self.found:
@@ -200,7 +200,7 @@ class PipelineTime:
         return between_tokens(each, groups) if decodes else in_turn(each, groups, 1)[0]
 
     def left(self, count: Form) -> Form:
-        """What is left of the reduction of gradients, in so many buckets, when the last backward pass has ended."""
+        """The reduction of gradients, in so many buckets, that is left when the last backward pass has ended."""
         work, overhead = self.work, self.writer.machine.call_overhead
         backward = self.together("t_backward", "only", attrgetter("backward"), "The last backward pass of a rank.")
         transfer = self.together("t_transfer", "only", attrgetter("reduced"), "The transfer of a rank's gradients.")
@@ -252,7 +252,7 @@ class PipelineTime:
         return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
 
     def steady(self) -> Form | None:
-        """What a rank sends of each microbatch: to both its neighbours, or of two ranks to the one that there is."""
+        """The bytes that a rank sends for each microbatch, to both its neighbours, or of two ranks to the other one."""
         sent, p, chunks = tuple(self.sent.values()), self.run.sizes["p"], self.run.sizes["v"] != num(1)
         if len(sent) < 2 or (p == num(2) and not chunks):
             return Largest(sent) if len({*sent}) > 1 else sent[0] if sent else None

@@ -44,7 +44,7 @@ EXTENT = "model step training"
 
 @dataclass(frozen=True)
 class StepTime:
-    """What the steps of a step's time have settled, for what is derived from it.
+    """The results of the steps of a step's time, for quantities that are derived from it.
 
     ``regions`` are the times of one repetition of each, ``pipe`` those of the stages.
     """

@@ -1,4 +1,4 @@
-"""What is said of the terms of a time: which conventions and tensors it counts, and a table of the ops."""
+"""Sentences on the terms of a time: the conventions and tensors it counts, and a table of the ops."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sustained(text: str, machine: Machine) -> str:
 
 
 def exhibit(setting: Setting, load: Load) -> Exhibit:
-    """What one rank computes: the part of each axis that a strategy cuts, and the ops it is cut in."""
+    """The share of one rank: the part of each axis that a strategy cuts, and the ops it is cut in."""
     rows: dict[tuple[str, str, Form], list[str]] = {}
     for one in load.ops:
         axes = load.graph.index_axes(one.op)

@@ -32,7 +32,7 @@ TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 
 @dataclass(frozen=True)
 class Sent:
-    """What a group of calls puts on a link: elements with their format, and the rounds of messages."""
+    """The load of a group of calls on a link: elements with their format, and the rounds of messages."""
 
     link: MachineLink
     elements: Form
@@ -193,7 +193,8 @@ class TimeWriter:
         return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
 
     def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
-        """What each group of calls puts on its links, and what of it goes through the memory with its format.
+        """The load of each group of calls on its links, and the part of it that goes through the memory, with its
+        format.
 
         The share of the payload follows from the algorithm; what of it counts for a link the convention says.
         """

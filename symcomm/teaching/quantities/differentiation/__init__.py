@@ -1,1 +1,1 @@
-"""What is asked of a trace of formulas, and of the gradients of tensor ops."""
+"""Quantities of a trace of formulas, and of the gradients of tensor ops."""

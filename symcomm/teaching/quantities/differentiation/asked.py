@@ -1,4 +1,4 @@
-"""What the questions about traces share: their formulas, their point, and how a derivation is made of them."""
+"""The common part of questions about traces: their formulas, their point, and the derivation made of them."""
 
 from __future__ import annotations
 

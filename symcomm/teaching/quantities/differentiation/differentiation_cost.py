@@ -1,4 +1,4 @@
-"""What the derivatives of formulas cost in either mode: passes and operations."""
+"""The cost of the derivatives of formulas in either mode: passes and operations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a number format holds, and what becomes of sums and gradients in it."""
+"""The numbers of a number format, and sums and gradients in it."""

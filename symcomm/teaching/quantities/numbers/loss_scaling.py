@@ -27,7 +27,7 @@ def derive(
         Meaning("the result to derive"),
     ] = "smallest",
 ) -> Derivation:
-    """Which gradients a number format keeps when the loss is multiplied by a scale.
+    """The gradients that a number format keeps when the loss is multiplied by a scale.
 
     The gradients are multiplied by it, too (they are linear in the loss), and divided by it before the update.
     ``smallest`` is the smallest gradient that is a number of the format then, ``flushed_up_to`` the largest that

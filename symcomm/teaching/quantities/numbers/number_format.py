@@ -1,4 +1,4 @@
-"""What a number format holds: its largest and smallest numbers, its spacing, how many numbers there are."""
+"""The numbers of a number format: its largest and smallest ones, its spacing, how many there are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def derive(
         Meaning("the result to derive"),
     ] = "largest",
 ) -> Derivation:  # fmt: skip
-    """What a number format holds, from its bits of exponent and mantissa.
+    """The numbers of a number format, from its bits of exponent and mantissa.
 
     ``epsilon`` is the distance from 1 to the next number, ``unit_roundoff`` half of it: the largest relative error of
     rounding to nearest.

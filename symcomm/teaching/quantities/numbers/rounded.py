@@ -1,4 +1,4 @@
-"""What a number becomes in a number format: the nearest one, and how far it is."""
+"""A number rounded to a number format: the nearest one, and how far it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def derive(
     dtype: FormatName,
     want: Annotated[Literal["value", "error", "relative_error", "spacing"], Meaning("the result to derive")] = "value",
 ) -> Derivation:
-    """What a number becomes in a number format, rounded to the nearest, ties to even.
+    """A number in a number format, rounded to the nearest, ties to even.
 
     ``error`` is what it becomes less what it is, ``relative_error`` that over the number; ``spacing`` is the distance
     of neighbours there. Raises ``ValuesError`` where it is too large for the format.
