@@ -25,20 +25,13 @@ RULES = {
 # How many sentences of each kind break each rule. A new sentence breaks none; who mends some lowers the number.
 ALLOWED = {
     "patterns": {"an identifier in prose": 1, "a word of our own ('besides', 'stands')": 1},
-    "errors": {
-        "no actor ('is told', 'is said')": 11,
-        "a pronoun for a noun ('that of')": 7,
-        "a word of our own ('besides', 'stands')": 12,
-        "more than 25 words": 1,
-    },
     "docstrings": {
-        "'What ...' as a subject": 128,
-        "no actor ('is told', 'is said')": 60,
-        "a pronoun for a noun ('that of')": 114,
-        "a word of our own ('besides', 'stands')": 125,
+        "no actor ('is told', 'is said')": 52,
+        "a pronoun for a noun ('that of')": 111,
+        "a word of our own ('besides', 'stands')": 114,
         "more than 25 words": 12,
     },
-    "pages": {"more than 25 words": 10},
+    "pages": {"more than 25 words": 2},  # lists of what is counted otherwise, as a page prints them
 }
 
 
@@ -93,7 +86,8 @@ def docstrings() -> Iterator[str]:
 def pages() -> Iterator[str]:
     """The paragraphs of the documentation; tables and code are left out."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        text = re.sub(r"^(```|~~~).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r"^( *`{3,}| *~{3,}).*?^\1 *$", "", text, flags=re.MULTILINE | re.DOTALL)
         for block in re.split(r"\n\s*\n|\n(?=\s*[-*|#>] )|\n(?=\s*\d+\. )", text):
             if path.name not in ("quantities.md", "api.md") and not block.lstrip().startswith(("|", "#", "<")):
                 yield re.sub(r"\]\([^)]*\)|[\[\]*]", "", block.lstrip(" -*>"))

@@ -351,7 +351,7 @@ class Quantity:
         scale, parsed = _parse(unit, prefixes=True)
         one, mine = Quantity(scale, parsed).base(), self.base()
         if one.unit != mine.unit:
-            raise ValuesError(f"{self.reading} cannot be said in {unit.strip()[:40]}", hint=f"it is in {self.unit}")
+            raise ValuesError(f"{self.reading} has no number in {unit.strip()[:40]}", hint=f"it is in {self.unit}")
         return Converted(self.value, self.unit, unit.strip(), mine.value / one.value)
 
     def lines(self) -> tuple[tuple[str, str], ...]:

@@ -129,7 +129,7 @@ def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DocumentError(f"{keys} is no key file", hint="symcomm exam ... --to json writes keys.json") from None
     if said != template.draws.digest:
-        raise DocumentError(f"{keys} belongs to other draws than those of {template.file}",
+        raise DocumentError(f"the draws of {keys} differ from the ones of {template.file}",
                             hint="grade with the document that the papers were made from")  # fmt: skip
     if generator != NAME:
         raise DocumentError(f"{keys}: its papers were drawn by '{generator[:40]}', and this version draws by {NAME}",

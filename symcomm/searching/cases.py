@@ -98,7 +98,7 @@ def _counts(model: Model, names: list[str], varied: tuple[str, ...]) -> list[int
     known = model.graph.relations.complete(model.values)
     for name in names:
         if name in varied or name not in known:
-            raise ValuesError(f"which layers a stage holds hangs on {name}, which has to be one number in a search",
+            raise ValuesError(f"the layers of a stage depend on {name}, which has to be one number in a search",
                               hint=f"for instance {name}=3")  # fmt: skip
     return [int(known[name]) for name in names]
 

@@ -169,7 +169,8 @@ def read_sizes(
             varied[key] = whole_numbers(said, key)
         elif key in every:
             equation = next((n for n, _ in graph.relations.equations), key)
-            raise ValuesError(f"{key} is tied to other sizes by that of {equation}", hint=f"free are {', '.join(free)}")
+            problem = f"other sizes define {equation}, so {key} is not free"
+            raise ValuesError(problem, hint=f"free are {', '.join(free)}")
         else:
             allowed[key] = whole_numbers(said, key)
     if batch is not None:

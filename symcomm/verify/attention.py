@@ -95,7 +95,7 @@ def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
     group = [i for i in query.loops if i not in (*shared, positions, *features)]
     if len(features) != 1 or len(own) != 1 or {*value.loops} != {*shared, keys, *own} or (
             batched & {axes[i] for i in group}):  # fmt: skip
-        raise KernelError("its heads of keys and values are not those of scaled_dot_product_attention")
+        raise KernelError("scaled_dot_product_attention has no such heads of keys and values")
     size = graph.axes[axes[features[0]]].size
     (wide,) = (a for a, i in zip(graph.tensors[value.name].axes, value.loops, strict=True) if i in own)
     if (graph.axes[wide].size - size).expand() != 0:

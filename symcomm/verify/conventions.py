@@ -226,7 +226,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             flops=lambda count, context: count - context.early.flops,
         ),
         TorchConvention(
-            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "
+            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it. So sums over "
             "other axes of the mesh are of the whole gradient, not of a shard.",
             f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
         ),
@@ -235,8 +235,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
         ),
         TorchConvention(
-            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
-            "which is counted as a matrix product; the derivation counts a lookup, which is none.",
+            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts. "
+            "PyTorch counts this as a matrix product; the derivation counts a lookup, which is none.",
             f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
         ),
         TorchConvention(

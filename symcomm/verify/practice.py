@@ -224,4 +224,4 @@ def _divided(plan: Plan, written: TorchModule) -> tuple[str, ...]:
 
             if all(scaled(a) == (Fraction(1, two) if a in cut else 1) for a in split):
                 return chosen
-    raise StrategyError("the sizes of a part cannot be told from those of the whole layer; the script is not written")
+    raise StrategyError("a part has the same sizes as the whole layer, so the script could not tell them apart")

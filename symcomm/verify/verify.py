@@ -224,7 +224,7 @@ def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     classes = written.classes
     repeated = [n for n, c in enumerate(classes) if c.region.times]
     if len(repeated) != 1:
-        raise StrategyError("a pipeline is run of one stack of layers, with what stands before and behind it",
+        raise StrategyError("a pipeline runs one stack of layers, with the parts before and behind it",
                             hint="verify one part: --name")  # fmt: skip
     chain: list[dict[str, Any]] = []
     flow = classes[0].arguments[0]

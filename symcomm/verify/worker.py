@@ -922,7 +922,7 @@ def take_part(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     if fault and rank == fault["rank"]:  # what tests ask for
         if fault["what"] == "hang":
             time.sleep(3600)
-        raise RuntimeError("this rank was told to fail")
+        raise RuntimeError("a test lets this rank fail")
     found = run(spec, rank)
     if spec["ranks"] > 1:
         dist.barrier()

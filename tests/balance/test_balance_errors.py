@@ -36,7 +36,7 @@ RATES = {"peak": "460 TFLOP/s", "network": "180 GB/s"}
         ({"strategy": "fsdp(1) + tensor(1)"}, "nothing is sent on one device in the forward pass"),
         ({"strategy": "data(X)"}, "nothing is sent on data in the forward pass"),
         ({"network": "0 GB/s"}, "must be positive"),
-        ({"device": "TPU-v5p"}, "the bandwidth of TPU-v5p is that of its 6 links together, which are those of a torus"),
+        ({"device": "TPU-v5p"}, "the bandwidth of TPU-v5p counts its 6 links together, which form a torus"),
         ({"device": "TPU-v5q", "network": "180 GB/s"}, "unknown device 'TPU-v5q'"),
         ({"network": "180 GB"}, "the bandwidth of the network is in B/s"),
         ({"network": "D"}, "D is a symbol of the model"),
@@ -98,7 +98,7 @@ def test_growing_just_as_fast_is_enough_beside_but_not_added_to_another_time() -
 def test_where_the_batch_decides_nothing_the_refusal_names_what_does() -> None:
     with pytest.raises(ValuesError) as error:
         block().derive("compute_bound", strategy="tensor(Y)", accounting=BOOK)
-    assert "B decides nothing: compute bound at every B where F·W_net/(R·Y) is at least 1" in str(error.value)
+    assert "B decides nothing. The layer is compute bound at every B if F·W_net/(R·Y) is at least 1" in str(error.value)
     rates = {"peak": 50, "network": 10}
     every = block().at(F=100, D=4, Y=2).derive("compute_bound", strategy="tensor(Y)", accounting=BOOK, **rates)
     assert every.at().value == 0

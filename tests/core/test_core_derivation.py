@@ -106,7 +106,7 @@ def test_a_step_keeps_its_unit() -> None:
 
 
 def test_bytes_cannot_be_declared_to_be_operations() -> None:
-    with pytest.raises(DerivationError, match="F is said to be in FLOP, but its form is in B"):
+    with pytest.raises(DerivationError, match="F has the unit FLOP, but its form is in B"):
         derivation(Step("F", Product((Sym("D"), Num(Fraction(2), BYTE))), FLOP, WHY))
 
 

@@ -160,7 +160,7 @@ def test_an_axis_that_is_said_to_be_the_batch_must_not_be_mixed() -> None:
     with pytest.raises(StrategyError) as caught:
         batch_axes(made)
     assert str(caught.value) == (
-        "N is said to be the batch of layer, but P mixes its positions\nhint: say what it is: axes: {N: sequence}"
+        "N is given as the batch of layer, but P mixes its positions\nhint: say what it is: axes: {N: sequence}"
     )
 
 

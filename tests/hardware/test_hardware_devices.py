@@ -279,7 +279,7 @@ BROKEN = {
     "a rate of nothing": (OWN.replace("{fma: 100}", "{}"), "'fp16' needs fma, or a published rate"),
     "parts without rates": (
         "devices:\n  b:\n    like: H100-SXM\n    parts: {clock: 1 GHz, units: 1, unit: SM}\n",
-        "'parts' stands without 'rates'",
+        "'parts' needs 'rates'",
     ),
     "a taken name": (OWN.replace("  mine:", "  H100-SXM5:"), "'H100-SXM5' is already a name of H100-SXM"),
     "no name": (OWN.replace("  mine:", "  7 of 9:"), "'7 of 9' is no name of a device"),

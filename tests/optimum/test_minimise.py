@@ -254,7 +254,7 @@ def test_maximise_finds_the_top():
         (OVERHEAD, {"lower": 9, "upper": 3}, "there is no n from 9 to 3"),
         (OVERHEAD, {"lower": F(5, 2), "upper": F(14, 5)}, "there is no whole n from 3 to 2"),
         (OVERHEAD, {"upper": -1}, "upper = -1: the values are positive"),
-        (OVERHEAD, {"divides": 12}, "cannot be told: whether a divisor above or below"),
+        (OVERHEAD, {"divides": 12}, "we cannot decide where the cost is least: whether a divisor above or below"),
         (OVERHEAD, {"divides": 12, "integer": False}, "only whole numbers divide"),
         (OVERHEAD, {"divides": 0}, "a positive whole number is needed"),
         (OVERHEAD, {"given": {"s": -3}}, "s = -3: costs are functions of positive numbers"),

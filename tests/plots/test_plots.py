@@ -81,7 +81,7 @@ def test_the_caption_has_the_unit_of_the_times() -> None:
 
 @pytest.mark.long
 def test_a_schedule_of_too_many_boxes_is_not_drawn() -> None:
-    with pytest.raises(ValuesError, match="8192 boxes cannot be told apart"):
+    with pytest.raises(ValuesError, match="8192 boxes would be too small to read"):
         schedule_plot(run("gpipe", 64, 64))
 
 

@@ -103,7 +103,7 @@ REFUSED = [
     ({"backward": "2"}, "'backward' belongs to a schedule"),
     ({"forward": "6 ms, 0 ms"}, "a stage takes no time"),
     ({"want": "utilisation", "forward": "6, 2"}, "utilisation is derived for even stages"),
-    ({"want": "microbatches", "microbatches": 4}, "'microbatches' is 4, but the best number is asked for"),
+    ({"want": "microbatches", "microbatches": 4}, "'microbatches' is 4, but the question is for the best"),
     ({"want": "microbatches", "per": "microbatch"}, "the best number of microbatches needs the stages' times"),
 ]  # fmt: skip
 

@@ -239,7 +239,7 @@ BAD = [
     ("text for a size", HEAD + "Embedding(abc, 2)\n)", "num_embeddings of Embedding is abc"),
     ("a flag that is none", HEAD + "Linear(in_features=3, out_features=2, bias=7)\n)", "bias of Linear is 7"),
     ("a count that is wrong", "Net(\n  (0-3): 3 x Linear(in_features=1, out_features=1)\n)", "are 4 modules, but 3 x"),
-    ("a count of nothing", "Net(\n  (0): 0 x Linear(in_features=1, out_features=1)\n)", "stands 0 times"),
+    ("a count of nothing", "Net(\n  (0): 0 x Linear(in_features=1, out_features=1)\n)", "a module 0 times"),
     ("no module", HEAD + "Linear(in_features==3)\n)", "`=` cannot stand here in a module tree"),
     ("very deep", "A(\n(a): " * 10_000, "brackets stand more than 60 deep"),
     ("10 MB", HEAD + "x" * 10_000_000, "at most 2,000,000 are read"),
@@ -283,7 +283,7 @@ def test_an_unrolled_model_of_very_many_weights_is_refused_with_a_hint() -> None
 
 
 def test_a_repeat_beyond_its_bound_shows_the_number_as_written() -> None:
-    with pytest.raises(SymcommError, match="a module that stands 100000000000 times") as error:
+    with pytest.raises(SymcommError, match="a module 100000000000 times") as error:
         sc.load("Net(\n  (0-99999999999): 100000000000 x Linear(in_features=2, out_features=2, bias=True)\n)")
     assert error.value.hint == "a layer stands 1 to 1,000,000 times"
 

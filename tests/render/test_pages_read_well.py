@@ -21,7 +21,7 @@ EXAMPLES = sorted(p for p in ROOT.glob("examples/**/*.md") if "```symcomm\n" in 
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MATHS = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.DOTALL)
 _IDENTIFIER = re.compile(
-    r"\b[a-z]+(?:_[a-z0-9]+)+\b|\bfma2\b|\b(?:cast|state|dispatch)\([^)]*|\bell\b|\b[A-Z]\^[A-Z0-9]"
+    r"\b[a-z]+(?:_[a-z0-9]+)+\b(?!=)|\bfma2\b|\b(?:cast|state|dispatch)\([^)]*|\bell\b|\b[A-Z]\^[A-Z0-9]"
 )
 _UNIT = re.compile(r"(?<=\d )[^\s=≈·]+")
 _WORD = re.compile(r"\w[\w'’.,\-]*")

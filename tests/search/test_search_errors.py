@@ -86,7 +86,7 @@ def test_sizes_that_other_sizes_settle_are_not_searched():
     from search_oracle import attention
 
     said = refused(attention(), sizes={"D": "32,64"})
-    assert "D is tied to other sizes by that of D\nhint: free are B, L, N_layer" in said
+    assert "other sizes define D, so D is not free\nhint: free are B, L, N_layer" in said
 
 
 def test_too_many_configurations_structures_and_seconds_are_refused(monkeypatch):

@@ -81,7 +81,7 @@ def test_stages_of_two_kinds_of_layers_are_those_derived_by_hand(devices):
 
 def test_how_many_layers_of_each_kind_there_are_has_to_be_one_number():
     with pytest.raises(
-        sc.SymcommError, match="which layers a stage holds hangs on N_dense, which has to be one number"
+        sc.SymcommError, match="the layers of a stage depend on N_dense, which has to be one number"
     ):
         searched("deepseek", 2, "pipeline", sizes={"N_dense": "1,2"})
 

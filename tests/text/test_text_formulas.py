@@ -435,7 +435,7 @@ ANSWER_ERRORS = {
     ),
     r"N {\prime}": (r"`\prime` has nothing to stand at", r"\prime", "write a name before it"),
     "2_k": ("a number cannot have `_k`", "_k", "only names have it"),
-    "()": ("nothing stands in `()`", "()", "write a formula between them"),
+    "()": ("`()` is empty", "()", "write a formula between them"),
     "max()": ("'max' is called without an argument", "()", "write f(x)"),
     "(N, k)": (
         "this is a list, but one formula is wanted",

@@ -323,7 +323,7 @@ def test_links_that_nothing_goes_over_are_told() -> None:
         ("node=8 GB, inside=900 GB/s", "'8 GB' is no number of ranks of a node", "node=8"),
         ("node=0, inside=900 GB/s", "'0' is no number of ranks of a node", "node=8"),
         ("node=12, inside=9 GB/s", "the 12 places that a node of 12 ranks has for 'tensor' do not share out its 8", ""),
-        ("node=16, inside=9 GB/s", "whether 'data' lies inside a node of 16 ranks hangs on its size", "give numbers"),
+        ("node=16, inside=9 GB/s", "whether 'data' lies inside a node of 16 ranks depends on its size", "give numbers"),
         ("node=8, inside=9 GB/s @ 1 us, latency_inside=2 us", "the latency inside a node is given twice", ""),
     ],
 )

@@ -240,7 +240,7 @@ def test_what_is_zero_is_left_out_and_told():
 def test_units_follow_from_the_formulas_and_are_kept():
     assert pool().derive(setting()).unit == Unit.parse("second")
     wrong = POOL.replace("- T := V/w + o", "- T [byte] := V/w + o")
-    with pytest.raises(SymcommError, match=r"^pool.md:\d+: T is said to be in B, but its form is in s"):
+    with pytest.raises(SymcommError, match=r"^pool.md:\d+: T has the unit B, but its form is in s"):
         parse_worksheet(wrong, "pool.md").derive(setting())
 
 
@@ -331,8 +331,8 @@ LINES = {
         "with: pools", "under: flops: many",
         "pool.md:{line}: 'many' is no convention for flops\n    under: flops: many\n",
     ),
-    "a line in no list": ("- why := x\n", "why := x\n", "pool.md:{line}: this stands in no list\n    why := x\n"),
-    "a line of a question in no list": ("- T_1 := T\n", "T_1 := T\n", "pool.md:{line}: this stands in no list\n"),
+    "a line in no list": ("- why := x\n", "why := x\n", "pool.md:{line}: this line is in no list\n    why := x\n"),
+    "a line of a question in no list": ("- T_1 := T\n", "T_1 := T\n", "pool.md:{line}: this line is in no list\n"),
     "an option that no symbol has": (
         "with: pools", "with: taps", "pool.md:{line}: 'taps' is nothing that 'with' takes\n",
     ),

@@ -182,7 +182,7 @@ def test_bytes_of_a_layer_times_the_layers_go_with_operations_of_the_model():
 
 
 def test_a_fact_of_another_unit_is_refused_at_its_line():
-    with pytest.raises(SymcommError, match=r"worksheet:11: F is said to be in B, but flops is in FLOP"):
+    with pytest.raises(SymcommError, match=r"worksheet:11: F has the unit B here, but flops is in FLOP"):
         sc.worksheet(sheet(f"- F [byte] from {OPEN}\n  x: So."), block())()
 
 
@@ -229,7 +229,7 @@ def test_a_sheet_of_ten_thousand_lines_is_refused_at_once():
 )
 def test_a_long_chain_of_lines_is_refused_at_its_line(more: str):
     lines = [f"- a{n} := a{n - 1} + 1\n  r: So.\n  run: adds(a{n - 1}, 1)" for n in range(1, 451)]
-    with pytest.raises(SymcommError, match=r"worksheet:\d+: a60 stands on more than 60 lines, one on the other"):
+    with pytest.raises(SymcommError, match=r"worksheet:\d+: a60 needs a chain of more than 60 lines"):
         sc.worksheet(sheet("- a0 := x\n  r: So.\n  run: adds(x)", *lines, more, symbols="- x from x: a number"))
 
 

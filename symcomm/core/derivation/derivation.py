@@ -415,7 +415,7 @@ class Derivation:
                     raise DerivationError(f"{what} in the derivation of {self.title}")
                 # A product of sizes counts something (elements, operations); what it counts is the step's to say.
                 if found != step.unit and not (step.unit / found).is_count:
-                    raise DerivationError(f"{step.name} is said to be in {step.unit}, but its form is in {found}")
+                    raise DerivationError(f"{step.name} has the unit {step.unit}, but its form is in {found}")
                 known[step.name] = forms.value(step.form, known)
                 units[step.name] = step.unit
                 continue

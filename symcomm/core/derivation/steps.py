@@ -105,7 +105,7 @@ class Condition:
         names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
         name = re.compile(rf"(?<![\w^])(?:{names})(?![\w^])")
         left, right = (
-            f"`{side}`" if is_maths(side) or not self.names else name.sub(r"`\g<0>`", side)
+            side if not name.search(side) else f"`{side}`" if is_maths(side) else name.sub(r"`\g<0>`", side)
             for side in map(plain, (self.left, self.right))
         )
         return f"{left} {self.relation.replace('<=', '≤').replace('>=', '≥')} {right}"

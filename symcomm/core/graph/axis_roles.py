@@ -139,7 +139,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
         if axis in uses.mixed:
             label, mixing = graph.axes[axis].label, bare(uses.mixed[axis].output).split("·")[0]
             raise StrategyError(
-                f"{label} is said to be the batch of {graph.name}, but {mixing} mixes its positions",
+                f"{label} is given as the batch of {graph.name}, but {mixing} mixes its positions",
                 hint=f"say what it is: axes: {{{label}: sequence}}",
             )
     free = said or [a for a in open_axes if a not in uses.mixed and graph.axes[a].role != "sequence"]

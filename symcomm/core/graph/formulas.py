@@ -201,5 +201,5 @@ class Reader(TableDraft):
     def result(self, node: tree.FunctionCall) -> DraftTensor:
         """The row's declared result, for functions whose result shape only the table says."""
         if self.target is None or self.formula is not node:
-            raise FormulaError(f"{node.function} stands inside another formula", node.span, "give it a row of its own")
+            raise FormulaError(f"{node.function} is inside another formula", node.span, "give it a row of its own")
         return self.target

@@ -684,5 +684,5 @@ def _device(name: str, entry: Section, known: Mapping[str, Device]) -> Device:
         entry = _sourced(entry, base.source)
     made = read_keys(Device, entry, ("like", "parts"), base, name=name)
     if "parts" in entry and "rates" not in entry:
-        raise entry.error("parts", "'parts' stands without 'rates'", "write both, or neither")
+        raise entry.error("parts", "'parts' needs 'rates'", "write both, or neither")
     return made

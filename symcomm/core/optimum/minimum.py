@@ -408,7 +408,7 @@ def _needs_numbers(working: OptimumSteps, why: str) -> None:
     """Raises ``ValuesError`` where a number is missing that would decide."""
     if working.cost.missing:
         raise ValuesError(
-            f"where the cost is {working.question.words[0]} cannot be told: {why}",
+            f"we cannot decide where the cost is {working.question.words[0]}: {why}",
             hint=f"give numbers for {', '.join(working.cost.missing)}",
         )
 
@@ -417,7 +417,7 @@ def _compared(working: OptimumSteps, runs: powers.Monotonicity) -> Derivation:
     """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
     why = runs.why or "the ends of the range must be compared"
     if working.question.domain.divides is not None:
-        why = "whether a divisor above or below the stationary point is better hangs on the numbers"
+        why = "whether a divisor above or below the stationary point is better depends on the numbers"
     _needs_numbers(working, why)
     return _best_whole(working) if working.question.domain.whole else _best_real(working)
 

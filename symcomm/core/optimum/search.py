@@ -53,7 +53,7 @@ def special(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, closed:
             continue
         solved = roots(zero, x, low or FAR[0], FAR[1] if high is None else high)
         if solved is None:
-            told = "where the cost is best cannot be told: its kinks and the zeros of its slope are not all found"
+            told = "we cannot decide where the cost is best: its kinks and the zeros of its slope are not all found"
             raise UnsolvedError(told, hint="give a whole, bounded range")
         found += [Special(kind, at, zero) for at in solved if closed or at.high > low]
     pole = next((one for one in found if one.kind == "pole"), None)

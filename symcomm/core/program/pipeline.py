@@ -177,8 +177,8 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
             return _listed(graph, [int(each)] * int(stages.number), counts)
         said = " and ".join([*(region.times for region in layers), *(["the stages"] if not cut.layers else [])])
         raise StrategyError(
-            f"{' and '.join(r.name for r in layers)} stand behind one another, and which of them a stage holds hangs "
-            "on how many there are", hint=f"give numbers for {said}, such as pipeline(4)",
+            f"{' and '.join(r.name for r in layers)} follow one another, so the layers of a stage "
+            "depend on how many there are", hint=f"give numbers for {said}, such as pipeline(4)",
         )  # fmt: skip
     share = cut.layers_per_stage or Ratio(layer_count(graph), stages)
     others = [Sym(region.times) for region in early]

@@ -143,7 +143,7 @@ def pieces(
     asked = [n for n in (*names(form), *names(from_expr(first)), *names(from_expr(many))) if n != str(past)]
     missing = [n for n in dict.fromkeys(asked) if n not in known]
     if missing:
-        raise ValuesError(f"which part is the larger, and whether a window is reached, hangs on {', '.join(missing)}",
+        raise ValuesError(f"the larger part, and whether a window is reached, depend on {', '.join(missing)}",
                           hint="give numbers to the model: model.at(...), or values: in its block")  # fmt: skip
     amount = cache(lambda c: evaluate(form, {**known, str(past): Fraction(c)}))
     begin = int(evaluate(from_expr(first), known))

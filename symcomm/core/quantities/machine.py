@@ -217,7 +217,7 @@ def machine(
             given.append((symbol, checked(option, value)))
         made[option] = Sym(symbol, whole=False, unit=rate.unit) if wanted else None
     for option in chosen:
-        raise ValuesError(f"'{option[:40]}' is no rate that is asked for here", hint=nearest(option, [*RATES]))
+        raise ValuesError(f"'{option[:40]}' is none of the rates here", hint=nearest(option, [*RATES]))
     peak, memory, network = made["peak"], made["memory"], made["network"]
     assert peak is not None
     assert memory is not None

@@ -194,7 +194,7 @@ def _module(tree: Tree[Token], name: str, source: _Text, counted: list[int]) -> 
                 if not 0 < count <= COUNT_LIMIT:
                     place = source.span(child.start_pos or 0, child.end_pos or 0)
                     hint = f"a layer stands 1 to {COUNT_LIMIT:,} times"
-                    raise ReaderError(f"a module that stands {child.split()[0][:12]} times", place, hint)
+                    raise ReaderError(f"a module {child.split()[0][:12]} times", place, hint)
             elif child.type == "NAME":
                 kind = str(child)
                 span = source.span(child.start_pos or 0, child.end_pos or 0)

@@ -323,7 +323,7 @@ def _atom(context: Context, atom: Branch) -> Node:
     if kind == "mark":
         raise context.wrong(f"`{context.source(atom)}` has nothing to stand at", atom, "write a name before it")
     if not inner:
-        raise context.wrong(f"nothing stands in `{context.source(atom)}`", atom, "write a formula between them")
+        raise context.wrong(f"`{context.source(atom)}` is empty", atom, "write a formula between them")
     if inner[0].data == "mark":
         return _atom(context, inner[0])
     items = branches(inner[0])

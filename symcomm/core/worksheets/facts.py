@@ -223,7 +223,7 @@ def mixed(form: Form, known: Mapping[str, Unit]) -> Unit | None:
             raise ValuesError(f"`{name}` is of {_PARTS[part][1]} and {other}: they do not go together")
         if not right and any(p.get(whole) for p in amounts.values()):
             raise ValuesError(f"this counts {_PARTS[odd[0]][1]} of {text} {'twice' if powers.get(whole) else 'alone'}",
-                              hint="an amount of one part times the number of parts is that of the whole")  # fmt: skip
+                              hint="an amount of one part times the number of parts is one of the whole")  # fmt: skip
     if clash:
         raise ValuesError("amounts of different parts are added")
     return found

@@ -249,7 +249,7 @@ class WorksheetReader:
         listed = [item for item in items if item.listed]
         stray = next((i for i in items if not i.listed and (heading.text in _LISTS or ":=" in i.text)), None)
         if stray:
-            raise DocumentError("this stands in no list", stray.span, "begin the line with a dash")
+            raise DocumentError("this line is in no list", stray.span, "begin the line with a dash")
         match heading.text:
             case "Units":
                 for item in listed:

@@ -256,7 +256,7 @@ class _Asked:
                 takes = said | ({*forms.names(form)} & self.needs.keys())
                 deep[line.name] = 1 + max((deep[name] for name in takes), default=0)
                 if deep[line.name] > _DEEP:
-                    raise DocumentError(f"{line.name} stands on more than {_DEEP} lines, one on the other", line.span)
+                    raise DocumentError(f"{line.name} needs a chain of more than {_DEEP} lines", line.span)
                 self.needs[line.name] = self.needs.get(line.name, set()) | takes - {line.name}
                 known.append(line.name)
             self.runs[line] = [self.form(part, known) for part in line.formulas]
@@ -643,7 +643,7 @@ class _Asking:
         unit = made.unit if line.unit is None else line.unit
         unit = dict(self.question.units).get(line.name, unit)
         if unit != made.unit and not (unit / made.unit).is_count:
-            problem = f"{line.name} is said to be in {unit}, but {quantity.name} is in {made.unit}"
+            problem = f"{line.name} has the unit {unit} here, but {quantity.name} is in {made.unit}"
             raise DocumentError(problem, line.span)
         said = {**{o.name: o.default for o in quantity.options}, **self.said, **dict(line.source.fixed)}
         of = extent_of(quantity.extent, unit, self.setting, said)

@@ -30,7 +30,7 @@ def schedule_plot(
     """
     events = list(made.events())
     if len(events) > _BOXES:
-        raise ValuesError(f"{len(events)} boxes cannot be told apart", hint=f"draw at most {_BOXES:,}")
+        raise ValuesError(f"{len(events)} boxes would be too small to read", hint=f"draw at most {_BOXES:,}")
     finish, rows = float(made.makespan), len(made.orders)
     # A figure is as wide as a page; boxes of one number need room for its digits.
     picture = figure(7.2, min(1.15 + 0.34 * max(rows, 2), 9.0))

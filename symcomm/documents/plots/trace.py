@@ -22,7 +22,7 @@ def trace_plot(trace: EvaluationTrace, path: str | Path | None = None) -> Any:
     A column holds the variables of one level. Raises ``ValuesError`` for a trace with too many variables to be read.
     """
     if len(trace.variables) > _NODES:
-        raise ValuesError(f"{len(trace.variables)} variables cannot be told apart", hint=f"draw at most {_NODES}")
+        raise ValuesError(f"{len(trace.variables)} variables would be too small to read", hint=f"draw at most {_NODES}")
     levels: dict[int, list[Variable]] = {}
     for v in trace.variables:
         levels.setdefault(v.level, []).append(v)

@@ -50,7 +50,7 @@ def tree(form: Form, item: Item) -> list[Any]:
     """
 
     def refuse(form: Form, go: object) -> list[Any]:
-        raise DocumentError(f"{item.id}: a formula with {type(form).__name__} cannot be asked for there", item.span)
+        raise DocumentError(f"{item.id}: that format asks for no formula with {type(form).__name__}", item.span)
 
     algebra: Algebra[list[Any]] = Algebra({
         **of_parts(_HEADS),

@@ -481,7 +481,7 @@ def _generated(
 def _plain(value: Value) -> Fraction:
     if not isinstance(value, Scalar) or not re.fullmatch(r"\d{1,20}(\.\d{1,20})?", value.text.replace(" ", "")):
         said = value.text[:40] if isinstance(value, Scalar) else "a list"
-        raise DocumentError(f"'{said}' is no positive number", value.span, "its unit stands in unit: GHz")
+        raise DocumentError(f"'{said}' is no positive number", value.span, "write its unit as unit: GHz")
     return Fraction(value.text.replace(" ", ""))
 
 

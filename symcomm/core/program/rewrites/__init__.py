@@ -28,5 +28,5 @@ def in_order(found: Iterable[Rewrite]) -> tuple[Rewrite, ...]:
     for one, other in pairwise(made):
         if one.rank == other.rank:
             raise ValuesError(f"the rewrites {one.name} and {other.name} have the rank {one.rank}: which runs first?",
-                              hint="give one of them a rank between those that stand around it")  # fmt: skip
+                              hint="give one of them a rank between its neighbours'")  # fmt: skip
     return tuple(made)

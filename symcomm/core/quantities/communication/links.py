@@ -403,7 +403,7 @@ def _laid(
                 continue
             if not {*names(size)} <= setting.values.keys():
                 raise ValuesError(
-                    f"whether '{axis}' lies inside a node of {holds[0]} ranks hangs on its size, which is no number",
+                    f"whether '{axis}' lies inside a node of {holds[0]} ranks depends on its size, which is no number",
                     hint="give numbers for all degrees, or the links of each axis: tensor=900 GB/s, data=50 GB/s",
                 )
             count = int(evaluate(size, setting.values))

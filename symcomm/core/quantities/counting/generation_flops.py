@@ -30,7 +30,7 @@ def derive(setting: Setting, prompt: Prompt, tokens: Generated, chunk: Chunk | N
     grows linearly with the context is added up as its mean times the number of steps; a window ends the growth. Of a
     prompt in chunks only the last one has logits, and with ``attention: full`` a chunk meets all keys up to its end.
 
-    Raises ``ValuesError`` where it hangs on numbers that are not known whether a window is reached.
+    Raises ``ValuesError`` where unknown numbers decide whether a window is reached.
     """
     setting = up_to(setting, degree(prompt), degree(tokens), num(-1))
     before, last = last_chunk(prompt, chunk) if chunk is not None else (0, prompt)

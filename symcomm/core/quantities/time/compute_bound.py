@@ -115,8 +115,8 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Reached]]:
     if not bounds and either is not None:
         growth = plain(forms.from_expr(cancelled(1 / either.ratio)))
         raise ValuesError(
-            f"computing and communication change alike with {over}, so {over} decides nothing: compute bound at every "
-            f"{over} where {growth} is at least 1, at none where it is less",
+            f"computing and communication change alike with {over}, so {over} decides nothing. The layer is compute "
+            f"bound at every {over} if {growth} is at least 1, else at none",
             hint="give numbers for these symbols, or solve for another one (over)",
         )
     if len(each) > 1:

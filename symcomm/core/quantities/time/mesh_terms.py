@@ -76,8 +76,7 @@ def one_link(rates: Mapping[str, object]) -> None:
     if found.links and "torus" in found.link().name:
         one = found.link().rate.quantity
         raise ValuesError(
-            f"the bandwidth of {found.name} is that of its {found.link().count} links together, which are those of a "
-            "torus",
+            f"the bandwidth of {found.name} counts its {found.link().count} links together, which form a torus",
             hint=f"give one link as network: {one.lines()[-1][1]} in one direction, twice as much in both",
         )
 

@@ -231,7 +231,7 @@ def derive(
         raise ValuesError(told, hint="per: batch")
     m = ran.rows["microbatches"].name
     if str(microbatches or "").isdecimal():
-        raise ValuesError(f"'microbatches' is {microbatches}, but the best number is asked for", hint="leave it out")
+        raise ValuesError(f"'microbatches' is {microbatches}, but the question is for the best", hint="leave it out")
     cost = replace(ran.time(), given=tuple(known(ran.setting, [*ran.rows.values()], (m,)).items()))  # type: ignore[arg-type]
     if want == "least":
         return continued(cost, minimise(cost, m, integer=False, wanted="value"))
