@@ -389,3 +389,19 @@ def test_experts_are_cut_along_their_axis_and_their_names_have_two_scripts() -> 
     drawn = picture.drawn.svg().decode()
     assert drawn.count(">along <") == 2
     assert "1_e" not in drawn
+
+
+def test_the_text_of_a_picture_says_the_numbers_that_are_seen() -> None:
+    def says(block: str) -> str:
+        made = solve(parse_problem(f"{TABLE}```symcomm\n{block}```\n", "t.md"))
+        return next(picture.says for picture in made.blocks if hasattr(picture, "says"))
+
+    # sqrt(8 GB / (100 us * 120 GB/s)) = 25.82 buckets leave 2 sqrt(100 us * 8 GB / (120 GB/s)) = 5.164 ms.
+    bucket = "figure: minimum\nof: buckets\nwant: overhead\nover: n_b\ngiven: {s: 8 GB, o: 100 us, w: 120 GB/s}\n"
+    assert says(bucket).endswith("over `n_b`; the point marks the minimum, 5.164 ms at `n_b` ≈ 25.82.")
+    # Two ranks: a ring and a tree send alike. Eight: 14 n/8 + 14 a = 6 n + 6 a at n = 8 a/4.25 W = 37.65 kB.
+    met = says(f"figure: crossover\n{PAIR}accounting: divisible\n")
+    assert met.endswith("; the points mark where they are equal: `n` ≈ 37.65 kB.")
+    # 1024² weights in FP16 with their gradients and AdamW's 12 bytes each: 2 + 2 + 12 bytes of 2^20 are 16 MiB.
+    memory = says("figure: memory_timeline\nmodel: product\n")
+    assert re.search(r"by kind; the peak is 16\.\d MiB \((backward|optimizer), .*`W`.*\)\.$", memory), memory

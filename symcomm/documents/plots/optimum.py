@@ -75,6 +75,7 @@ def optimum_plot(
     axes.plot([place], [best], "o", color="black", markersize=6, zorder=5)
     at = f"{maths(Sym(over), cost.notation)} {_equal(place)} {_short(place, unit)}"
     said = f"{sense} at {at}\n{_short(best, cost.unit)}"
+    made.set_label(f"{_short(best, cost.unit)} at `{over}` {_equal(place)} {_short(place, unit)}")
     axes.annotate(said, (place, best), xytext=(0, 26 if sense == "least" else -34), textcoords="offset points",
                   fontsize=8, ha="center", bbox=_WHITE,
                   arrowprops={"arrowstyle": "-", "color": SOFT, "lw": 0.6})  # fmt: skip
@@ -201,6 +202,8 @@ def _meeting(
     for curve, name, colour in zip(curves, names, (BLUE, RED), strict=True):
         axes.plot(xs, [curve(x) for x in xs], color=colour, linewidth=1.7, label=name)
     few = len(points) == 1
+    where = (f"`{over}` {_equal(point)} {_short(point, unit)}" for point in points[:_TERMS])
+    made.set_label(", ".join(dict.fromkeys(where)))
     for number, point in enumerate(points, 1):
         y = curves[0](point)
         axes.axvline(point, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)

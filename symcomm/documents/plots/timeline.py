@@ -116,6 +116,7 @@ def timeline_plot(
     axes.plot([x], [height], "v", color="black", markersize=6, clip_on=False, zorder=6)
     where = f"layer {peak.layer}, " if peak.layer and _layers(points) > 1 else ""
     said = f"peak {height:.3g} {name}: {peak.phase}, {where}{sentence(peak.op, model.notation)}"
+    made.set_label(f"{height:.3g} {name} ({peak.phase}, {peak.op})")
     left = x > 0.5 * ends[-1]
     axes.annotate(said, (x, height), xytext=(-8 if left else 8, 9), textcoords="offset points", fontsize=8,
                   ha="right" if left else "left")  # fmt: skip

@@ -188,10 +188,8 @@ def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
 
         cost, over = request.derive(request.options["of"]), request.options["over"]
         picture = optimum.optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
-        return (
-            picture,
-            f"{cost.title} over `{over}`; the point marks the {'minimum' if sense == 'least' else 'maximum'}.",
-        )
+        best = "minimum" if sense == "least" else "maximum"
+        return picture, f"{cost.title} over `{over}`; the point marks the {best}, {picture.get_label()}."
 
     return draw
 
@@ -226,7 +224,7 @@ def _crossover(request: Request) -> tuple[Any, str]:
             raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
         between = (ends[0], ends[1])
     picture = optimum.crossover_plot(a, b, over, between=between, labels=names)
-    return picture, f"{_titles(a, b)} over `{over}`; the points mark where they are equal."
+    return picture, f"{_titles(a, b)} over `{over}`; the points mark where they are equal: {picture.get_label()}."
 
 
 def _break_even(request: Request) -> tuple[Any, str]:
@@ -234,9 +232,8 @@ def _break_even(request: Request) -> tuple[Any, str]:
 
     a, b, names = _costs(request)
     over = request.options["over"]
-    return optimum.break_even_plot(a, b, over, labels=names), (
-        f"{_titles(a, b)} over `{over}`; the point marks where they are equal."
-    )
+    picture = optimum.break_even_plot(a, b, over, labels=names)
+    return picture, f"{_titles(a, b)} over `{over}`; the point marks where they are equal: {picture.get_label()}."
 
 
 def _sensitivity(request: Request) -> tuple[Any, str]:
@@ -361,7 +358,8 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
 
     options = {key: value for key, value in request.options.items() if key in _STEP}
     picture = timeline_plot(request.model, accounting=request.accounting, values=request.values, **options)
-    return picture, "The bytes in use on one rank during a training step, by kind; the peak is marked."
+    said = "The bytes in use on one rank during a training step, by kind"
+    return picture, f"{said}; the peak is {picture.get_label()}."
 
 
 def _cache_bars(request: Request) -> tuple[Any, str]:
