@@ -159,7 +159,7 @@ def test_solve_writes_each_format_and_prints_the_paths(tmp_path: Path):
     shown = run("solve", HOMEWORK, "--to", "md,tex,html", "-o", str(tmp_path / "out")).output
     names = sorted(path.name for path in (tmp_path / "out").iterdir() if "-figure-" not in path.name)
     assert names == ["homework.html", "homework.md", "homework.tex"]
-    assert len(shown.splitlines()) == 3 + 2 * 3  # and the three pictures, for Markdown and for LaTeX
+    assert len(shown.splitlines()) == 3 + 2 * 4  # and the four pictures, for Markdown and for LaTeX
     assert "155.9" in (tmp_path / "out" / "homework.md").read_text(encoding="utf-8")
 
 
