@@ -635,6 +635,14 @@ def pages_of(data: bytes) -> list[str]:
     return [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages]
 
 
+def test_a_box_to_tick_has_no_bullet_before_it() -> None:
+    made = document(prose("Which?\n\n- [ ] **A** one\n- [ ] **B** two"))
+    (page,) = pages_of(contents(made, ["pdf"])["pdf"])
+    assert re.search(r"☐\s*A one", page), page
+    assert "•" not in page
+    assert 'ul class="task-list"' in source(made, "html")
+
+
 def test_a_power_copied_from_a_pdf_keeps_its_caret() -> None:
     (page,) = pages_of(contents(document(prose("A square $D^2$ and a name $W^Q_i$.")), ["pdf"])["pdf"])
     assert "𝐷^2" in page.replace("\n", "")

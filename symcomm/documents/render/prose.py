@@ -370,6 +370,7 @@ def _write(
             raise RenderError(error, refused.span, "write it with standard LaTeX maths commands")
     if target == "typst":
         out = _FORMULA.sub(lambda found: found[1] + _renamed(found[2]) + found[3], out)
+        out = re.sub(r"^( *)- ☐ ", r"\1/ ☐: ", out, flags=re.MULTILINE)  # a box to tick has no bullet before it
     return [text.strip("\n") for text in out.split(comment.format(mark))[1:]]
 
 
