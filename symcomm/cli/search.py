@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ _searching = (
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
     click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),
     click.option("--detail", type=click.Choice(["brief", "full"]), default="brief", show_default=True,
-                 help="Full also says what each convention means."),
+                 help="Full also names the conventions and what each means."),
     click.option("--json", "as_json", is_flag=True, help="For a program."),
     click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
     *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
@@ -106,8 +107,8 @@ def search(
         )  # fmt: skip
     if picture is not None and found.front:
         found.plot(picture)
-    shared.write(
-        json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(detail), output, file
-    )
+    wide = 0 if output else shutil.get_terminal_size((0, 24)).columns  # of a terminal alone
+    told = json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(detail, wide)
+    shared.write(told, output, file)
     if not found.feasible:
         sys.exit(1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from symcomm.core.accounting import Accounting, Convention
@@ -313,18 +314,19 @@ class SearchResult:
         ]
         return [table for table in shown if table[2]]
 
-    def text(self, detail: str = "full") -> str:
-        """The result as plain text, for a terminal; in ``brief`` with the names of its conventions alone."""
+    def text(self, detail: str = "full", width: int = 0) -> str:
+        """The result as plain text, for a terminal of a ``width``; in ``brief`` without its conventions."""
         out = [self.summary]
         shown = [*zip(self.top[0].TITLES, (self.top, self.front), strict=True)] if self.top else []
         for title, found in shown or [("Does not fit, by the least", self.nearest)]:
-            out += ["", f"{title}:", *_lined([found[0].CELLS, *(one.cells for one in found)])] if found else []
+            out += ["", f"{title}:", *_lined([found[0].CELLS, *(one.cells for one in found)], width)] if found else []
         if self.top:
             out += ["", f"The {self.top[0].BEST} is {self.top[0].strategy}. {self.top[0].why}"]
         if self.refused:
             out += ["", "Configurations that cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
-        named = [f"conventions: {', '.join(f'{c.field} {c.name}' for c in self.conventions)}", *self.notes]
-        return "\n".join([*out, "", *(self._said() if detail == "full" else named)]) + "\n"
+        named = [*self.notes, f"conventions: {len(self.conventions)}, named by --detail full"]
+        lines = [*out, "", *(self._said() if detail == "full" else named)]
+        return "\n".join(part for line in lines for part in _broken(line, width)) + "\n"
 
     def markdown(self) -> str:
         """The result as Markdown."""
@@ -379,13 +381,25 @@ class SearchResult:
         return self.html()
 
 
-def _lined(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows as lines of text with aligned columns, without those that are empty."""
+def _broken(line: str, width: int) -> list[str]:
+    """A sentence in lines of a width; rows of a table stay whole."""
+    return wrap(line, width) if width and line and not line.startswith(" ") else [line]
+
+
+def _lined(rows: Sequence[tuple[str, ...]], width: int = 0) -> list[str]:
+    """Rows as lines of text with aligned columns, without those that are empty.
+
+    Where they are wider than a ``width``, the columns that are alike in all rows are one line below.
+    """
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    set_ = dict(zip(columns, [str.rjust] * 4 + [str.ljust] * len(columns), strict=False))
+    fits = not width or sum(max(map(len, column)) + 2 for column in columns) <= width or len(rows) < 3
+    alike = [] if fits else [column for column in columns[2:] if len({*column[1:]}) == 1]
+    columns = [column for column in columns if column not in alike]
     widths = [max(map(len, column)) for column in columns]
-    set_ = [str.rjust if n < 4 else str.ljust for n in range(len(columns))]
-    lined = [[put(cell, w) for cell in column] for put, column, w in zip(set_, columns, widths, strict=True)]
-    return [("  " + "  ".join(row)).rstrip() for row in zip(*lined, strict=True)]
+    lined = [[set_[column](cell, w) for cell in column] for column, w in zip(columns, widths, strict=True)]
+    table = [("  " + "  ".join(row)).rstrip() for row in zip(*lined, strict=True)]
+    return [*table, *(["All: " + "; ".join(f"{head} {cell}" for head, cell, *_ in alike) + "."] if alike else [])]
 
 
 def _line(cells: Sequence[str]) -> str:

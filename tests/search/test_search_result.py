@@ -350,7 +350,11 @@ def test_the_command_line_searches(tmp_path):
     table = shown.output.split("The fastest:\n")[1].splitlines()
     assert table[0].split("  ")[-1] == "takes the time"
     assert re.search(r"(4 x 1 x 1|2 x 2 x 1) +\d+  none +\w", table[1])
-    assert "conventions: " in shown.output
+    assert "named by --detail full" in shown.output
+    narrow = CliRunner().invoke(main, [*words, "1 GB"], env={"COLUMNS": "80"}).output
+    assert max(map(len, narrow.splitlines())) < max(map(len, shown.output.splitlines()))
+    assert "\nAll: " in narrow
+    assert "recomputation none" in narrow.replace("\n", " ")
     assert "Computing, memory and network work in parallel" not in shown.output
     full = CliRunner().invoke(main, [*words, "1 GB", "--detail", "full"]).output
     assert "Computing, memory and network work in parallel" in full
