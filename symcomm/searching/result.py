@@ -326,7 +326,9 @@ class SearchResult:
             out += ["", "Configurations that cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
         named = [*self.notes, f"conventions: {len(self.conventions)}, named by --detail full"]
         lines = [*out, "", *(self._said() if detail == "full" else named)]
-        return "\n".join(part for line in lines for part in _broken(line, width)) + "\n"
+        # Sentences are broken, rows of a table stay whole.
+        folded = (wrap(line, width) if width and line[:1].strip() else [line] for line in lines)
+        return "\n".join(part for several in folded for part in several) + "\n"
 
     def markdown(self) -> str:
         """The result as Markdown."""
@@ -379,11 +381,6 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         return self.html()
-
-
-def _broken(line: str, width: int) -> list[str]:
-    """A sentence in lines of a width; rows of a table stay whole."""
-    return wrap(line, width) if width and line and not line.startswith(" ") else [line]
 
 
 def _lined(rows: Sequence[tuple[str, ...]], width: int = 0) -> list[str]:

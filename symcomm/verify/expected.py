@@ -1,5 +1,4 @@
-"""The derived numbers of a case that is to be run: operations, parameters, saved bytes and calls, of the ranks that
-count.
+"""The derived numbers of a case to run: operations, parameters, saved bytes and calls, of the ranks that count.
 
 A case is a model under a strategy at small sizes, with the way of PyTorch's that runs it.
 """

@@ -29,8 +29,7 @@ STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets tha
 
 
 class Counter:
-    """The work of a rank, its saved bytes and its calls: ``calls`` are (kind, phase, group, elements, bytes,
-    tensor)."""
+    """The work, saved bytes and calls of a rank: ``calls`` are (kind, phase, group, elements, bytes, tensor)."""
 
     phases: dict[int, str]
 
@@ -770,8 +769,7 @@ def received() -> int:
 
 
 def through_sockets(made: OneProcess) -> dict[str, int]:
-    """The share of a tensor that this rank receives, in parts of 1/(8 k) on k ranks, for each kind of call in the
-    counted step.
+    """The share of a tensor that this rank receives, in parts of 1/(8 k), for each kind of call in the counted step.
 
     Gloo puts headers before what it sends, some more or less by who comes first: tensors of two sizes are sent, and
     such a part of the difference is far more than that.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from fractions import Fraction
@@ -15,7 +14,6 @@ from symcomm.core.derivation.numbers import Numbers
 from symcomm.core.errors import Span
 from symcomm.core.form import Form
 from symcomm.core.printing.forms import plain
-from symcomm.core.printing.sentences import is_maths
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -102,12 +100,7 @@ class Condition:
         >>> Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))).told
         '`m` ≥ `2·p`'
         """
-        names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
-        name = re.compile(rf"(?<![\w^])(?:{names})(?![\w^])")
-        left, right = (
-            side if not name.search(side) else f"`{side}`" if is_maths(side) else name.sub(r"`\g<0>`", side)
-            for side in map(plain, (self.left, self.right))
-        )
+        left, right = (f"`{plain(side)}`" if forms.names(side) else plain(side) for side in (self.left, self.right))
         return f"{left} {self.relation.replace('<=', '≤').replace('>=', '≥')} {right}"
 
     def __str__(self) -> str:

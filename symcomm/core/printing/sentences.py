@@ -14,22 +14,16 @@ from symcomm.core.printing.escape import html_text, markdown_text
 from symcomm.core.printing.forms import DIALECTS, print_form
 from symcomm.core.printing.quantities import RELATIONS
 
-_QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
+_QUOTED = re.compile(r"`([^`\n]{1,300})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
 _NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
 _SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-\u0302-\u0307]{0,79})")
 
 _RAISED = re.compile(r"(.+?)([²³])")
 _WITHIN = re.compile(r"(⌈|⌊|log_(\d{1,3})\()(.+)[⌉⌋)]")
 
-
-def terms(form: Form) -> tuple[Form, ...]:
-    """The terms of a sum, or the form alone."""
-    return form.terms if isinstance(form, Total) else (form,)
-
-
 _SIGNS: dict[str, Callable[[Form, Form], Form]] = {  # from the loosest to the tightest
-    " + ": lambda one, other: Total((*terms(one), other)),
-    " - ": lambda one, other: Total((*terms(one), negative(other))),
+    " + ": lambda one, other: Total((*(one.terms if isinstance(one, Total) else (one,)), other)),
+    " - ": lambda one, other: Total((*(one.terms if isinstance(one, Total) else (one,)), negative(other))),
     "·": lambda one, other: Product((one, other)),
     "/": Ratio,
 }
@@ -106,15 +100,6 @@ def html_sentence(text: str, notation: Notation | None = None) -> str:
     '1 &lt; 2'
     """
     return sentence("mathml", text, html_text, math_element, notation)
-
-
-def is_maths(text: str) -> bool:
-    """Whether a text in backquotes is set as maths.
-
-    >>> is_maths("2·p"), is_maths("max(a, b)")
-    (True, False)
-    """
-    return len(text) <= 80 and _form(text) is not None
 
 
 def _form(text: str) -> Form | None:

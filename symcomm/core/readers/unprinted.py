@@ -1,5 +1,4 @@
-"""The facts that a print leaves out: weights that are one tensor, weights that are no modules, sizes that are not
-printed.
+"""The facts that a print leaves out: weights that are one tensor, weights that are no modules, further sizes.
 
 What a known class makes certain is put into the tree, with a note; what stays open is said by name.
 """

@@ -76,16 +76,11 @@ _CLOSER = 0.15  # of a page is spared on each page before the last one, at most
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where things are: the pages, how full the last one is, and the answers on two pages with their heights in cm."""
+    """Where things are: the pages, how full the last one is, and the answers on two pages that one would hold."""
 
     pages: int
     full: float
-    broken: Mapping[int, float]
-
-    @property
-    def mendable(self) -> list[int]:
-        """The broken answers that would find room on one page."""
-        return [number for number, height in self.broken.items() if height <= _SHORT]
+    broken: tuple[int, ...]
 
 
 def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
@@ -98,10 +93,10 @@ def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         return made
     settled = _settled(source, files, _layout(source, files))
     best = settled[1]
-    if best.mendable or best.full <= _CLOSER * (best.pages - 1) + 0.2:
+    if best.broken or best.full <= _CLOSER * (best.pages - 1) + 0.2:
         tight = source.replace(_LOOSE, _TIGHT, 1)
         closer = _settled(tight, files, _layout(tight, files))
-        settled = min(settled, closer, key=lambda made: (made[1].pages, len(made[1].mendable)))
+        settled = min(settled, closer, key=lambda made: (made[1].pages, len(made[1].broken)))
     return typst_pdf(settled[0], files)
 
 
@@ -112,11 +107,11 @@ def _settled(source: str, files: Mapping[str, bytes] | None, best: _Layout) -> t
         source, best = stuck, found
     kept = ""
     tried = 0
-    while number := next((number for number in best.mendable if number > tried), 0):
+    while number := next((number for number in best.broken if number > tried), 0):
         tried = number
         changed = source.replace(f"#let kept = ({kept})\n", f"#let kept = ({kept}{number}, )\n", 1)
         found = _layout(changed, files)
-        if found.pages == best.pages and len(found.mendable) <= len(best.mendable):
+        if found.pages == best.pages and len(found.broken) <= len(best.broken):
             source, best, kept = changed, found, f"{kept}{number}, "
     return source, best
 
@@ -134,7 +129,7 @@ def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
         edges = json.loads(typst.query(str(path), "<edge>", field="value", root=str(folder), font_paths=_fonts()))
     first = {number: (page, at) for name, number, page, at in edges if name == "first"}
     ends = ((number, page, first[number], at) for name, number, page, at in edges if name == "last")
-    broken = {number: (page - begins) * _PAGE + at - top for number, page, (begins, top), at in ends if page > begins}
+    broken = tuple(n for n, page, (begins, top), at in ends if 0 < page - begins < (_SHORT + top - at) / _PAGE)
     full, pages = next(((value, page) for name, value, page, _ in edges if name == "end"), (1.0, 1))
     return _Layout(pages, full, broken)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from functools import cache
@@ -56,15 +56,25 @@ class Words:
         return self.said[what if number == 1 else f"{what}s"].replace("#", str(number))
 
 
-def fitting(english: str, other: str, file: Path) -> str:
-    """A translation; raises ``RenderError`` where it has other holes than its pattern."""
-    count = len(HOLE.findall(english))
-    holes = [hole[1:-1] or str(n) for n, hole in enumerate(HOLE.findall(other))]
-    mixed = len({hole == "{}" for hole in HOLE.findall(other)}) > 1
-    if mixed or sorted(holes, key=int) != [str(n) for n in range(count)] or set(HOLE.sub("", other)) & {*"{}"}:
-        hint = "as many {} as there, or {1} and {0} in another order"
-        raise RenderError(f"{file.name}: '{other[:60]}' has other holes than '{english[:60]}'", hint=hint)
-    return other
+def patterns(ours: Mapping[str, str], others: Mapping[object, object], file: Path) -> Iterator[tuple[str, str]]:
+    """English patterns with their translations, which hang on an id of ours or on a pattern of one's own.
+
+    Raises ``RenderError`` for an unknown id, and where a translation has other holes than its pattern.
+
+    >>> dict(patterns({"bytes_of": "{} bytes of {}."}, {"bytes_of": "{} Bytes von {}."}, Path("de.yaml")))
+    {'{} bytes of {}.': '{} Bytes von {}.'}
+    """
+    for key, other in ((str(key), str(other)) for key, other in others.items()):
+        if key not in ours and _ID.fullmatch(key):
+            raise RenderError(f"{file.name}: no sentence has the id '{key[:60]}'", hint=nearest(key, [*ours]))
+        english = ours.get(key, key)
+        count, found = len(HOLE.findall(english)), HOLE.findall(other)
+        holes = sorted(int(hole[1:-1] or n) for n, hole in enumerate(found))
+        mixed = len({hole == "{}" for hole in found}) > 1
+        if mixed or holes != [*range(count)] or set(HOLE.sub("", other)) & {*"{}"}:
+            hint = "as many {} as there, or {1} and {0} in another order"
+            raise RenderError(f"{file.name}: '{other[:60]}' has other holes than '{english[:60]}'", hint=hint)
+        yield english, other
 
 
 def of_id(english: str, other: str, file: Path) -> tuple[str, str]:
@@ -78,18 +88,6 @@ def of_id(english: str, other: str, file: Path) -> tuple[str, str]:
         raise RenderError(f"{file.name}: '{other[:60]}' has other names than '{english[:60]}'",
                           hint=f"names: {', '.join(names) or 'none'}")  # fmt: skip
     return _NAMED.sub("{}", english), _NAMED.sub(lambda name: f"{{{names.index(name[0])}}}", other)
-
-
-def by_id_or_pattern(ours: Mapping[str, str], key: str, other: str, file: Path) -> tuple[str, str]:
-    """An English pattern with its translation, which hangs on an id of ours or on a pattern of one's own.
-
-    >>> by_id_or_pattern({"bytes_of": "{} bytes of {}."}, "bytes_of", "{} Bytes von {}.", Path("de.yaml"))
-    ('{} bytes of {}.', '{} Bytes von {}.')
-    """
-    if key not in ours and _ID.fullmatch(key):
-        raise RenderError(f"{file.name}: no sentence has the id '{key[:60]}'", hint=nearest(key, [*ours]))
-    english = ours.get(key, key)
-    return english, fitting(english, other, file)
 
 
 def words(language: str, own: Path | None = None) -> Words:
@@ -106,8 +104,7 @@ def _words(language: str, own: Path | None, tables: int) -> Words:
     import yaml
 
     def read(file: Path) -> Any:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
-        return loader(file.read_text(encoding="utf-8")).get_single_data()
+        return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(file.read_text(encoding="utf-8")).get_single_data()
 
     folders = [folder / FOLDER for folder in (own, TEMPLATES) if folder is not None]
     known = sorted({file.stem for folder in folders if folder.is_dir() for file in folder.glob("*.yaml")})
@@ -129,12 +126,11 @@ def _words(language: str, own: Path | None, tables: int) -> Words:
                 for table, others in text.items():
                     english = SENTENCES.get(table, dict)()
                     for unknown in others.keys() - english.keys() if english else ():
-                        raise RenderError(
-                            f"{file.name}: {table} have no '{unknown}'", hint=nearest(unknown, [*english])
-                        )
+                        hint = nearest(unknown, [*english])
+                        raise RenderError(f"{file.name}: {table} have no '{unknown}'", hint=hint)
                     told["sentences"] |= dict(of_id(english[one], others[one], file) for one in others if english)
             elif key in told:
-                told[key] |= dict(by_id_or_pattern(ours[key], *map(str, pair), file) for pair in text.items())
+                told[key] |= dict(patterns(ours[key], text, file))
             else:
                 said[str(key)] = str(text)
     return Words(said, Catalogue(told["sentences"], told["pieces"], decimal=said["decimal"]))

@@ -169,21 +169,6 @@ class EvaluationTrace:
         """The value of an operand: that of the variable, or the constant itself."""
         return self[operand].value if isinstance(operand, int) else operand
 
-    @property
-    def post_order(self) -> tuple[int, ...]:
-        """The operations as a reading of the outputs meets them, each after its operands."""
-        found: dict[int, None] = {}
-
-        def visit(number: int) -> None:
-            if number > 0 and number not in found:
-                for read in self[number].reads:
-                    visit(read)
-                found[number] = None
-
-        for _, number in self.outputs:
-            visit(number)
-        return tuple(found)
-
 
 def operand_form(operand: int | Expr) -> Form:
     """An operand as it is written."""

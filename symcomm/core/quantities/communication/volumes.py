@@ -146,8 +146,7 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
 
 
 def sent_over_boundaries(work: StepWriter, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:
-    """The bytes that stages send, by the accounting: one direction or both, one boundary or all, one pipeline or
-    all."""
+    """The bytes that stages send: one direction or both, one boundary or all, one pipeline or all."""
     cut, accounting = strategy.pipeline, work.setting.accounting
     assert cut is not None
     choice = work.setting.choice("pipeline")

@@ -193,8 +193,7 @@ class TimeWriter:
         return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
 
     def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
-        """The load of each group of calls on its links, and the part of it that goes through the memory, with its
-        format.
+        """The load of each group of calls on its links, and its part through the memory, with its format.
 
         The share of the payload follows from the algorithm; what of it counts for a link the convention says.
         """
