@@ -138,7 +138,6 @@ NAMES = {
     ),
     "symcomm.core.units": "BYTE ELEMENT FLOP ONE Quantity Unit",
     "symcomm.core.worksheets": "Worksheet built_in parse_worksheet read_worksheet",
-    "symcomm.documents.plots.curves": "plot_costs",
     "symcomm.documents.plots.drawing": "Sketch",
     "symcomm.documents.plots.figure": "figure figure_words=words figure_written=written said",
     "symcomm.documents.plots.optimum": "break_even_plot crossover_plot optimum_plot sensitivity_plot",

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from api import RenderError, ValuesError, no_model, plot_costs
+from api import RenderError, ValuesError, no_model
 
 pytest.importorskip("matplotlib")
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "collectives"))
+from plot import plot_costs  # the script of the example
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of matplotlib's own imports
 
 LINK = {"payload": "1 MB", "ranks": 8, "latency": "20 us", "bandwidth": "100 GB/s"}

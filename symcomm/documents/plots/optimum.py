@@ -19,7 +19,6 @@ from symcomm.core.optimum.crossover import crossovers
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.sensitivity import break_even, sensitivity
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.documents.plots.curves import plot_unit
 from symcomm.documents.plots.figure import (
     BLUE,
     COLOURS,
@@ -335,3 +334,9 @@ def _short(value: float, unit: Unit) -> str:
 def _equal(value: float) -> str:
     """What stands before a number that is read with four digits."""
     return "=" if float(f"{value:.4g}") == value else "≈"
+
+
+def plot_unit(d: Derivation, over: str) -> Unit:
+    """The unit of a variable, as the steps of a cost have it."""
+    pieces = (p for step in d.steps for p in forms.walk(step.form))
+    return next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == over and p.unit != ONE), ONE)
