@@ -40,7 +40,7 @@ def derive(
     """
     f, work = number_format(dtype), StepWriter(setting)
     title = f"{want.replace('_', ' ').capitalize()} of {f.name}"
-    notes = (f"{f.name}: {described(f)}.", *((f"Source: {f.source}.",) if f.source else ()))
+    notes = (f"{f.name.replace('_', ' ')}: {described(f)}.", *((f"Source: {f.source}.",) if f.source else ()))
     if not f.floating:
         if want not in ("largest", "finite_values"):
             raise ValuesError(f"{f.name} is a format of whole numbers: it has no {want.replace('_', ' ')}",
@@ -197,4 +197,4 @@ def _table(f: NumberFormat) -> Exhibit:
         ("whole numbers exact up to", Quantity(Fraction(f.integers_up_to), ONE)),
         ("numbers", Quantity(Fraction(f.finite_values), ONE)),
     ]  # fmt: skip
-    return Exhibit(f"The format {f.name}", ("", "value"), tuple(rows))
+    return Exhibit(f"The format {f.name.replace('_', ' ')}", ("", "value"), tuple(rows))
