@@ -19,17 +19,19 @@ RULES = {
     "'What ...' as a subject": re.compile(r"^(?:What|Which|Who)\b.*[.:]$"),
     "no actor ('is told', 'is said')": re.compile(r"\b(?:is|are|was|be) (?:told|said|meant|asked for)\b"),
     "a pronoun for a noun ('that of')": re.compile(r"\b(?:that|those) (?:of|which|that)\b(?! [a-z]+ (?:is|are) )"),
-    "a word of our own ('besides', 'stands')": re.compile(r"\b(?:besides|stands|goes on|hangs on|has to be said)\b"),
+    "a word of our own ('besides', 'stands')": re.compile(
+        r"\b(?:besides|stands(?! for\b)|goes on|hangs on|has to be said)\b"
+    ),
     "an identifier in prose": re.compile(r"\b[a-z]{2,}_[a-z_]+\b|\b[A-Z]\^[A-Z0-9]\b"),
 }
 # How many sentences of each kind break each rule. A new sentence breaks none; who mends some lowers the number.
 ALLOWED = {
-    "patterns": {"an identifier in prose": 1, "a word of our own ('besides', 'stands')": 1},
+    "patterns": {"an identifier in prose": 1},  # an option of PyTorch
     "docstrings": {
-        "no actor ('is told', 'is said')": 52,
-        "a pronoun for a noun ('that of')": 111,
-        "a word of our own ('besides', 'stands')": 114,
-        "more than 25 words": 12,
+        "no actor ('is told', 'is said')": 17,
+        "a pronoun for a noun ('that of')": 107,
+        "a word of our own ('besides', 'stands')": 1,
+        "more than 25 words": 6,
     },
     "pages": {"more than 25 words": 2},  # lists of what is counted otherwise, as a page prints them
 }

@@ -148,7 +148,7 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_template(file: Path) -> Template:
-    """A problem file; one that is not there, or no text, is told before anything is imported that takes long."""
+    """A problem file; a missing one, or one without text, is refused before any slow import."""
     from symcomm.core.files import PROBLEM, read_text
 
     text = read_text(file, PROBLEM)

@@ -82,7 +82,7 @@ class Section:
         return None
 
     def span_of(self, name: str) -> Span:
-        """Where the value of a key stands; the section's own place where the key is missing."""
+        """Where the value of a key is; the section's own place where the key is missing."""
         value = self.get(name)
         return self.span if value is None else value.span
 
@@ -206,7 +206,7 @@ def plain(value: Value) -> Any:
 
 
 def scalars(value: Value) -> Iterator[Scalar]:
-    """Every text that stands in a value, keys too, in order."""
+    """Every text that is in a value, keys too, in order."""
     if isinstance(value, Scalar):
         yield value
         return
@@ -217,7 +217,7 @@ def scalars(value: Value) -> Iterator[Scalar]:
 
 
 def blamed(value: Value, message: str) -> Span | None:
-    """The place of the word that a message quotes, if it stands in the value.
+    """The place of the word that a message quotes, if it is in the value.
 
     >>> blamed(section_of("pipeline: {stage: 4}", "t.md"), "pipeline has no 'stage'").word
     'stage'
@@ -227,7 +227,7 @@ def blamed(value: Value, message: str) -> Span | None:
 
 
 def written_at(value: Value, span: Span | None) -> Span | None:
-    """The place in the document of a piece of an option's text, where that stands in the value as it was read.
+    """The place in the document of a piece of an option's text, where that is in the value as it was read.
 
     >>> option = section_of("subscripts: ij,jk->il", "t.md")
     >>> written_at(option, Span("<text>", 1, "ij,jk->il", 8, 9)).place

@@ -30,7 +30,7 @@ class Span:
 
     @property
     def word(self) -> str:
-        """The text that is meant."""
+        """The text of the place."""
         return self.text[self.start : self.stop]
 
     @property
@@ -44,7 +44,7 @@ class Span:
         return Span(self.file, self.line, self.text, start, stop, self.cell)
 
     def picture(self) -> str:
-        """The line with a caret under the part that is meant; long lines are cut around it."""
+        """The line with a caret under its part; long lines are cut around it."""
         lo = 0 if len(self.text) <= _SHOWN else max(0, self.start - _SHOWN // 2)
         hi = min(len(self.text), lo + _SHOWN)
         head, tail = ("…" if lo else ""), ("…" if hi < len(self.text) else "")

@@ -229,7 +229,7 @@ class Elementwise(Form):
 
 @dataclass(frozen=True)
 class Summed(Form):
-    """A sum over indices of what stands behind them, as a cell of a table; it is not worth a number."""
+    """A sum over indices of the form behind them, as a cell of a table; it is not worth a number."""
 
     indices: tuple[Form, ...]
     inside: Form

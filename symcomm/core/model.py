@@ -248,7 +248,7 @@ def _shards_only(strategy: object) -> bool:
 
 @dataclass(frozen=True)
 class Model(DerivedQuantities):
-    r"""A graph and what its numbers depend on besides; it has a method for each quantity that can be derived.
+    r"""A graph and what its numbers depend on in addition; it has a method for each quantity that can be derived.
 
     >>> model = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")
     >>> model.flops().expr, str(model.parameters().at(D=3, F=5))
@@ -566,7 +566,7 @@ def from_blueprint(
     blueprint: Blueprint, *, dtype: str = "", values: Mapping[str, object] | None = None,
     notation: Notation | None = None,
 ) -> Model:  # fmt: skip
-    """The model of a blueprint; ``values`` are known numbers besides those the reader found.
+    """The model of a blueprint; ``values`` are known numbers other than those the reader found.
 
     Numbers are in ``dtype``, or as the blueprint says; where the two differ, a note tells so.
     """

@@ -43,7 +43,7 @@ class Shown(Protocol):
 
 
 def summary(model: Shown) -> str:
-    """A model in a line: its regions with how often each stands, its ops and its parameters.
+    """A model in a line: its regions with how often each occurs, its ops and its parameters.
 
     >>> from symcomm.core.model import load
     >>> summary(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, D]\\ty [B, D]\\n", repeat="N"))

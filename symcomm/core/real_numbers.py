@@ -199,7 +199,7 @@ def _near(form: Form, values: Mapping[str, Fraction], near: _ApproximateNumbers 
 
 
 def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
-    """Whether two forms have different numbers for certain; where that cannot be told, they may be equal.
+    """Whether two forms have different numbers for certain; otherwise they may be equal.
 
     >>> two = forms.Product((forms.Root(forms.num(2)), forms.Root(forms.num(2))))
     >>> are_apart(two, forms.num(2), {}), are_apart(two, forms.Num(Fraction(2) + Fraction(1, 10**60)), {})

@@ -32,7 +32,7 @@ from symcomm.core.units import Unit
 
 @dataclass(frozen=True)
 class Setting:
-    """The graph with everything a number depends on besides."""
+    """The graph with everything a number depends on in addition."""
 
     graph: Graph
     accounting: Accounting = field(default_factory=Accounting)
@@ -58,7 +58,7 @@ class Setting:
             object.__setattr__(self, "accounting", replace(self.accounting, softmax=softmax))
 
     def choice(self, convention: str) -> str:
-        """The choice of a convention; the step that is made next is told to rest on it.
+        """The choice of a convention; the next step names it.
 
         A rule reads it where another choice would give something else, and ``accounting`` where none would.
         """
@@ -79,7 +79,7 @@ class Setting:
                         break
 
     def runs_by(self, kind: str) -> str:
-        """The name of the algorithm that a kind of collective runs by; the next step is told to rest on it."""
+        """The name of the algorithm of a kind of collective; the next step names this convention."""
         self.read.update(dict.fromkeys(told(self.accounting.algorithm, [kind])))
         return runs_by(self.accounting.algorithm, kind)
 

@@ -442,7 +442,7 @@ class Quantity:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Converted(Quantity):
-    """An amount that is said in a unit of one's choice: ``number`` is how many of ``spelling`` it is."""
+    """An amount in a unit of one's choice: ``number`` is how many of ``spelling`` it is."""
 
     spelling: str = ""
     number: Fraction = Fraction(0)

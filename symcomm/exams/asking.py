@@ -87,7 +87,7 @@ class Asking:
 
     @cached_property
     def declared(self) -> DeclaredQuantity:
-        """The quantity that is asked for."""
+        """The quantity of the question."""
         if not isinstance(self.asked, str):
             return self.asked
         from symcomm.core.quantities import QUANTITIES

@@ -58,7 +58,8 @@ class _Entry:
 
 @dataclass(frozen=True)
 class KnownWrong:
-    """The right answer of a question and those that are recognised besides, for all papers; it fits between processes.
+    """The right answer of a question and those that are recognised in addition, for all papers; it fits between
+    processes.
 
     ``same`` are the places of the first of them with the same formula. ``named`` are steps that only name a number;
     ``symbols`` are those of the question.
@@ -86,7 +87,7 @@ class KnownWrong:
 
     @cached_property
     def numbers(self) -> FormNumbers:
-        """The numbers of those that are recognised besides."""
+        """The numbers of those that are recognised in addition."""
         return FormNumbers(tuple(one.number for one in self.wrong))
 
     def values(self, given: Mapping[str, Fraction]) -> dict[str, Fraction]:

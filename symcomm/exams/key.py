@@ -197,7 +197,7 @@ def mistakes_of(key: Key) -> tuple[Wrong, ...]:
 
 
 def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None = None, **values: object) -> Verdict:
-    """The verdict on an answer to a derivation or a prepared key; ``values`` are numbers given besides.
+    """The verdict on an answer to a derivation or a prepared key; ``values`` are further numbers.
 
     Of a derivation alone the answer itself is known, and mistakes that rewrite it; a key from a problem document
     (``key_of``) knows other conventions and all mistakes.

@@ -177,7 +177,7 @@ class SolvedDraft:
     notes: tuple[str, ...]
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
-        """The exact numbers of one configuration that are told, by the names of their steps."""
+        """The exact numbers that a result prints for one configuration, by the names of their steps."""
         given = {name: Fraction(value) for name, value in values.items()}
         return {**dict(self.known), **given, **self.told.at(given)}
 

@@ -90,7 +90,7 @@ class RunCase:
         return evaluate(from_expr(expression), self.known)
 
     def times(self, region: str) -> Fraction:
-        """How often a region stands."""
+        """How often a region occurs."""
         stands = {r.name: r.times for r in self.graph.regions}
         return self.known[stands[region]] if stands.get(region) else Fraction(1)
 
@@ -592,7 +592,7 @@ def context_of(case: RunCase) -> RunContext:
 
 
 def outside(case: RunCase) -> frozenset[str]:
-    """The axes of the mesh that what stands around DTensor looks after: stages, and the data where it is by itself."""
+    """The axes of the mesh that what is around DTensor looks after: stages, and the data where it is by itself."""
     parts = case.method.name.split("+")
     if parts[-1] == "dtensor" and not {"fsdp2", "replicate"} & {*parts}:
         return frozenset({"pipe"} & {*case.mesh})

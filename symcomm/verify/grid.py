@@ -52,7 +52,7 @@ class GridCell:
 
     @property
     def mark(self) -> str:
-        """How it is told in a table: ``=`` with the numbers of conventions, ``≠``, ``–`` where it does not apply.
+        """Its text in a table: ``=`` with the numbers of conventions, ``≠``, ``–`` where it does not apply.
 
         ``×`` is where a run failed or did not end.
         """
@@ -67,7 +67,7 @@ def grid(
     values: Mapping[str, Fraction] | None = None,
     told: Callable[[int, int, str], None] = lambda done, total, label: None, resume: Path | None = None,
 ) -> list[GridCell]:  # fmt: skip
-    """Every model under every strategy that it can have; what fails is told in its cell.
+    """Every model under every strategy that it can have; a failure is a text in its cell.
 
     ``resume`` is a file in which each run is kept as it ends: what stands in it is not run again, but compared again.
     """

@@ -426,7 +426,7 @@ def _version_notes(found: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to be started: its case and what the ranks are told."""
+    """A run that is ready to start: its case and the message to its ranks."""
 
     case: RunCase
     spec: Mapping[str, Any]

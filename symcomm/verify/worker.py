@@ -559,7 +559,7 @@ def _chain(run: Staged) -> Any:
     import torch
 
     class Consecutive(torch.nn.Module):  # type: ignore[misc]  # torch has no type hints here
-        """Some of the parts; each finds what it takes besides among the inputs, by name."""
+        """Some of the parts; each finds its further inputs by name."""
 
         def __init__(self, parts: list[tuple[Any, dict[str, Any]]]) -> None:
             super().__init__()

@@ -33,7 +33,7 @@ ZERO, ONE, TWO = num(0), num(1), num(2)
 
 
 def times(*factors: Form) -> Form:
-    """A product with one fraction bar; a factor that stands above and below the bar cancels.
+    """A product with one fraction bar; a factor that is above and below the bar cancels.
 
     >>> k = Sym("k")
     >>> times(TWO, minus(k, 1), Ratio(ONE, k)) == Ratio(Product((TWO, minus(k, 1))), k)

@@ -61,7 +61,7 @@ class ChosenLine:
 
     @property
     def last(self) -> Form:
-        """The form that goes on to other lines: the last exact one."""
+        """The form that leads to other lines: the last exact one."""
         return next(form for relation, form in reversed(self.forms) if relation != "≈")
 
     @cached_property

@@ -17,7 +17,7 @@ _TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
 
 
 class Numbers(dict[str, Fraction]):
-    """Numbers by name: those that are known, and tiny ones, made when they are asked for, that keep the relations."""
+    """Numbers by name: the known ones, and tiny ones, made on demand, that keep the relations."""
 
     def __init__(self, known: Mapping[str, Fraction], relations: Relations, seed: int = 0) -> None:
         super().__init__(known)

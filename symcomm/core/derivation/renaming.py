@@ -1,4 +1,4 @@
-"""A derivation under other names: a symbol or a step is called otherwise wherever it stands."""
+"""A derivation under other names: a symbol or a step has another name wherever it occurs."""
 
 from __future__ import annotations
 

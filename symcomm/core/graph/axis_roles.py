@@ -208,7 +208,7 @@ def meanings(graph: Graph) -> dict[str, str]:
 
 
 def head_axes(graph: Graph) -> tuple[str, ...]:
-    """The heads of attention: the axes of its scores besides the positions and the batch.
+    """The heads of attention: the axes of its scores other than the positions and the batch.
 
     Raises ``StrategyError`` where nothing attends, or where attention has one head.
     """

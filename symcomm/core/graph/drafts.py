@@ -113,7 +113,7 @@ class DraftOp:
 
 @lru_cache(maxsize=4096)  # most tensors of a table have the same few
 def size_text(size: sp.Expr) -> str:
-    """A size as it is told in a shape.
+    """A size as a shape prints it.
 
     >>> from symcomm.core.notation import symbol
     >>> size_text(4 * symbol("D")), size_text(symbol("H") * symbol("n_H")), size_text(symbol("D") ** 2)

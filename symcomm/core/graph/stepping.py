@@ -505,7 +505,7 @@ class _Stepper:
         return tuple(found)
 
     def plain(self, version: Version) -> Version:
-        """A version as it is where nothing stands before: all positions are the new ones."""
+        """A version as it is where nothing comes before: all positions are the new ones."""
         if self.past != 0:
             return version
         return tuple(NEW if _earlier(c) else c for c in version)

@@ -35,7 +35,7 @@ class Subscripts:
     span: Span
 
     def place(self, operand: int, label: str) -> Span:
-        """Where the last of a label in an operand stands."""
+        """The place of the last index of a label in an operand."""
         labels = self.operands[operand]
         return next(
             (s for one, s in zip(labels[::-1], self.spans[operand][::-1], strict=True) if one == label), self.span
@@ -128,7 +128,7 @@ class Einsum:
 
     @property
     def diagonals(self) -> tuple[int, ...]:
-        """The operands with an index that stands twice."""
+        """The operands with an index that occurs twice."""
         return tuple(n for n, labels in enumerate(self.operands) if len(set(labels)) < len(labels))
 
     def squeezed(self, operand: int) -> tuple[str, ...]:

@@ -375,7 +375,7 @@ class Device:
         return self.memory.capacity("" if named == "unnamed" else named, self.name)
 
     def link(self, name: str = "") -> Link:
-        """A link by its name; without one, the link to its peers, which stands first."""
+        """A link by its name; without one, the link to its peers, which is first."""
         if not name:
             return next(iter(self.links.values()))
         for key, link in self.links.items():

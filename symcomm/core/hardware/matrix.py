@@ -96,7 +96,7 @@ class _Row:
     span: Span
 
     def at(self, cell: int) -> Span:
-        """Where a cell stands; the row's name where it does not have so many."""
+        """Where a cell is; the row's name where it does not have so many."""
         if cell >= len(self.cells):
             return self.span
         kind, start = self.cells[cell]

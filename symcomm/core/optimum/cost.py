@@ -73,7 +73,7 @@ class Cost:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names, besides the variable, without a number."""
+        """The names, other than the variable, without a number."""
         return tuple(n for n in forms.names(self.form) if n != self.over and n not in self.given)
 
     @cached_property

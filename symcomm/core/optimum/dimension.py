@@ -51,7 +51,7 @@ def with_units(form: Form, units: Mapping[str, Unit]) -> Form:
 
 
 def in_unit(form: Form, unit: Unit) -> Form:
-    """The form in a unit: what each of its terms lacks stands on the term's number.
+    """The form in a unit: what each of its terms lacks is on the term's number.
 
     >>> second = Unit.parse("second")
     >>> in_unit(forms.Total((Ratio(forms.num(6), Sym("m")), Sym("o", False, second))), second).parts[0].parts[0]
@@ -96,7 +96,7 @@ def _split(form: Form, units: Mapping[str, Unit]) -> tuple[Form, Unit]:
 
 
 def times(form: Form, unit: Unit) -> Form:
-    """The form times a unit, which stands on its number.
+    """The form times a unit, which is on its number.
 
     >>> times(forms.product(forms.num(2), Sym("D")), Unit.parse("byte")).parts[0].unit
     Unit(powers=(('byte', 1),))

@@ -22,7 +22,7 @@ _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}
 
 @dataclass(frozen=True)
 class Piece:
-    """A step of an op: all of it, or one of the statistics of a map that is taken apart, or the rest of that map.
+    """A step of an op: all of it, or of a map that is taken apart one of its statistics, or the rest.
 
     ``inputs``, ``indices``, ``output`` and ``output_indices`` are those of the step, in the loops of the op.
     ``linear`` are the operands that the step is linear in, taken together. ``reduces`` says how the parts of a cut

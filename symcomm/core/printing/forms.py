@@ -1,4 +1,4 @@
-"""The printer of forms: where a dot stands, what is put in parentheses, where a long line breaks."""
+"""The printer of forms: where a dot is, what is put in parentheses, where a long line breaks."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class _Printer:
         return out if out.level >= level else self.wrapped(out)
 
     def factors(self, parts: Sequence[Form]) -> list[tuple[str, _Out]]:
-        """Each factor with what stands before it."""
+        """Each factor with what comes before it."""
         printed: list[tuple[str, _Out]] = []
         flat = _flat_factors(parts)
         for i, f in enumerate(flat):
@@ -200,7 +200,7 @@ class _Printer:
         return printed
 
     def terms(self, parts: Sequence[Form]) -> list[tuple[str, Form, bool]]:
-        """Each term without its sign, with what stands before it."""
+        """Each term without its sign, with what comes before it."""
         out: list[tuple[str, Form, bool]] = []
         for i, t in enumerate(parts):
             minus, positive = _split_sign(t)

@@ -19,7 +19,7 @@ class Glyph:
 
 @dataclass(frozen=True)
 class Written:
-    """How a name is written: a base with what stands below and above it, primes and an accent."""
+    """How a name is written: a base with what is below and above it, primes and an accent."""
 
     base: tuple[Glyph | Written, ...]
     lower: tuple[Glyph | Written, ...] = ()

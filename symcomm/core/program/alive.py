@@ -34,7 +34,7 @@ class Free(Keep):
 
 @dataclass(frozen=True)
 class OpRun:
-    """An instruction that runs: in which phase, what it makes (for a reader), in which table row, where it stands."""
+    """An instruction that runs: in which phase, what it makes (for a reader), in which table row, where it is."""
 
     phase: str
     op: str

@@ -60,7 +60,7 @@ class Saved:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is a tensor, and nothing that stands beside one."""
+        """Whether it is a tensor, and nothing that is beside one."""
         return self.what in TENSORS
 
 
@@ -337,7 +337,7 @@ class Autograd:
 
     def beside(self, made: Op, name: str, what: str, elements: Expr, dtype: str, reader: str,
                scores: bool = False) -> Saved:  # fmt: skip
-        """A storage that an op makes besides its result."""
+        """A storage that an op makes other than its result."""
         return Saved(made.output, what, elements, dtype, made.row, (reader,), scores, (), made.output, name,
                      frozenset([made.output]))  # fmt: skip
 

@@ -138,7 +138,7 @@ class Solver:
         self.confirmed = 0
 
     def add(self, left: Sequence[Fraction], right: Fraction) -> bool:
-        """Whether an equation may hold besides those before it."""
+        """Whether an equation may hold other than those before it."""
         row = [*left, right]
         for pivot, other in self.rows:
             if row[pivot]:
@@ -150,7 +150,7 @@ class Solver:
         return new is not None or not row[-1]
 
     def solution(self) -> list[Fraction]:
-        """The coefficients; one that nothing was said about is 0."""
+        """The coefficients; an unnamed one is 0."""
         found = [Fraction(0)] * (len(self.rows[0][1]) - 1)
         for pivot, row in reversed(self.rows):
             found[pivot] = row[-1] - sum((a * b for a, b in zip(row, found, strict=False) if b), Fraction(0))
@@ -261,7 +261,7 @@ def _monomials(schedule: Schedule, floors: bool = False, mean: bool = False) -> 
 def written_sum(
     table: Mapping[tuple[Form, Form], Fraction], columns: Sequence[Form], monomials: Sequence[Form]
 ) -> Form:
-    """A sum of products of a size and a sum of times, as one would write it: m (F + B + W) + (p - 1) (F + B)."""
+    """A sum of products of a size and a sum of times, as a person writes it: ``m (F + B + W) + (p - 1) (F + B)``."""
     rows = {size: [table[column, size] for column in columns] for size in monomials}
     for shift in (1, 2):
         if any(rows[num(1)]) and all(a == -shift * b for a, b in zip(rows[num(1)], rows[P], strict=True)):

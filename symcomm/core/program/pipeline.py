@@ -135,7 +135,7 @@ class RankShare:
     begins: bool = True
 
     def times(self, region: Region) -> Form:
-        """How often a region stands on the rank."""
+        """How often a region occurs on the rank."""
         return dict(self.counts).get(region.name, Sym(region.times)) if region.times else num(1)
 
     def weights(self, graph: Graph) -> Iterator[tuple[Region, list[Tensor]]]:
@@ -149,8 +149,8 @@ class RankShare:
 
 
 def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] | None = None) -> dict[str, RankShare]:
-    """The tensors on the stages of a pipeline, stages that are alike together: the only kind, or ``first``, ``middle``
-    and ``last``, or each one by its number, from 1.
+    """The tensors on the stages of a pipeline. Stages that are alike are together: the only kind, or ``first``,
+    ``middle`` and ``last``, or each one by its number, from 1.
 
     What stands before the layers is on the first stage, what stands behind them on the last one, and what stands
     between two kinds of layers with the layer before it. Of several kinds of layers all but the last kind are on the

@@ -464,8 +464,8 @@ class Line:
 
     @cached_property
     def within(self) -> frozenset[str]:
-        """The tensors that are never stored: the losses of each position, where eager PyTorch's loss function adds them
-        up; and the scores of a fused attention, except those that it hands on.
+        """The tensors that are never stored. These are the losses of each position, where eager PyTorch's loss function
+        adds them up, and the scores of a fused attention, except those that it hands on.
         """
         collapsing = {name for name, kind in MAP.items() if kind.collapses and kind.eager}
         found = {op.output for op in self.graph.ops if self.eager and op.kind in collapsing and "·" in op.output}

@@ -156,7 +156,7 @@ class DeclaredQuantity:
 
 
 class Registry(Mapping[str, DeclaredQuantity]):
-    """The quantities below some packages, and the worksheets, by name; each is read when it is asked for.
+    """The quantities below some packages, and the worksheets, by name; each is read at its first use.
 
     Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet). Those
     of the group ``facts`` are there for worksheets alone, and only ``with_facts``.

@@ -85,7 +85,7 @@ def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Frac
 
 
 def often(region: Region, numbers: Numbers) -> Fraction:
-    """How often a region stands."""
+    """How often a region occurs."""
     return numbers[region.times] if region.times else Fraction(1)
 
 

@@ -27,7 +27,7 @@ class ReaderError(SymcommError):
 
 @dataclass(frozen=True)
 class PartTable:
-    """A part of a model: a layer table, and the symbol that says how often the part stands (or nothing).
+    """A part of a model: a layer table, and the symbol that says how often the part occurs (or nothing).
 
     ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``layers_before`` names the
     tensor that stands for the result of the layers: what makes it runs before them, the rest after them.

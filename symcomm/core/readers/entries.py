@@ -52,7 +52,7 @@ class Config:
         return [f"{key} is not read: did you mean '{found[0]}'?" for key, found in sorted(near.items()) if found]
 
     def span(self, key: str) -> Span | None:
-        """Where a key stands with its value."""
+        """Where a key is with its value."""
         for number, line in enumerate(self.text.splitlines(), start=1):
             found = re.search(rf'"{re.escape(key)}"\s*:\s*([^,\s]*)', line)
             if found:

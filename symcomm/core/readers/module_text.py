@@ -45,7 +45,7 @@ def is_module_text(text: str) -> bool:
 
 
 def module_inside(text: str, file: str = "<text>") -> str | None:
-    r"""The one printed module tree that stands in the prose of a document, on the lines where it stands; None for none.
+    r"""The one printed module tree that is in the prose of a document, on the lines where it is; None for none.
 
     >>> module_inside("Deliverable 1\n```\nNet(\n  (fc): Linear(in_features=2, out_features=3)\n)\n```\nIt prints so.")
     '\n\nNet(\n  (fc): Linear(in_features=2, out_features=3)\n)'
@@ -64,7 +64,7 @@ def module_inside(text: str, file: str = "<text>") -> str | None:
 
 @dataclass(frozen=True)
 class Printed:
-    """A module tree as it literally stands, the repaired one where it is damaged, and what was noticed."""
+    """A module tree as it literally is, the repaired one where it is damaged, and what was noticed."""
 
     literal: Module
     repaired: Module

@@ -47,7 +47,7 @@ class Module:
         return here
 
     def walk(self, times: int = 1, path: str = "") -> Iterator[tuple[str, Module, int]]:
-        """Every module with its path and how often it stands in all."""
+        """Every module with its path and how often it occurs in all."""
         times *= self.count
         yield path, self, times
         for child in self.children:

@@ -56,7 +56,7 @@ _WITHOUT_WEIGHTS = {"OlmoLayerNorm"}
 
 
 def completed(module: Module) -> tuple[Module, tuple[str, ...]]:
-    """The tree with what its known classes hold besides what is printed, and notes on that.
+    """The tree with what its known classes hold other than what is printed, and notes on that.
 
     Raises ``ReaderError`` for experts and routers, whose weights no print shows.
     """

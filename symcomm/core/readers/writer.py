@@ -363,7 +363,7 @@ class ModelWriter:
     def layer(
         self, routed: bool, length: str = "L", memory: str = "", causal: bool = False, windowed: bool = False
     ) -> str:
-        """The rows of one layer; with a ``memory`` of that length, attention to it stands behind that to the stream.
+        """The rows of one layer; with a ``memory`` of that length, attention to it is behind that to the stream.
 
         In a ``windowed`` one a query sees ``L_w`` positions.
         """
@@ -408,7 +408,7 @@ class ModelWriter:
         return branch
 
     def added(self, rows: Rows, stream: str, branches: tuple[str, ...], target: str) -> str:
-        """The sum of the stream and its branches, and its norm where that stands there."""
+        """The sum of the stream and its branches, and its norm where that is there."""
         terms = (stream, *branches)
         if "sum" in self.norms:
             norm(rows, target, " + ".join(terms), terms, self.record.norm, self.mark(),

@@ -50,7 +50,7 @@ class Scope:
 
     @cached_property
     def among_sizes(self) -> Scope:
-        """The scope of a size that stands in it."""
+        """The scope of a size that is in it."""
         return replace(self, tensors={}, kind="size" if self.kind == "tensor" else self.kind)
 
     def is_family(self, key: str) -> bool:
@@ -89,7 +89,7 @@ class Scope:
 
 
 class Context:
-    """The cell that is read, the scope it stands in, and how much of its limits is used up.
+    """The cell that is read, the scope it is in, and how much of its limits is used up.
 
     ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` are those whose
     sizes were collected before, with the indices around them.

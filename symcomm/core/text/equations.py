@@ -1,4 +1,4 @@
-"""The one computation of a row: what stands left of `=` and right of it."""
+"""The one computation of a row: both sides of its `=`."""
 
 from __future__ import annotations
 

@@ -203,9 +203,9 @@ class _Layer:
         return _distinct(found), frozenset(declared)
 
     def numbers_of(self, cell: Cell, near: frozenset[str]) -> set[str]:
-        """The names of a computation that can only be numbers, as nothing is divided by a tensor; and small Greek
-        letters that stand alone above numbers. A name that differs from a known one in case alone is neither: ``near``
-        are these in small letters.
+        """The names of a computation that can only be numbers, as nothing is divided by a tensor. Small Greek letters
+        alone above numbers are such, too. A name that differs from a known one in case alone is neither: ``near`` are
+        these in small letters.
         """
         if cell.text in _NOTHING:
             return set()

@@ -30,7 +30,7 @@ class Tokens(lark.lexer.Lexer):
 
 @dataclass(frozen=True)
 class Grammar:
-    """A grammar in a file beside our modules, and what Lark is told about it besides.
+    """A grammar in a file beside our modules, and what Lark is told about it in addition.
 
     >>> MODULE.parser().parse("Net(8)").children[0].children[0]
     Token('NAME', 'Net')

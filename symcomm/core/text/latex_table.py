@@ -19,7 +19,7 @@ _RULE = re.compile(
 
 
 class Body:
-    """The characters of an environment with the line and column each one stands at."""
+    """The characters of an environment with the line and column each one is at."""
 
     def __init__(self, lines: list[str], shift: int, file: str) -> None:
         self.lines, self.shift, self.file = lines, shift, file
@@ -30,7 +30,7 @@ class Body:
 
 
 def read(lines: list[str], index: int, stop: int, column: int, shift: int, file: str) -> tuple[Table | None, int]:
-    r"""The table whose ``\begin`` stands at ``lines[index][column:]``, and the line of its ``\end``.
+    r"""The table whose ``\begin`` is at ``lines[index][column:]``, and the line of its ``\end``.
 
     Only lines before ``stop`` are read; ``index + shift`` is the line's number in the file.
     No table comes back where there are no rows.

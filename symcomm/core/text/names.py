@@ -23,7 +23,7 @@ _UNIT = re.compile(r"[kKMGTP]i?B|[kMGT]?bits?|[kMGTP]?FLOPs?|bytes?|[kMG]Hz|ms|Â
 
 
 class NamedFactor(NamedTuple):
-    """One name of a run, and the exponent and transposes behind it; it stands at ``start``."""
+    """One name of a run, and the exponent and transposes behind it; it is at ``start``."""
 
     name: Identifier
     start: int

@@ -27,7 +27,7 @@ def _tree(tokens: list[Token]) -> Branch:
 
 
 def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
-    """The items of the cell, which commas separate; ``also`` are names besides those of the scope."""
+    """The items of the cell, which commas separate; ``also`` are names other than those of the scope."""
     cell = context.cell
     scope = context.scope
     tokens, tree, depth, hangs = _read(cell, scope.kind == "tensor", frozenset())

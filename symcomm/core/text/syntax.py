@@ -9,7 +9,7 @@ from lark import Token
 
 
 class Branch:
-    """A rule of the grammar, what it is made of, and where it stands: columns of its cell, -1 where they are not known.
+    """A rule of the grammar, what it is made of, and where it is: columns of its cell, -1 where they are not known.
 
     Lark's own tree keeps places in an object of its own for every branch, which takes longer than the parsing.
     """

@@ -18,7 +18,7 @@ LAYER_COLUMNS = ("Computation", "Input", "Output")
 
 
 class Jump(NamedTuple):
-    """From ``offset`` of a cell's text on, the text stands in ``line`` from ``column`` on."""
+    """From ``offset`` of a cell's text on, the text is in ``line`` from ``column`` on."""
 
     offset: int
     line: int
@@ -47,7 +47,7 @@ class Cell:
     jumps: tuple[Jump, ...] = ()
 
     def span(self, start: int = 0, stop: int | None = None) -> Span:
-        """Where ``text[start:stop]`` stands in its line; the whole cell without arguments."""
+        """Where ``text[start:stop]`` is in its line; the whole cell without arguments."""
         stop = len(self.text) if stop is None else stop
         if not self.jumps:
             first, last, most = self.start + start, self.start + stop, len(self.line_text)
@@ -83,7 +83,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its header, its rows, and the line its header stands in.
+    """A table: its header, its rows, and the line its header is in.
 
     Every row has at least as many cells as there are columns; a missing cell is empty.
     """
@@ -101,7 +101,7 @@ class Table:
 
 
 def single(text: str, file: str = "<text>", column: str = "") -> Cell:
-    """A cell of its own, for a formula that stands in no table.
+    """A cell of its own, for a formula outside of tables.
 
     >>> single("24 N D^2").span(3, 4).word
     'N'
@@ -110,7 +110,7 @@ def single(text: str, file: str = "<text>", column: str = "") -> Cell:
 
 
 class PlacedText(str):
-    """Text that knows where it stands: ``span`` is the place of its first line.
+    """Text that knows where it is: ``span`` is the place of its first line.
 
     >>> text = PlacedText("a = 1; b = 2")
     >>> [cell.text for cell in PlacedText.cells_of(text)]
@@ -153,7 +153,7 @@ def trimmed(cell: Cell) -> Cell:
 
 
 def cut(cell: Cell, start: int, stop: int) -> Cell:
-    """The cell with only ``text[start:stop]``, which stands where it stood."""
+    """The cell with only ``text[start:stop]``, which is where it was."""
     here = Jump(0, cell.line, cell.line_text, cell.start)
     kept: list[Jump] = []
     for jump in cell.jumps:

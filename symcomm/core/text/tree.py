@@ -11,7 +11,7 @@ from symcomm.core.records import dataclass
 
 @dataclass(frozen=True)
 class Node:
-    """A piece of a formula; ``span`` is where it stands."""
+    """A piece of a formula; ``span`` is where it is."""
 
     span: Span
 

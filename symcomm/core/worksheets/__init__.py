@@ -37,7 +37,7 @@ class _Sheets(Mapping[str, Worksheet]):
 
 @cache
 def built_in() -> Mapping[str, Worksheet]:
-    """The worksheets that come with symcomm, by name; a formula is read when it is asked for.
+    """The worksheets that come with symcomm, by name; a formula is read at its first use.
 
     >>> built_in()["pipelined_broadcast"].summary
     'the time of a broadcast along a chain in chunks, and the best number of chunks'

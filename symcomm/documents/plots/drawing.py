@@ -57,7 +57,7 @@ class Sketch:
     def text(
         self, x: float, y: float, text: str, size: float = 9, colour: str = "#1b1b1b", anchor: str = "middle"
     ) -> None:
-        """A line of text; what stands in backquotes is set as the name of a tensor or symbol."""
+        """A line of text; what is in backquotes is set as the name of a tensor or symbol."""
         self.texts[len(self.parts)] = (text, lambda said: (
             f'<text x="{x:g}" y="{y:g}" font-family="{FONT}" font-size="{size:g}" fill="{colour}" '
             f'text-anchor="{anchor}">{_spans(said, size)}</text>'))  # fmt: skip

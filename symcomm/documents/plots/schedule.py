@@ -104,7 +104,7 @@ def _darker(colour: str, chunk: int, chunks: int) -> str:
 
 
 def timetable(made: Execution) -> str:
-    """The events as text: a row a rank, a column a unit of time, ``.`` where a rank waits and ``=`` where it goes on.
+    """The events as text: a row a rank, a column a unit of time, ``.`` where a rank waits and ``=`` where it continues.
 
     Of two chunks of a rank the second has small letters. Raises ``ValuesError`` where times are no whole numbers.
 

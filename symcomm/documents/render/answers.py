@@ -35,7 +35,7 @@ _CELL, _COLUMNS = 11.0, 44.0  # em: what a cell and a row of a table of answers 
 
 
 class AnswerWriter:
-    """Writes the answers of one document; what was said of one is not said again of the next."""
+    """Writes the answers of one document, without repeating a sentence of an earlier answer."""
 
     def __init__(
         self, writer: PageWriter, detail: Detail, head: Mapping[str, Convention], answers: int, graders: bool = False
@@ -100,7 +100,7 @@ class AnswerWriter:
         )
 
     def question(self, run: Sequence[Answer], asked: Questions) -> Markup:
-        """How some answers are asked for, with the numbers that are given with all of them."""
+        """The question for some answers, with the numbers that are given with all of them."""
         writer = self.of(run[0])
         given = [g for g in run[0].given if all(g in one.given for one in run)]
         text = writer.own(asked.question(run))
@@ -342,7 +342,7 @@ class AnswerWriter:
     # -- what stands around them ---------------------------------------------------------------
 
     def given(self, values: Iterable[Given], writer: PageWriter) -> tuple[GivenView, ...]:
-        """Given values; the meaning of a name is told once, and again where it has another."""
+        """Given values; the meaning of a name comes once, and again where it has another."""
         made = []
         for g in values:
             meaning = "" if self.meant.get(g.name) == g.meaning else g.meaning
@@ -351,7 +351,7 @@ class AnswerWriter:
         return tuple(made)
 
     def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
-        """Symbols of an answer that have no number, with what they mean; it is told once."""
+        """Symbols of an answer that have no number, with their meanings, once each."""
         meanings = writer.notation.meanings
         found = {n: meanings.get(n, "") for n in forms.names(last.last) if n not in known}
         fresh = [name for name, meaning in found.items() if meaning and self.meant.get(name) != meaning]

@@ -1,4 +1,4 @@
-"""Files that a page shows besides its pictures: the logo of a document, and what lies beside a template."""
+"""Files that a page shows other than its pictures: the logo of a document, and what lies beside a template."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Only:
-    """From here on, what stands in the document is for some editions only; ``name`` is empty where it is for all."""
+    """From here on, what is in the document is for some editions only; ``name`` is empty where it is for all."""
 
     name: str
     span: Span

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowView:
-    """One line of aligned maths: what stands left, the relation, and the right side in one or more lines.
+    """One line of aligned maths: the left side, the relation, and the right side in one or more lines.
 
     The parts are maths without its dollar signs, except in HTML, where each is an element of its own. ``alt`` says the
     whole line, ``tall`` whether its first line is higher than text.

@@ -33,7 +33,7 @@ _KEPT = 4096  # forms and sentences that a writer keeps as it wrote them
 
 @dataclass(frozen=True)
 class ChainPiece:
-    """A piece of a chain of equations: its relation, its lines, how it is said, how wide and whether it is high."""
+    """A piece of a chain of equations: its relation, its lines, its spoken text, its width and whether it is high."""
 
     relation: str
     lines: tuple[str, ...]

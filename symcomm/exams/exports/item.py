@@ -48,7 +48,7 @@ class QuestionOption:
 
 @dataclass(frozen=True)
 class QuestionPart:
-    """One answer: what stands before its field, its points, what is right and what is recognised.
+    """One answer: what comes before its field, its points, what is right and what is recognised.
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
     ``tolerance`` is a share of the number; None is half a unit of its third digit. ``symbols`` are those that a formula

@@ -87,7 +87,7 @@ def decimal(number: Fraction | int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as it stands between elements; hardly any has to be changed.
+    """Text as it is between elements; hardly any has to be changed.
 
     >>> escaped("a < b"), escaped("12")
     ('a &lt; b', '12')
@@ -96,7 +96,7 @@ def escaped(text: str) -> str:
 
 
 def markup(text: str) -> object:
-    """Text that a template writes as it stands."""
+    """Text that a template writes as it is."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704  (escaped where it was made)
@@ -120,7 +120,7 @@ def fragment(html: str) -> Element:
 
 
 def tex_of(maths: Element) -> str:
-    """The TeX that a formula was written in; its text where nothing is said."""
+    """The TeX that a formula was written in; its text where it has none."""
     said = next((node.text for node in maths.iter("annotation")), None)
     return " ".join((said or "".join(maths.itertext())).split())
 

@@ -38,7 +38,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class WrittenExport:
-    """The files of one format: the first of them as it is told, the questions, and the bytes."""
+    """The files of one format: the first of them by its name, the questions, and the bytes."""
 
     path: Path
     files: int

@@ -58,7 +58,7 @@ class Figure:
 
     @property
     def span(self) -> Span:
-        """Where the block stands."""
+        """Where the block is."""
         return self.section.span_of("figure")
 
 

@@ -30,7 +30,7 @@ def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
 
 
 def points_of(problem: Problem) -> dict[int, Fraction]:
-    """The points of each ask, by its identity: its own, or a share of those of its heading; one where none are said.
+    """The points of each ask, by its identity: its own, or a share of its heading's; one where none are given.
 
     Raises ``DocumentError`` where the points of asks are more than those of their heading.
     """

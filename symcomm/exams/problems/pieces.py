@@ -54,7 +54,7 @@ class HeadingPiece:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """A layer table that stands in the text, and the lines that hold it."""
+    """A layer table that is in the text, and the lines that hold it."""
 
     table: Table
     markdown: str = ""

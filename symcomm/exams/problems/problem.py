@@ -172,7 +172,7 @@ class MistakeBlock:
 
 @dataclass(frozen=True)
 class Ask:
-    """One quantity that is asked for: a pass, its options, and the numbers given with the question.
+    """One question: a pass, its options, and the numbers given with it.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
     says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
@@ -201,7 +201,7 @@ class Ask:
 
     @property
     def span(self) -> Span:
-        """Where the question stands."""
+        """Where the question is."""
         key = self.section.key("ask")
         return key.span if key else self.section.span
 
@@ -269,7 +269,7 @@ class Problem:
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        """Everything that is asked for, in order."""
+        """All questions, in order."""
         return tuple(item for item in self.items if isinstance(item, Ask))
 
     @cached_property
@@ -820,7 +820,7 @@ class _Reader:
         self.items.append(made)
 
     def table(self, section: Section) -> tuple[Table, bool]:
-        """The table a model block means, and whether it stands in the block itself."""
+        """The table a model block means, and whether it is in the block itself."""
         if "table" in section and "formula" in section:
             key = section.key("formula")
             raise DocumentError("a model has a table or a formula, not both", key.span if key else section.span)

@@ -29,7 +29,7 @@ _MATHS = re.compile(r"\$\$.+?\$\$|(?<!\\)\$[^$\n]+?(?<!\\)\$", re.DOTALL)
 
 @dataclass(frozen=True)
 class Reference:
-    """One reference and where it stands; ``topic`` is empty for a value, and ``maths`` says that it is in a formula."""
+    """One reference and where it is; ``topic`` is empty for a value, and ``maths`` says that it is in a formula."""
 
     topic: str
     name: str

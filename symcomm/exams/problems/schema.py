@@ -1,4 +1,4 @@
-"""The JSON schema of what stands in problem documents: the front matter and the fenced ``symcomm`` blocks.
+"""The JSON schema of what is in problem documents: the front matter and the fenced ``symcomm`` blocks.
 
 Editors complete and check a block with it. It follows from the declared quantities, the kinds of figures and the
 conventions; what depends on the rest of a document (which models and symbols there are) is checked when it is read.

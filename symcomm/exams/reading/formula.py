@@ -338,7 +338,7 @@ class AnswerReader:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text; ``spaced`` where a space stands before it."""
+    """A piece of the text; ``spaced`` where a space comes before it."""
 
     kind: str
     text: str
@@ -669,7 +669,7 @@ class _Parser:
     # -- units ---------------------------------------------------------------------------------------------
 
     def measured(self, top: bool) -> tuple[Fraction, Unit, int] | None:
-        """The unit that stands here, if what follows is one and no names of the question."""
+        """The unit that is here, if what follows is one and no names of the question."""
         token = self.next
         if token.kind == "%":
             self.at += 1

@@ -23,7 +23,7 @@ class PassCost:
 
 
 def forward_cost(trace: EvaluationTrace) -> PassCost:
-    """The operations of the tangents of one pass of forward mode; those of the primals come once besides.
+    """The operations of the tangents of one pass of forward mode; those of the primals come once in addition.
 
     >>> from symcomm.teaching.differentiation.trace import trace
     >>> forward_cost(trace("y_1 = (x_1+x_2)^2; y_2 = (x_1-x_2)^2", "x_1 = 2, x_2 = 4"))

@@ -29,7 +29,7 @@ Indices = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Factor:
-    """An operand of a product as it stands there: its form and its rows and columns, by the sizes of their axes."""
+    """An operand of a product as it is there: its form and its rows and columns, by the sizes of their axes."""
 
     form: Form
     rows: tuple[str, ...]
@@ -91,7 +91,7 @@ class Names:
         return Sym(self.of(tensor))
 
     def is_row(self, tensor: str) -> bool:
-        """Whether a tensor, or one whose gradient it is, stands as a row where it is a vector; others are columns."""
+        """Whether a vector, or one whose gradient it is, is a row; others are columns."""
         return self.rows.get(self.graph.tensors[tensor].of or tensor, False)
 
     @property

@@ -24,7 +24,7 @@ _FUNCTIONS = frozenset(SPELLED)
 
 @dataclass(frozen=True)
 class Formula:
-    """One formula of a system: the name on its left, the tree on its right, and where it stands."""
+    """One formula of a system: the name on its left, the tree on its right, and where it is."""
 
     name: str
     tree: Node
@@ -41,7 +41,7 @@ def plain(name: str) -> str:
 
 
 def in_order(name: str) -> tuple[str, int]:
-    """By what names are sorted: x_2 stands before x_10."""
+    """By what names are sorted: x_2 comes before x_10."""
     base, _, number = name.partition("_")
     return (base, int(number)) if number.isdecimal() else (name, 0)
 

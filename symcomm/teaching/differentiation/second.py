@@ -22,7 +22,7 @@ TURNED = "w"  # of an adjoint: its tangent
 def hessian_steps(
     trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str
 ) -> tuple[list[Step], str, Exhibit]:
-    """The steps of a Hessian times a vector, the name of the component that is asked for, and their table."""
+    """The steps of a Hessian times a vector, the name of the wanted component, and their table."""
     steps = given_steps(trace)
     moved = forward(trace, vector)
     for v in trace.inputs:

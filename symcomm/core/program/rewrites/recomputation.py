@@ -119,12 +119,12 @@ class Again:
 
     @property
     def runs(self) -> frozenset[str]:
-        """The ops that run again: all that are asked for, or those that are needed."""
+        """The ops that run again: all of the asked ones, or only the needed ones."""
         every = self.program.runs & self.graph.producers.keys()
         return every & self.needed if self.program.recomputation == "needed" else every
 
     def pieces(self) -> Iterator[tuple[int, list[Instruction], list[Instruction]]]:
-        """Of each piece: the turn before which it stands (by its identity), the gathers of weights, and its turns."""
+        """Of each piece: the turn before which it is (by its identity), the gathers of weights, and its turns."""
         for names in self.connected() if self.backward else ():
             made = names & self.needed | {name for name, op in self.moved.items() if op in names}
             first = next((n for n, t in enumerate(self.backward) if self.reads(t, made)), 0)

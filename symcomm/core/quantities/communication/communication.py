@@ -99,7 +99,7 @@ def derive(
         sent = {way: out + both * into for way, (out, into) in counts.items()}
 
     def wanted(setting: Setting) -> list[Call]:
-        """The calls that are asked for."""
+        """The calls that the options choose."""
         mine = held if per_rank and cut is not None else None
         return [
             c for c in calls(setting, strategy, gradient_dtype, mine, m, level == TO_HOST)

@@ -83,7 +83,7 @@ def links_of(said: object, strategy: Strategy) -> dict[str, object]:
 
 
 def pairs(said: object) -> Iterable[tuple[str, object]]:
-    """The names that links are given for, each with what is said of it."""
+    """The names with links, each with the text of its link."""
     if isinstance(said, Mapping):
         return [(str(name), value) for name, value in said.items()]
     found: list[tuple[str, object]] = []

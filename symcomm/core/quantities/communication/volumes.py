@@ -181,5 +181,5 @@ def _by_each_rank(ranks: Sequence[Form], sent: Form) -> Witness:
 
 
 def maths_name(form: Form) -> str:
-    """A symbol as it stands in a sentence."""
+    """A symbol as it is in a sentence."""
     return f"`{form.name}`" if isinstance(form, Sym) else "the"

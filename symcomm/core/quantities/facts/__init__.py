@@ -1,1 +1,1 @@
-"""Facts of a model that worksheets take besides quantities: what is counted, and the rates of a device."""
+"""Facts of a model that worksheets take other than quantities: what is counted, and the rates of a device."""

@@ -40,7 +40,7 @@ KeptRole = Annotated[
 
 @dataclass(frozen=True)
 class KeptShare:
-    """The share of a kept tensor on a rank: its sizes besides positions and batch, how many tokens, and its cuts."""
+    """The share of a kept tensor on a rank: its sizes other than positions and batch, how many tokens, and its cuts."""
 
     kept: Kept
     sizes: tuple[Expr, ...]

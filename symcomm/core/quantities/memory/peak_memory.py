@@ -326,7 +326,7 @@ _COLUMNS = {
     "states": ("optimizer states",),
     "saved": ("saved activations",),
     "passing": ("temporaries",),
-    "besides": ("held tensors", "workspaces", "rounding"),
+    "other": ("held tensors", "workspaces", "rounding"),
 }
 _ROWS = 45
 
@@ -335,7 +335,7 @@ def _exhibit(found: list[Snapshot], worth: list[dict[str, Fraction]], totals: li
     """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
     of each region in each phase. The same for a pipeline, whose phases come three times.
     """
-    columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
+    columns = [c for c, kinds in _COLUMNS.items() if c != "other" or any(w.get(k) for w in worth for k in kinds)]
     shown: list[int] = []
     for by_row in (False,) if found[0].when else (True, False):
         best: dict[tuple[str, str], int] = {}

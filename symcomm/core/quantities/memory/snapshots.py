@@ -33,9 +33,9 @@ _PIECES = 40_000  # of work that are followed one by one
 
 @dataclass(frozen=True)
 class StepRun:
-    """The run of a rank: its strategy, its ``microbatches`` where they are more than one, and in a pipeline its
-    ``stage`` (from 0), schedule and chunks. ``held`` are tensors that the program still refers to. ``workspace`` is
-    there for each thread: one calls the forward pass and another one the backward pass.
+    """The run of a rank: its strategy and, if several, its ``microbatches``; in a pipeline its ``stage`` (from 0),
+    schedule and chunks. ``held`` are tensors that the program still refers to. ``workspace`` is there for each thread:
+    one calls the forward pass and another one the backward pass.
     """
 
     strategy: Strategy
@@ -51,7 +51,7 @@ class StepRun:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The memory while one op runs: bytes by kind, the pieces they are made of, and held tensors besides.
+    """The memory while one op runs: bytes by kind, the pieces they are made of, and held tensors in addition.
 
     ``when`` is where in a schedule it is, ``loops`` the loops around it.
     """
@@ -165,7 +165,7 @@ def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction]
 
 @dataclass
 class SnapshotMaker:
-    """A step as a reader knows it: where an op is, and what the program and its libraries hold besides."""
+    """A step as a reader knows it: where an op is, and what the program and its libraries hold in addition."""
 
     setting: Setting
     run: StepRun
@@ -187,7 +187,7 @@ class SnapshotMaker:
         return [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
 
     def snapshot(self, instant: Instant, start: TaskStart | None, pieces: str, beside: str) -> Snapshot:
-        """An instruction as it runs, with what the program and its libraries hold besides."""
+        """An instruction as it runs, with what the program and its libraries hold in addition."""
         run, held, when = instant.run, tuple(self.beside(instant.run.phase, instant.run.part, instant.run.at)), ""
         if start is not None and pieces:
             several = pieces + ("es" if pieces.endswith("ch") else "s")

@@ -207,7 +207,7 @@ def _fits(work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity
 
 
 def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
-    """How many microbatches are added: those of a pipeline, or as many as are said.
+    """How many microbatches are added: the ones of a pipeline, or the given number.
 
     Raises ``StrategyError`` where both say it.
     """

@@ -106,7 +106,7 @@ def write(
     rates: Mapping[str, object],
     *more: Form,
 ) -> MeshTerms:
-    """The steps up to the times. ``more`` are forms whose symbols are in use besides.
+    """The steps up to the times. ``more`` are forms whose symbols are in use in addition.
 
     Raises ``ValuesError`` where nothing is computed or nothing is sent.
     """

@@ -94,7 +94,7 @@ class PipelineTime:
         return found
 
     def together(self, name: str, kind: str, what: Callable[[RegionTime], Form | None], text: str) -> Form | None:
-        """The time of the regions of a stage, one after the other, each as often as it stands there."""
+        """The time of the regions of a stage, one after the other, each as often as it occurs there."""
         mine = self.repetitions(kind, what)
         terms = [product(count, form) for count, form in mine]
         if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":

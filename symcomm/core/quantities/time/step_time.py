@@ -67,7 +67,7 @@ BACK = "the first stage reads what the last one made"
 
 
 def placed(strategy: Strategy | str | None) -> Strategy:
-    """A strategy from what was said; one device where nothing was."""
+    """The given strategy, or one device."""
     return parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
 
 

@@ -61,7 +61,7 @@ def write(
     setting = setting.divided(placed)
 
     def wanted(setting: Setting) -> Load:
-        """The layer that is asked for: of repeated layers any one, whose input has a gradient."""
+        """The layer of a question: of repeated layers any one, whose input has a gradient."""
         found = load(setting, placed, gradient_dtype).of(*PHASES[phase]).row(setting, op)
         calls = tuple((at, _of_any_layer(call)) for at, call in found.calls)
         ops = tuple(replace(one, every=True) for one in found.ops)

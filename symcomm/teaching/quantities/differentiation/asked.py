@@ -44,7 +44,7 @@ Slip = Annotated[
 def traced(
     setting: Setting, of: str, point: str | Mapping[str, object] | None, outputs: str | None = None
 ) -> EvaluationTrace:
-    """The trace of a question, at the point that is said or at the given numbers."""
+    """The trace of a question, at its point or at the given numbers."""
     said: str | Mapping[str, object] = (
         point if point is not None else {plain(name): value for name, value in setting.values.items()}
     )
