@@ -91,16 +91,19 @@ def typst_pages(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     made = typst_pdf(source, files)
     if _LOOSE not in source or "<edge>" not in source or re.search(rb"/Pages\s*/Count 1\b", made):
         return made
-    settled = _settled(source, files, _layout(source, files))
-    best = settled[1]
-    if best.broken or best.full <= _CLOSER * (best.pages - 1) + 0.2:
+    ways = [(source, _layout(source, files))]
+    if ways[0][1].broken or ways[0][1].full <= _CLOSER * (ways[0][1].pages - 1) + 0.2:
         tight = source.replace(_LOOSE, _TIGHT, 1)
-        closer = _settled(tight, files, _layout(tight, files))
-        settled = min(settled, closer, key=lambda made: (made[1].pages, len(made[1].broken)))
+        ways.append((tight, _layout(tight, files)))
+        if ways[1][1].pages < ways[0][1].pages:
+            ways.pop(0)
+    settled = _settled(*ways[0], files)
+    if settled[1].broken and len(ways) > 1:
+        settled = min(settled, _settled(*ways[1], files), key=lambda made: (made[1].pages, len(made[1].broken)))
     return typst_pdf(settled[0], files)
 
 
-def _settled(source: str, files: Mapping[str, bytes] | None, best: _Layout) -> tuple[str, _Layout]:
+def _settled(source: str, best: _Layout, files: Mapping[str, bytes] | None) -> tuple[str, _Layout]:
     """The source that keeps together what belongs together where that takes no page more."""
     stuck = source.replace("#let stuck = false\n", "#let stuck = true\n", 1)
     if (found := _layout(stuck, files)).pages == best.pages:
