@@ -196,8 +196,8 @@ class RankStep:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """A task as it begins: when in the schedule, with how many pieces in flight, and whether its weights have gradients
-    by then. ``beside`` is a forward that overlaps with it.
+    """A task as it begins: when in the schedule, with how many pieces in flight, and whether the gradients of weights
+    that it makes are there by then. ``beside`` is a forward that overlaps with it.
     """
 
     task: Action
@@ -215,19 +215,19 @@ def started(items: Sequence[Item]) -> Iterator[TaskStart]:
     first = next((n for n, item in enumerate(items) if any(t.kind in "BD" for t in item)), len(items))
     last = max(n for n, item in enumerate(items) if any(t.kind == "F" for t in item))
     flying: set[tuple[int, int]] = set()
-    there: set[int] = set()
+    there: set[tuple[int, str]] = set()
     for n, item in enumerate(items):
         count = len(flying | {(t.stage, t.microbatch) for t in item})
         when = WARM if n < first else STEADY if n <= last else COOL
         forward, *after = sorted(item, key=lambda t: t.kind != "F")
         task, beside = (after[0], forward) if after else (forward, None)
-        yield TaskStart(task, when, count, task.stage in there, beside)
+        yield TaskStart(task, when, count, (task.stage, "B" if task.kind == "B" else "W") in there, beside)
         for task in item:
             if task.kind in "FB":
                 flying.add((task.stage, task.microbatch))
             else:
                 flying.discard((task.stage, task.microbatch))
-                there.add(task.stage)
+            there |= {(task.stage, half) for half in ("BW" if task.kind == "D" else task.kind)}
 
 
 def check_sizes(body: Iterable[StorageEvent], values: Mapping[str, Fraction]) -> None:
