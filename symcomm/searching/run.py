@@ -336,10 +336,11 @@ def _outcome(
     limits = [SERVED if serves else _LIMITS[0], *([] if question.links else [_LIMITS[1]])]
     if NODE in dict(question.links):
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
+    decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
-        tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
+        tuple(top), tuple(near), decided.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
         tuple((n.amount, Quantity(n.most, BYTE if n.amount == HOST_MEMORY else SECOND)) for n in goal.limits[1:]),
     )  # fmt: skip

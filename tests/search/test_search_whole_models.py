@@ -129,3 +129,10 @@ def test_a_vocabulary_that_fills_the_last_stage_makes_it_the_one_that_counts():
 def test_buckets_of_a_whole_model_are_refused():
     with pytest.raises(sc.SymcommError, match="buckets are of layers that are alike"):
         searched("gpt2", 2, "data", buckets="1,2", call_overhead="20 us")
+
+
+@pytest.mark.parametrize(("said", "attends"), [({}, "fused"), ({"attn_implementation": "eager"}, "library")])
+def test_a_search_names_how_a_configuration_attends(said, attends):
+    model = sc.load(CONFIGURATIONS["llama"] | said).at(B=8, L=16)
+    found = sc.search(model, devices=2, capacity="1 TB", capacity_is="nominal_GB", strategies="data", **RATES)
+    assert {row.field: row.name for row in found.conventions}["softmax"] == attends
