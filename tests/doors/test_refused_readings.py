@@ -317,6 +317,16 @@ def test_a_member_of_a_family_with_an_index_of_its_own_hints_at_repeat():
     assert error.value.hint == "a row computes all members at once: write K_j, or Repeat(K_j) in a row of its own"
 
 
+def test_a_member_with_an_index_of_its_own_is_no_input_beside_its_family():
+    """Before, K_{j(i)} was read as one more tensor from outside, and K_j by nothing."""
+    row = r"S_i = Q_i K_{j(i)}^T, i = 1, \dots, n_h"
+    with pytest.raises(SymcommError) as error:
+        sc.load(HEAD + f"{row}\tQ_i [B, L, H], K_{{j(i)}} [B, L, H], i = 1, \\dots, n_h\tS_i [B, L, L]\n")
+    assert error.value.message == "'K_j(i)' is one member of a family"
+    assert error.value.hint == "a row computes all members at once: write K_j, or Repeat(K_j) in a row of its own"
+    assert error.value.span.word == "K_{j(i)}"
+
+
 def test_a_number_that_is_missing_is_asked_for_with_where_to_give_it():
     model = sc.load(BLOCK)
     with pytest.raises(ValuesError) as error:
