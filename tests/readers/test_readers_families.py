@@ -311,3 +311,16 @@ def test_a_number_format_that_is_asked_for_stands_over_that_of_the_configuration
     model = sc.load({**LLAMA, "torch_dtype": "float32"}, dtype="bf16")
     assert model.tensor_size("W^E").at().value == 128 * 64 * 2
     assert "numbers are in bf16, as asked for; the configuration says fp32" in model.notes
+
+
+def test_a_note_names_the_dropout_whose_masks_are_kept() -> None:
+    """GPT-2 drops a tenth by default: one byte for each number of the embedding and of the two branches of a layer."""
+    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_head": 4, "n_layer": 4, "n_positions": 16, "vocab_size": 24}
+    off = {"embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
+    usual, without = sc.load(gpt2), sc.load(gpt2 | off)
+    keys = ", ".join(off)
+    note = f"dropout runs in training and keeps its masks, 1 byte a number; 0 as {keys} leaves it out"
+    assert note in usual.notes
+    assert not any("dropout" in one for one in without.notes)
+    masks = usual.activation_memory().at(B=2, L=8).value - without.activation_memory().at(B=2, L=8).value
+    assert masks == (1 + 2 * 4) * 2 * 8 * 16

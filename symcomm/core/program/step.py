@@ -196,8 +196,8 @@ class RankStep:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """A task as it begins: when in the schedule, with how many pieces in flight, and whether the gradients of weights
-    that it makes are there by then. ``beside`` is a forward that overlaps with it.
+    """A task as it begins: when in the schedule, with how many pieces in flight, and whether the gradients that it
+    makes are there. ``beside`` is a forward that overlaps with it.
     """
 
     task: Action

@@ -89,6 +89,10 @@ class ModelWriter:
         else:
             parts = (self.ends(), *self.layers())
         fused = self.fused()
+        if self.drops:
+            keys = ", ".join(dict.fromkeys(key for place, (key, _) in record.drops.items() if place in self.drops))
+            self.notes.append(f"dropout runs in training and keeps its masks, 1 byte a number; 0 as {keys} leaves it "
+                              "out")  # fmt: skip
         self.told()
         self.notes += config.misspelt()
         notes = (*record.notes, *dict.fromkeys(self.notes))
