@@ -130,3 +130,38 @@ def test_collectives_and_messages_of_a_rank_are_added_before_the_largest_is_take
     for how in ("sent_per_rank", "sent_and_received_per_rank"):
         most = gpt2(False).communication(strategy, accounting=how).at().value / 4
         assert most == max(sent(False, strategy, stage, how) for stage in range(4))
+
+
+DEEPSEEK = {
+    "model_type": "deepseek_v2", "hidden_size": 64, "num_hidden_layers": 8, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "intermediate_size": 128, "moe_intermediate_size": 32, "vocab_size": 128,
+    "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 3,
+    "kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8,
+}  # fmt: skip
+# The pieces of eight layers that each of two ranks has, in order, and how many pieces there are.
+PIECES = {
+    "1f1b": ([[0], [1]], 2), "zb-h1": ([[0], [1]], 2), "dualpipe": ([[0, 1], [1, 0]], 2),
+    "zb-v": ([[0, 3], [1, 2]], 4), "dualpipev": ([[0, 3], [1, 2]], 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("schedule", PIECES)
+def test_a_rank_has_the_layers_of_its_chunks_where_they_are_of_two_kinds(schedule, rank):
+    """Before, a rank of two chunks had the layers of one stage, twice under DualPipe."""
+    attention = 64 * 24 + 24 + 24 * 8 * 12 + 64 * 20 + 16 + 16 * 8 * 16 + 8 * 8 * 64 + 2 * 64
+    dense, experts = attention + 3 * 64 * 128, attention + 3 * 64 * 32 * (4 + 1) + 64 * 4
+    layers, (ranks, pieces) = [dense] * 3 + [experts] * 5, PIECES[schedule]
+    ends = {0: 128 * 64, pieces - 1: 128 * 64 + 64}
+    right = sum(
+        sum(layers[piece * 8 // pieces : (piece + 1) * 8 // pieces]) + ends.get(piece, 0) for piece in ranks[rank]
+    )
+    held = sc.load(DEEPSEEK).state_memory("pipeline(2, microbatches=8)", schedule=schedule, stage=rank, of="weights")
+    assert held.at().value == 2 * right
+
+
+def test_the_chunks_of_two_kinds_of_layers_have_to_be_said():
+    with pytest.raises(sc.SymcommError) as error:
+        sc.load(DEEPSEEK).state_memory("pipeline(2, microbatches=8)", schedule="interleaved")
+    assert str(error.value) == ("which kinds of layers a rank of interleaved holds depends on its chunks\n"
+                                "hint: peak_memory and activation_memory take chunks: 2")  # fmt: skip

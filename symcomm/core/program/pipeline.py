@@ -235,10 +235,13 @@ def held(
     """
     if cut is None:
         return kinds(graph, None)["only"]
-    if cut.layers and schedule is not None and schedule.chunks != 1:
-        rank = stage_number(stage, Fraction(len(cut.layers)))
-        return joined(graph, held_in_chunks(graph, cut, rank, values or {}, schedule), rank)
     known = graph.relations.complete(values or {})
+    if schedule is not None and chunks_differ(graph, cut, schedule):
+        if schedule.chunks is None and not cut.layers:
+            raise StrategyError(f"which kinds of layers a rank of {schedule.name} holds depends on its chunks",
+                                hint="peak_memory and activation_memory take chunks: 2")  # fmt: skip
+        rank = stage_number(stage, Fraction(whole(stage_count(cut, graph), known, "stages")))
+        return joined(graph, held_in_chunks(graph, cut, rank, values or {}, schedule), rank)
     found = kinds(graph, cut, known)
     stages = stage_count(cut, graph)
     count = evaluate(stages, known) if {*names(stages)} <= known.keys() else None
@@ -300,6 +303,11 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
     if found.denominator != 1 or found < 1:
         raise ValuesError(f"{what} = {found}: a whole number is needed")
     return int(found)
+
+
+def chunks_differ(graph: Graph, cut: PipelineCut, schedule: Schedule) -> bool:
+    """Whether a rank has several chunks of layers, which may be unlike one another."""
+    return schedule.chunks != 1 and (bool(cut.layers) or len(stacked(graph)) > 1)
 
 
 def held_in_chunks(

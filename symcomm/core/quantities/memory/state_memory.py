@@ -96,7 +96,8 @@ def derive(
     order = find(schedule) if schedule is not None else None
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
     held = pipeline.held(graph, cut, stage, setting.values, order)
-    copies = num(1) if cut is not None and cut.layers else copies  # the layers of each copy have been added
+    if cut is not None and order is not None and pipeline.chunks_differ(graph, cut, order):
+        copies = num(1)  # the layers of each copy have been added
     alone = len(held.regions) == 1
     elsewhere = on_host(setting.accounting) - {"activation"}
     parts: list[Form] = []
