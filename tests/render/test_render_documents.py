@@ -643,6 +643,11 @@ def test_a_box_to_tick_has_no_bullet_before_it() -> None:
     assert 'ul class="task-list"' in source(made, "html")
 
 
+def test_the_points_of_a_heading_of_any_length_stay_on_one_line() -> None:
+    headings = [heading("How many bytes are sent" + " to all" * n, 2, 5) for n in range(2, 24)]
+    assert " ".join(pages_of(contents(document(*headings), ["pdf"])["pdf"])).count("(5 points)") == len(headings)
+
+
 def test_a_power_copied_from_a_pdf_keeps_its_caret() -> None:
     (page,) = pages_of(contents(document(prose("A square $D^2$ and a name $W^Q_i$.")), ["pdf"])["pdf"])
     assert "𝐷^2" in page.replace("\n", "")
