@@ -61,6 +61,15 @@ def test_a_new_homework_is_solved_at_once(here: Path):
     assert "symcomm check homework.md 1.1" in (here / "homework.md").read_text(encoding="utf-8")
 
 
+def test_the_question_that_the_readme_adds_is_answered(here: Path):
+    """One sum of B L D elements of 2 bytes forwards, one backwards, in 24 layers."""
+    run("new", "homework.md")
+    (added,) = re.findall(r"^````markdown\n(.*?)^````$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    begun = (here / "homework.md").read_text(encoding="utf-8").replace("layers (10 points)", "layers (15 points)")
+    (here / "homework.md").write_text(f"{begun}\n{added}", encoding="utf-8")
+    assert answers("homework.md")[2].startswith(f"{2 * 8 * 1024 * 2048 * 2 * 24:,} B".replace(",", " "))
+
+
 def test_the_command_that_a_new_homework_names_is_right(here: Path):
     run("new", "week-2.md")
     assert "right" in run("check", "week-2.md", "1.1", "16 N D^2").output

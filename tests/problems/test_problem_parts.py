@@ -134,8 +134,8 @@ def test_a_heading_with_points_and_without_a_question_is_told_with_its_line() ->
     rate = "```symcomm\nask: peak_rate\ngiven: {f: 1 GHz, n_SM: 8 SM, n_FMA: 64 FMA/clock/SM}\n```\n"
     text = "---\ntitle: T\n---\n# 1 All (5 points)\n\n## 1.1 Empty (3 points)\n\nWords.\n\n## 1.2 Task (2 points)\n\n"
     note = (
-        "line 6: '1.1 Empty' has 3 points, but no question below it: ask: derives an answer, and :::solution holds one "
-        "in words"
+        "line 6: '1.1 Empty' has 3 points, but no question below: a ```symcomm block with ask: derives an answer, "
+        ":::solution holds one in words"
     )
     assert solve(parse_problem(text + rate, "t.md")).told == (note,)
     written = text.replace("Words.", "Explain it.\n\n:::solution\nWords.\n:::")

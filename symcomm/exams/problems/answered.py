@@ -95,7 +95,7 @@ def unanswered(blocks: Sequence[Block]) -> Iterator[str]:
     for heading, has_answer in found.items():
         if heading.points and not has_answer:
             yield (f"line {heading.span.line}: '{heading.markdown[:60]}' has {heading.points} points, but no question "
-                   "below it: ask: derives an answer, and :::solution holds one in words")  # fmt: skip
+                   "below: a ```symcomm block with ask: derives an answer, :::solution holds one in words")  # fmt: skip
 
 
 def unused_names(problem: Problem, answers: Sequence[Answer]) -> None:
