@@ -29,6 +29,13 @@ def test_the_newest_release_has_one_version_and_one_date_everywhere():
     assert cited["license"] == "MIT"
 
 
+def test_the_log_of_changes_has_one_short_line_a_change_and_none_twice():
+    log = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = [line for line in log.splitlines() if line.startswith("- ")]
+    assert [line for line in entries if len(line) > 160] == []
+    assert len({line.casefold() for line in entries}) == len(entries)
+
+
 def test_the_package_says_that_it_is_typed():
     folder = Path(symcomm.__file__).parent
     assert (folder / "py.typed").exists()
