@@ -84,7 +84,7 @@ def sources(folder: Path, shown: list[Path]) -> None:
     more = "\n".join(name for name, _ in cards)
     grid = "\n".join(text for _, text in cards) or "Built without its documents."
     if cards:
-        grid = f"::::{{grid}} 1 2 3 3\n:gutter: 3\n\n{grid}\n::::\n\n```{{toctree}}\n:hidden:\n{more}\n```\n"
+        grid = f"::::{{grid}} 2 2 3 3\n:gutter: 3\n\n{grid}\n::::\n\n```{{toctree}}\n:hidden:\n{more}\n```\n"
     (folder / "gallery" / "index.md").write_text(
         "# Gallery\n\nEach document is shown with its source, as PDF and as HTML.\n\n"
         + grid,
@@ -130,8 +130,8 @@ def beside(name: str, title: str, source: str) -> str:
     longest = max((len(run) for run in re.findall(r"^(:{3,}|`{3,})", source, re.MULTILINE)), default=3)
     item, grid, code = ":" * (longest + 1), ":" * (longest + 2), "`" * (longest + 1)
     return (f"# {title}\n\n{grid}{{grid}} 1 1 2 2\n\n{item}{{grid-item}}\n"
-            f"```{{button-link}} {name}/{name}.pdf\nPDF\n```\n"
-            f"```{{button-link}} {name}/{name}.html\nHTML\n```\n\n![The first page of {title}]({name}.png)\n{item}\n\n"
+            f"{{bdg-link-primary}}`PDF <{name}/{name}.pdf>` {{bdg-link-primary}}`HTML <{name}/{name}.html>`\n\n"
+            f"![The first page of {title}]({name}.png)\n{item}\n\n"
             f"{item}{{grid-item}}\n{code}markdown\n{source}\n{code}\n{item}\n{grid}\n")  # fmt: skip
 
 

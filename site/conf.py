@@ -16,7 +16,8 @@ nitpick_ignore_regex = [("py:.*", ".*")]
 html_theme = "furo"
 html_static_path = ["assets"]
 html_css_files = ["site.css"]
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
+pygments_dark_style = "monokai"
 autodoc_typehints = "none"
 exclude_patterns = ["files"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable
 
 import click
@@ -89,8 +90,21 @@ def _names() -> str:
     for name in symcomm.__all__:
         found = getattr(symcomm, name)
         if name != "__version__":
-            text += f"\n## sc.{name}\n\n```text\n{inspect.getdoc(found)}\n```\n"
+            text += f"\n## sc.{name}\n\n{_docstring(inspect.getdoc(found) or '')}\n"
     return text
+
+
+def _docstring(text: str) -> str:
+    """A docstring as Markdown: what is indented or typed after ``>>>`` is code, the rest prose."""
+    parts = []
+    for part in re.split(r"\n{2,}(?! )", text.strip()):
+        if part.startswith(">>>"):
+            parts.append(f"```pycon\n{part}\n```")
+        elif re.search(r"^ ", part, re.MULTILINE):
+            parts.append(f"```text\n{part}\n```")
+        else:
+            parts.append(re.sub(r"([<>*_])(?=[^`]*(?:`[^`]*`[^`]*)*$)", r"\\\1", part.replace("``", "`")))
+    return "\n\n".join(parts)
 
 
 def _first(found: object) -> str:

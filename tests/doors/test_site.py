@@ -59,6 +59,11 @@ def test_the_reference_has_every_row_of_its_registries():
         assert name == "__version__" or f"## sc.{name}\n" in pages["names"]
 
 
+def test_a_docstring_is_prose_with_its_examples_as_code():
+    page = REFERENCE._docstring("Gives ``x`` of a_b.\n\n>>> 1 + 1\n2\n\nA list:\n\n    kept  as it is")
+    assert page == "Gives `x` of a\\_b.\n\n```pycon\n>>> 1 + 1\n2\n```\n\n```text\nA list:\n\n    kept  as it is\n```"
+
+
 def test_every_page_of_docs_is_in_the_menu():
     menu = (ROOT / "site" / "index.md").read_text(encoding="utf-8").splitlines()
     for path in (ROOT / "docs").rglob("*.md"):
