@@ -169,13 +169,13 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
             if prefixes and takes and prefix and prefix in DECIMAL:
                 return Fraction(10) ** DECIMAL[prefix], Unit(((base, 1),))
     for derived, meaning in _DERIVED.items():
-        prefix = word[: -len(derived)] if word.endswith(derived) else ""
-        if prefixes and prefix and prefix in DECIMAL:
+        if prefixes and word.endswith(derived) and (prefix := word.removesuffix(derived)) in DECIMAL:
             return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
     if word.endswith("b") and word[:-1] in DECIMAL | BINARY:
         raise ValuesError(f"unknown unit '{word}'", hint=f"write {word}it for bits, {word[:-1]}B for bytes")
     known = [*_OWN, *_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
-    raise ValuesError(f"unknown unit '{word}'", hint=nearest(word, known))
+    number = "write a unit such as GB, and a calculation as its result: 2048, not 2^11"
+    raise ValuesError(f"unknown unit '{word}'", hint=number if word[:1].isdigit() or not word else nearest(word, known))
 
 
 def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:

@@ -43,6 +43,7 @@ MISTAKES = [
     (document("model: product\nvalues: {B: 0}"), 7, "0", "'0' is not positive", ""),
     (document("model: product\nvalues: {B: -3}"), 7, "-3", "'-3' is not positive", ""),
     (document("model: product\nvalues: {B: 3 GHzz}"), 7, "3 GHzz", "unknown unit 'GHzz'", ""),
+    (document("model: product\nvalues: {B: 2^11}"), 7, "2^11", "unknown unit ''", "as its result: 2048, not 2^11"),
     (document("model: product\nvalues: {B: 1e999}"), 7, "1e999", "'1e999' is out of range", "10^60"),
     (document('model: "a\\x1b"'), 6, '"a\\x1b"', "has the character U+001B", ""),
     (document('model: "a\\ud800"'), 6, '"a\\ud800"', "has the character U+D800", ""),
