@@ -174,9 +174,10 @@ function restore() {
 at("share").onclick = async () => {
   const now = { ...Object.fromEntries(FIELDS.map((id) => [id, at(id).value])), ...(derived ? { values: numbers() } : {}) };
   const hash = encodeURIComponent(JSON.stringify(now));
-  if (hash.length > LONGEST_LINK) return state("tooLong");
+  const told = (word) => { at("shared").textContent = say(word); };
+  if (hash.length > LONGEST_LINK) return told("tooLong");
   history.replaceState(null, "", "#" + hash);
-  try { await navigator.clipboard.writeText(location.href); state("copied"); } catch { state("bar"); }
+  try { await navigator.clipboard.writeText(location.href); told("copied"); } catch { told("bar"); }
 };
 
 const spoken = (navigator.languages ?? []).map((one) => one.slice(0, 2)).find((one) => one in WORDS);

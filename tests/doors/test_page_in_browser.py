@@ -186,6 +186,7 @@ def test_a_link_brings_back_what_was_typed(page: Any, browser: Any, home: str):
     seen(other, "#number", "B")
     assert other.input_value("#value-D") == "128"
     other.click("#share")
+    assert "Link" in seen(other, "#shared", "Link")  # beside the button, where a reader looks
     assert json.loads(other.evaluate("decodeURIComponent(location.hash.slice(1))"))["values"]["D"] == "128"
     other.close()
 
