@@ -58,6 +58,8 @@ def price(size: int, have: State, need: State) -> float:
             end = next((m for m in range(n + 1, len(now)) if now[m] == b), len(now))
             group = [m for m in range(n, end) if now[m] == PARTIAL and need[m] == b]
             clear(n, b)
+            for m in range(n):  # a part of what is whole is free, and sums inside it are smaller
+                now[m] = b if now[m] == WHOLE and need[m] == b else now[m]
             total += local(group)
             for m in group:
                 now[m] = b
@@ -134,7 +136,9 @@ class Question:
         forward = self.graph.forward()
         rules, self.slots = with_slots(resolve(plan.strategy, forward), forward)
         self.rules = rules
-        self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
+        # Where several axes of the mesh cut one axis, shards nest as the data do.
+        every = [*(p.rule.mesh for p in rules if p.axes is None), *(p.rule.mesh for p in rules if p.axes is not None)]
+        self.meshes = tuple(reversed(dict.fromkeys(reversed(every))))
         self.named = {m: {a for p in rules if p.rule.mesh == m for a in p.axes or ()} for m in self.meshes}
         self.asked = {m: {a for p in rules if p.rule.mesh == m and not p.rule.rests for a in p.axes or ()}
                       for m in self.meshes}  # fmt: skip

@@ -606,8 +606,8 @@ def way(have: State, need: State) -> Way:
     units = calls = 0
     names = [str(n) for n in range(len(have))]
     now, wanted = ({m: p for m, p in zip(names, s, strict=True) if p != WHOLE} for s in (have, need))
-    for kind, group, after in moves(now, wanted, names):
-        local = RANKS ** (len(names) - sum(p != PARTIAL for m, p in now.items() if m not in group))
+    for kind, group, before, after in moves(now, wanted, names):
+        local = RANKS ** (len(names) - sum(p != PARTIAL for m, p in before.items() if m not in group))
         units += {"all-reduce": 2 * local, "all-to-all": local // RANKS ** len(group)}.get(kind, local)
         calls += 1
         now = after

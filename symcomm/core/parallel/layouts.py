@@ -59,14 +59,15 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
 
 
 def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
-    tuple[CollectiveKind, tuple[str, ...], dict[str, int]]
+    tuple[CollectiveKind, tuple[str, ...], dict[str, int], dict[str, int]]
 ]:  # fmt: skip
-    """The calls from one layout to another: which kind, over which mesh axes, and the layout after it.
+    """The calls from one layout to another: which kind, over which mesh axes, and the layouts before and after it.
 
     Sums are scattered before they are reduced; what is left to reduce over several mesh axes is one call over the
     joint group, and so is what is gathered or scattered along one axis over several. ``meshes`` are in order: where
     two cut one axis, the later cuts inside the parts of the earlier, and is gathered first. What then differs only in
     that a rank drops a part of what it has costs nothing; a part of the earlier does not lie in one of the later alone.
+    So a rank drops what the earlier cuts off before a sum is scattered inside it.
     """
     now = dict(have)
 
@@ -84,24 +85,21 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
                 elif now.get(other) == need[mesh]:
                     break
             for inner in inside(mesh, need[mesh]):
-                now = {m: p for m, p in now.items() if m != inner}
-                yield "all-gather", (inner,), now
-            now = now | dict.fromkeys(group, need[mesh])
-            yield "reduce-scatter", group, now
+                yield "all-gather", (inner,), now, (now := {m: p for m, p in now.items() if m != inner})
+            outer = [m for m in meshes[: meshes.index(mesh)] if m not in now and need.get(m) == need[mesh]]
+            now = now | dict.fromkeys(outer, need[mesh])
+            yield "reduce-scatter", group, now, (now := now | dict.fromkeys(group, need[mesh]))
     joint = tuple(mesh for mesh in meshes if now.get(mesh) == PARTIAL and mesh not in need)
     if joint:
-        now = {m: p for m, p in now.items() if m not in joint}
-        yield "all-reduce", joint, now
+        yield "all-reduce", joint, now, (now := {m: p for m, p in now.items() if m not in joint})
     gathered = {m for m, p in now.items() if p != PARTIAL and m not in need}
     gathered |= {n for m, p in need.items() if m not in now for n in inside(m, p) if need.get(n) == p}
     gathered |= {inner for mesh in gathered for inner in inside(mesh, now[mesh])}
     for position in dict.fromkeys(now[m] for m in reversed(meshes) if m in gathered):
         group = tuple(m for m in meshes if m in gathered and now.get(m) == position)
-        now = {m: p for m, p in now.items() if m not in group}
-        yield "all-gather", group, now
+        yield "all-gather", group, now, (now := {m: p for m, p in now.items() if m not in group})
     group = tuple(m for m in meshes if m in need and now.get(m, need[m]) != need[m])
     for inner in dict.fromkeys(n for m in group for n in inside(m, now[m], need[m]) if n not in group):
-        now = {m: p for m, p in now.items() if m != inner}
-        yield "all-gather", (inner,), now
+        yield "all-gather", (inner,), now, (now := {m: p for m, p in now.items() if m != inner})
     if group:
-        yield "all-to-all", group, now | {m: need[m] for m in group}
+        yield "all-to-all", group, now, now | {m: need[m] for m in group}

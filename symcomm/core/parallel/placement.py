@@ -403,7 +403,7 @@ class _Planner:
         wide = next(c for c in self.choice.copies[name, self.phase] if not way(c, need).calls)
         source, at, over = min(starts, key=lambda start: way(self.state(start[1]), wide)[:2])
         short = at
-        for _, _, short in moves(at, self.positions(wide), self.meshes):
+        for _, _, _, short in moves(at, self.positions(wide), self.meshes):
             if not way(self.state(short), need).calls:
                 break
         said = ", ".join(f"{mesh}:{position}" for mesh, position in sorted(short.items())) or "whole"
@@ -418,12 +418,11 @@ class _Planner:
             return
         name = stored.partition(" @ ")[0]
         tensor, made = self.graph.tensors[name], self.computed.get(name)
-        now = have
 
         def axis(position: int) -> str:
             return f"`{self.graph.axes[tensor.axes[position]].label}`"
 
-        for kind, group, after in moves(have, need, self.meshes):
+        for kind, group, now, after in moves(have, need, self.meshes):
             elements = self.graph.volume(name)
             for mesh in self.meshes:
                 if mesh not in group and now.get(mesh, PARTIAL) != PARTIAL:
@@ -446,7 +445,7 @@ class _Planner:
                 Collective(kind, source, elements, group, self.phase, step.op.name, text, self.layout(now),
                            self.layout(after), stored, reduces)
             )  # fmt: skip
-            now, source = after, stored
+            source = stored
         # What is left differs only where a rank drops a part of what it has, which costs nothing.
 
     def summed_over(self, made: Compute | None, mesh: str) -> str:
