@@ -142,6 +142,7 @@ NAMES = {
     "symcomm.documents.plots.figure": "figure figure_words=words figure_written=written said",
     "symcomm.documents.plots.optimum": "break_even_plot crossover_plot optimum_plot sensitivity_plot",
     "symcomm.documents.plots.ring": "_run",
+    "symcomm.documents.plots.ring_steps": "ORDERS causal_balance ring_steps",
     "symcomm.documents.plots.roofline": "roofline_plot",
     "symcomm.documents.plots.schedule": "schedule_plot schedule_says=says timetable",
     "symcomm.documents.plots.timeline": "timeline timeline_plot",

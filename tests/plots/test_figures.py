@@ -9,8 +9,24 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from api import FIGURES, Picture, SymcommError, contents, main, parse_problem, read_problem, render, solve, source
+from api import (
+    FIGURES,
+    ORDERS,
+    Picture,
+    SymcommError,
+    causal_balance,
+    contents,
+    main,
+    parse_problem,
+    read_problem,
+    render,
+    ring_steps,
+    solve,
+    source,
+)
 from click.testing import CliRunner
+
+import symcomm as sc
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
@@ -51,6 +67,10 @@ KINDS = {
     "mesh": "figure: mesh\nstrategy: fully-sharded(8)\n",
     "rounding": "figure: rounding\nx: 0.01\nn: 1000\naccumulator: fp16\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
+    "ring_steps": "figure: ring_steps\nranks: 4\naccounting: causal_half\n",
+    "causal_balance": "figure: causal_balance\nranks: 2\nlength: 8\n",
+    "network_levels": "figure: network_levels\nnetwork: DGX-H100-SuperPOD\n",
+    "offload_timeline": "figure: offload_timeline\nstrategy: data(4)\naccounting: states_on_host\n",
 }
 
 
@@ -405,3 +425,61 @@ def test_the_text_of_a_picture_says_the_numbers_that_are_seen() -> None:
     # 1024² weights in FP16 with their gradients and AdamW's 12 bytes each: 2 + 2 + 12 bytes of 2^20 are 16 MiB.
     memory = says("figure: memory_timeline\nmodel: product\n")
     assert re.search(r"by kind; the peak is 16\.\d MiB \((backward|optimizer), .*`W`.*\)\.$", memory), memory
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("order", ["contiguous", "balanced", "striped"])
+def test_the_pairs_of_a_drawn_mask_are_those_of_a_loop_and_of_the_worksheet(order: str, ranks: int) -> None:
+    length, said = 8 * ranks, causal_balance(8 * ranks, ranks)[1]
+    part = length // (2 * ranks)
+    mine = {
+        "contiguous": lambda p: p // (2 * part),
+        "balanced": lambda p: min(p // part, 2 * ranks - 1 - p // part),
+        "striped": lambda p: p % ranks,
+    }[order]
+    pairs = [sum(p + 1 for p in range(length) if mine(p) == rank) for rank in range(ranks)]
+    assert f"{max(pairs) * ranks / sum(pairs):.2f} ({ORDERS[order]})" in said
+    book = {"attention": "causal_half", "context_order": order}
+    made = sc.derive("ring_attention", want="imbalance", length=length, ranks=ranks, accounting=book).at()
+    assert made.value * sum(pairs) == max(pairs) * ranks
+
+
+def test_each_rank_of_a_drawn_ring_reads_every_block_once() -> None:
+    drawing, _ = ring_steps("contiguous", 4, True)
+    read = re.findall(r">K V (\d)<", drawing.svg().decode())
+    assert [sorted(read[4 * rank : 4 * rank + 4]) for rank in range(4)] == [["1", "2", "3", "4"]] * 4
+    assert [read[4 * rank] for rank in range(4)] == ["1", "2", "3", "4"]  # its own block first
+    assert [float(one) for one in re.findall(r">(\d\.\d\d)<", drawing.svg().decode())] == [0.26, 0.75, 1.25, 1.74]
+
+
+def test_a_drawn_network_has_the_levels_of_its_record() -> None:
+    html = source(solved("figure: network_levels\nnetwork: Ethernet-V100\n"), "html")
+    for words in ("cluster: 8 racks, 256 devices", "rack: 4 nodes, 32 devices", "1.5625 GB/s a device, latency 10 us"):
+        assert words in html.replace("µs", "us")
+
+
+def test_what_the_host_holds_is_copied_when_the_program_copies_it() -> None:
+    def words(offloading: str) -> list[str]:
+        block = f"figure: offload_timeline\nstrategy: data(4)\naccounting: {offloading}\n"
+        return re.findall(r">(F \d|B \d|new W|G|[WGA] \d)<", source(solved(block, table=True), "html"))
+
+    assert words("states_on_host") == ["F 1", "F 2", "F 3", "B 3", "B 2", "B 1", "G", "new W"]
+    # A weight comes before each pass that reads it; a gradient leaves behind its layer.
+    assert words("model_on_host") == ["W 1", "F 1", "W 2", "F 2", "W 3", "F 3",
+                                      "W 3", "B 3", "G 3", "W 2", "B 2", "G 2", "W 1", "B 1", "G 1"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("block", "told", "hint"),
+    [
+        ("figure: ring_steps\nranks: 9\n", "a ring of 9 ranks is not drawn", "2 to 8"),
+        ("figure: causal_balance\nranks: 4\nlength: 12\n", "12 positions of 4 ranks are not drawn", "multiple of 8"),
+        ("figure: network_levels\nnetwork: DGX-H1000\n", "unknown network 'DGX-H1000'", "DGX-H100"),
+        ("figure: offload_timeline\nstrategy: data(4)\n", "nothing is copied to the host", "states_on_host"),
+    ],
+)  # fmt: skip
+def test_a_picture_of_a_cluster_that_cannot_be_drawn_is_refused_at_its_place(block: str, told: str, hint: str) -> None:
+    with pytest.raises(SymcommError, match=re.escape(told)) as caught:
+        solved(block, table=True)
+    assert hint in str(caught.value)
+    assert str(caught.value).startswith("t.md:1")

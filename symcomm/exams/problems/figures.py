@@ -305,6 +305,32 @@ def _ring(request: Request) -> tuple[Any, str]:
     return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
 
 
+def _ring_steps(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.ring_steps import ring_steps
+
+    how = request.accounting
+    return ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
+
+
+def _causal_balance(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.ring_steps import causal_balance
+
+    return causal_balance(request.size("length"), request.size("ranks"))
+
+
+def _network_levels(request: Request) -> tuple[Any, str]:
+    from symcomm.core.hardware.devices import network
+    from symcomm.documents.plots.network_levels import network_levels
+
+    return network_levels(network(request.options["network"]))
+
+
+def _offload_timeline(request: Request) -> tuple[Any, str]:
+    from symcomm.documents.plots.offload_timeline import offload_timeline
+
+    return offload_timeline(_program(request))
+
+
 def _mesh(request: Request) -> tuple[Any, str]:
     """The mesh of a strategy with the sizes that are given."""
     from symcomm.documents.plots import mesh
@@ -344,9 +370,9 @@ def _state_bars(request: Request) -> tuple[Any, str]:
 
 
 def _program(request: Request) -> Program:
-    from symcomm.core.program.program import program
+    from symcomm.core.program.program import ONE_RANK, program
 
-    return program(request.model.graph, request.options["strategy"], request.accounting)
+    return program(request.model.graph, request.options.get("strategy", ONE_RANK), request.accounting)
 
 
 # What changes how a step runs; what an allocator adds is no line over the ops.
@@ -432,6 +458,7 @@ def _trace(request: Request) -> tuple[Any, str]:
 
 _OF = Option("of", "choice", "the quantity, with the options that belong to it", among=OneOf(QUANTITIES))
 _OVER = Option("over", "text", "the symbol on the axis")
+_RANKS = Option("ranks", "size", "the number of ranks, or its symbol")
 _TWO = (_OF, Option("compare", "text", "the option in which the two costs differ"),
         Option("with", "text", "its two choices, such as ring, tree"), _OVER)  # fmt: skip
 
@@ -479,9 +506,18 @@ FIGURES: dict[str, Kind] = {
              (), ("strategy",), _sharded_timeline, "communication", ("strategy",)),
         Kind("ring", "a collective on a ring: what each rank holds before, between and after its rounds",
              (Option("collective", "text", "all-reduce, reduce-scatter or all-gather", "all-reduce"),
-              Option("ranks", "size", "the number of ranks, or its symbol")), ("ranks",), _ring),
+              _RANKS), ("ranks",), _ring),
         Kind("mesh", "the ranks of a mesh with the rings along its axes, and the calls that run on them",
              (), ("strategy",), _mesh, "communication", ("strategy",)),
+        Kind("ring_steps", "the steps of ring attention: the block that each rank reads, and the part left by the mask",
+             (_RANKS,), ("ranks",), _ring_steps),
+        Kind("causal_balance", "the pairs of a causal mask in three orders of positions, by the rank that has them",
+             (Option("length", "size", "the number of positions, or its symbol; small, as each is drawn"), _RANKS),
+             ("length", "ranks"), _causal_balance),
+        Kind("network_levels", "the levels of a network: what each joins, its links, and the rate of a device",
+             (Option("network", "text", "a network of devices, such as DGX-H100"),), ("network",), _network_levels),
+        Kind("offload_timeline", "when a rank copies to its host and back, beside computing",
+             (), (), _offload_timeline, "communication", ("strategy",)),
         Kind("rounding", "a number that is added again and again in a number format, beside the exact sum",
              (), ("x", "n", "accumulator"), _rounding, "accumulation", ("x", "n", "accumulator", "x_format")),
         Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",

@@ -85,7 +85,7 @@ def shares(
             witness = partial(_level_moved, members, part)
         found.append(work.define(
             f"S_{name}", product(part, volumes), BYTE, accounting.communication.replace("_", " "),
-            _counted_text(accounting, kind) if over is None else "What the busiest rank sends over this level.",
+            _counted_text(accounting, kind) if over is None else "The busiest rank sends so much over this level.",
             witness=witness,
         ))  # fmt: skip
     return found
