@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm import Network
+    from symcomm import Device, Network
     from symcomm.core.model import Model
     from symcomm.core.units import Quantity
     from symcomm.exams.problems.problem import Template
@@ -60,6 +60,19 @@ def networks_of(text: str) -> list[Network]:
     with suppress(SymcommError):
         return [] if Path(text).exists() else [network(text)]
     return []
+
+
+def device_of(text: str) -> Device:
+    """The one device of a YAML file, or the device of a name."""
+    from symcomm import device, devices
+    from symcomm.core.errors import ValuesError
+
+    if not text.lower().endswith((".yaml", ".yml")):
+        return device(text)
+    found = [*devices(text).values()]
+    if len(found) != 1:
+        raise ValuesError(f"{text} has {len(found)} devices, and one is held against PyTorch", hint="a file for each")
+    return found[0]
 
 
 def shown_text(text: str) -> str:

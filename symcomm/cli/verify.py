@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, read_template, reading, write
+from symcomm.cli.shared import PATH, device_of, progress_bar, quantities_of, read_model, read_template, reading, write
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -42,11 +42,12 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option(
     "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
 )
+@click.option("--device", default="", help="With --time: each row against the rates of a device, or of mine.yaml.")
 @click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
     schedule: str, chunks: int, algorithm: str, softmax: str, limit: float, port: int | None, as_json: bool, grid: bool,
-    asked: bool, timed: bool, output: Path | None, resume: Path | None,
+    asked: bool, timed: bool, device: str, output: Path | None, resume: Path | None,
 ) -> None:  # fmt: skip
     """Run a model in PyTorch and compare it with what is derived.
 
@@ -70,6 +71,14 @@ def verify(
     losses = {file: None if grid and file.suffix == ".md" else loss for file in files}  # tables have theirs as a row
     models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
+    if device and not timed:
+        raise ValuesError("--device is for --time", hint="symcomm verify FILE --time --device mine.yaml")
+    if timed and device:
+        from symcomm.verify import by_op
+
+        rows = by_op.by_op(models[0], values, device_of(device))
+        write(json.dumps(rows.json(), indent=2) if as_json else by_op.text(rows), output, files[0])
+        return
     if timed:
         from symcomm.verify import timing
 
@@ -87,9 +96,9 @@ def verify(
             click.echo(f"{cell.strategy} of {cell.model}: {cell.why}", err=True)
         _end(all(cell.found.holds if cell.found else not cell.failed for cell in cells))
         return
-    from symcomm.verify.verify import verify as run
+    from symcomm.verify import verify as running
 
-    one = run(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port,
+    one = running.verify(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port,
               algorithm=algorithm, softmax=softmax)  # fmt: skip
     write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
     _end(one.holds)
@@ -107,7 +116,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     from symcomm.exams.problems.deriving import accounting_of
     from symcomm.exams.problems.solve import load_model
     from symcomm.exams.problems.verified import asked_strategy, cache_path, run_key
-    from symcomm.verify.verify import verify as run
+    from symcomm.verify import verify as running
 
     runs, holds, torch = {}, True, ""
     for ask in problem.asks:
@@ -118,7 +127,9 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
             continue
         degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
         try:
-            made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax)
+            made = running.verify(
+                model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax
+            )
         except RenderError as error:
             raise error.at(ask.section.span_of("verify")) from None
         runs[run_key(model, strategy, softmax)] = {key: value for key, value in made.json().items() if key != "calls"}
@@ -154,8 +165,8 @@ def _text(found: Verification) -> str:
     from rich.table import Table
     from rich.text import Text
 
+    from symcomm.verify import verify as running
     from symcomm.verify.conventions import CONVENTIONS
-    from symcomm.verify.verify import TOLERANCE
 
     sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
     title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"
@@ -178,7 +189,7 @@ def _text(found: Verification) -> str:
     console.print()
     console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
     if found.ranks > 1 and found.gradient_error is not None:
-        fits = "as" if found.gradient_error <= TOLERANCE else "not as"
+        fits = "as" if found.gradient_error <= running.TOLERANCE else "not as"
         console.print(
             Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),
             soft_wrap=True,

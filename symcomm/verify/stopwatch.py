@@ -1,10 +1,13 @@
-"""Measures in a worker the seconds of a matrix product, a copy, or an all-reduce with other processes."""
+"""Measures in a worker the seconds of a matrix product, a copy, an all-reduce, or each row of a written module."""
 
 from __future__ import annotations
 
+import ast
 import os
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 AT_LEAST = 0.004  # seconds of one measurement: what takes less is done several times in it
@@ -71,3 +74,66 @@ def _agreed(torch: Any, times: int) -> int:
 _ACTS: dict[str, Callable[[Any, int, str, str], Callable[[], Any]]] = {
     "products": _product, "memory": _copy, "messages": _message,
 }  # fmt: skip
+
+
+def rows(spec: dict[str, Any], made: Any) -> dict[str, Any]:
+    """The seconds of each row of the written layers, forward and backward, one after the other on the CPU."""
+    import torch
+
+    text = Path(made.module.__file__).read_text(encoding="utf-8")
+    inside: dict[str, tuple[Any, Any]] = {}
+
+    def noted(module: Any, inputs: Any) -> None:
+        inside.setdefault(type(module).__name__, (module, inputs))
+
+    for module in made.network.modules():
+        if not [*module.children()]:
+            module.register_forward_pre_hook(noted)
+    made.network(*made.inputs)
+    found, source = [], text.splitlines()
+    for layer in ast.parse(text).body:
+        if not isinstance(layer, ast.ClassDef) or layer.name not in inside:
+            continue
+        module, inputs = inside[layer.name]
+        forward = next(one for one in layer.body if isinstance(one, ast.FunctionDef) and one.name == "forward")
+        known = {**vars(made.module), "self": module, **dict(zip([a.arg for a in forward.args.args[1:]], inputs,
+                                                                 strict=False))}  # fmt: skip
+        for row in forward.body[:-1]:
+            act = compile(ast.Module([row], []), "a row", "exec")
+            read = {n.id for n in ast.walk(row) if isinstance(n, ast.Name) and n.id in known}
+            for name in [n for n in read if torch.is_tensor(known[n]) and known[n].is_floating_point()]:
+                known[name] = known[name].detach().requires_grad_()
+            learns = [known[n] for n in read if torch.is_tensor(known[n]) and known[n].requires_grad]
+            mine = {n.attr for n in ast.walk(row) if isinstance(n, ast.Attribute)}
+            learns += [weight for name, weight in module.named_parameters() if name in mine]
+            step = partial(exec, act, known)  # of the module that we wrote
+            took = _least(step, spec["repeats"])
+            if not isinstance(row, ast.Assign) or not isinstance(row.targets[0], ast.Name):
+                continue
+            result, back = known[row.targets[0].id], 0.0
+            if result.requires_grad:
+                ones = torch.ones_like(result)
+
+                def both(step: Any = step, at: Any = known, name: str = row.targets[0].id, of: Any = learns,
+                         ones: Any = ones) -> None:  # fmt: skip
+                    step()
+                    torch.autograd.grad(at[name], of, ones, allow_unused=True)
+
+                back = max(0.0, _least(both, spec["repeats"]) - took)
+            name = source[(row.end_lineno or 1) - 1].rpartition("  # ")[2].rpartition(": ")[0]
+            found.append({"layer": layer.name, "name": name, "forward": took, "backward": back})
+    return {"rows": found, "device": "one thread of the CPU"}
+
+
+def _least(act: Callable[[], Any], repeats: int) -> float:
+    """The least seconds of the processor that an act takes, of some measurements."""
+
+    def once(times: int) -> float:
+        begin = time.process_time()
+        for _ in range(times):
+            act()
+        return (time.process_time() - begin) / times
+
+    once(1)
+    times = max(1, min(1000, round(AT_LEAST / max(once(1), 1e-7))))
+    return min(once(times) for _ in range(repeats))

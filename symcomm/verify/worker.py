@@ -866,6 +866,10 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         from symcomm.verify.stopwatch import measured
 
         return measured(spec)
+    if spec["method"] == "rows":
+        from symcomm.verify.stopwatch import rows
+
+        return rows(spec, OneProcess(spec, 0))
     for seed in range(spec["seed"], spec["seed"] + 20):
         spec = {**spec, "seed": seed}
         alone = OneProcess({**spec, "ranks": 1}, 0)
@@ -1078,7 +1082,7 @@ def main() -> None:
     for line in sys.stdin:  # ends with the launcher
         folder = Path(line.rstrip("\n"))
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-        steps = dist.is_available() and spec["method"] not in ("time", "measure")
+        steps = dist.is_available() and spec["method"] not in ("time", "measure", "rows")
         for name in _way(spec["method"]).modules if steps else ():
             importlib.import_module(name)  # once for all ranks
         print(json.dumps(_forked(folder, spec)), file=answers, flush=True)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from api import MachineTable, MeasuredSize, device_yaml, main, measured_text
+from api import MachineTable, MeasuredSize, RowTimes, TimedRow, by_op, by_op_text, device_yaml, main, measured_text
 from click.testing import CliRunner
 
 import symcomm as sc
@@ -76,3 +76,55 @@ def test_a_machine_is_measured(tmp_path: Path) -> None:
     assert mine.efficiency is not None
     assert [*mine.efficiency.products] == ["fp32"]
     assert mine.efficiency.messages is not None
+
+
+def test_the_term_that_is_off_is_named_and_the_row_that_is_furthest_off() -> None:
+    rows = (
+        TimedRow("Y", "forward", {"compute": 1e-3, "memory": 1e-5}, 1e-3, 1.1e-3),
+        TimedRow("A", "forward", {"compute": 1e-6, "memory": 1e-4}, 1e-4, 4e-4),
+        TimedRow("Z", "forward", {}, 0.0, 2e-6),
+    )
+    told = by_op_text(RowTimes("m", "mine", "a processor", {"B": 4}, rows)).splitlines()
+    assert told[0] == "m on a processor, by the table of mine; fp32, B=4"
+    assert told[3].split() == ["Y", "forward", "1000.0", "µs", "1100.0", "µs", "-9%", "computing"]
+    assert told[4].split() == ["A", "forward", "100.0", "µs", "400.0", "µs", "-75%", "memory,", "which", "is", "off"]
+    assert told[5].split() == ["Z", "forward", "0.0", "µs", "2.0", "µs", "no", "work"]
+    assert told[7].split() == ["computing", "1000.0", "µs", "1100.0", "µs", "(-9%)"]
+    assert told[-1] == (
+        "Most of the difference is in A, forward: memory of 100.0 µs is derived, 400.0 µs were measured."
+    )
+
+
+TWO = "Computation\tInput\tOutput\nh = relu(x W)\tx [B, D], W [D, F]\th [B, F]\ny = h V\tV [F, D]\ty [B, D]\n"
+
+
+@pytest.mark.torch
+def test_each_row_is_timed_and_derived_from_the_table_of_the_device(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.yaml").write_text(device_yaml(FOUND, "my-machine"))
+    mine = sc.devices(tmp_path / "mine.yaml")["my-machine"]
+    found = by_op(sc.load(TWO, dtype="fp32"), {"B": Fraction(8), "D": Fraction(16), "F": Fraction(16)}, mine)
+    assert [(r.name, r.phase) for r in found.rows] == [(n, p) for n in "hy" for p in ("forward", "backward")]
+    assert all(r.measured > 0 for r in found.rows)
+    # A product of 8 x 16 x 16 has 4096 FLOPs; the first row of the table is the share of 16 x 16 x 16 at 10^12 FLOP/s.
+    share, best = FOUND.rows("products", "fp32")[0][1], FOUND.best("products", "fp32")
+    assert found.rows[2].terms["compute"] == pytest.approx(4096 / (share * best), rel=5e-3)
+    assert found.rows[3].terms["compute"] == pytest.approx(2 * 4096 / (share * best), rel=5e-3)
+    assert found.rows[2].term == "compute"
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["--device", "H100-SXM"], "--device is for --time\nhint: symcomm verify FILE --time --device mine.yaml"),
+    (["--time", "--device", "H1000"], "unknown device 'H1000'"),
+    (["--time", "--device", "two.yaml"], "two.yaml has 2 devices, and one is held against PyTorch\nhint: a file for "),
+])  # fmt: skip
+def test_a_device_that_nothing_is_held_against_is_refused(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    second = device_yaml(FOUND, "b").partition("\n")[2]
+    (tmp_path / "two.yaml").write_text(device_yaml(FOUND, "a") + second)
+    (tmp_path / "two.txt").write_text(TWO)
+    made = CliRunner().invoke(main, ["verify", "two.txt", *words])
+    assert made.exit_code == 2
+    assert told in made.output

@@ -1,9 +1,10 @@
-"""The ranks of a mesh with the rings that they form along each axis, and the calls that run on these."""
+"""The ranks of a mesh with the rings that they form along each axis, and the levels of a network of devices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.graph.graph import bare
@@ -12,6 +13,7 @@ from symcomm.documents.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 from symcomm.documents.plots.parallel_block import NAMES
 
 _WIDTH, _STEP, _DRAWN = 470.0, 46.0, 4  # ranks of an axis that are drawn, at most
+_TALL, _UNITS = 46.0, 4  # of a level of a network
 
 
 def mesh(made: Program, sizes: Mapping[str, int]) -> tuple[Sketch, str]:
@@ -79,3 +81,37 @@ def _calls(made: Program, axis: str) -> tuple[list[str], list[str]]:
     named = [f"{kind} of {', '.join([*dict.fromkeys(names)][:3])}" + (" ..." if len({*names}) > 3 else "")
              for kind, names in found.items()]  # fmt: skip
     return named, [*roles]
+
+
+def network_levels(
+    network: str, device: str, sizes: Sequence[int], rows: Sequence[tuple[str, ...]]
+) -> tuple[Sketch, str]:
+    """The picture of a network as a tree, and a sentence on what is in it.
+
+    The levels have ``sizes`` units of the one below, the innermost first; ``rows`` are as a network tells them.
+    """
+    if len(rows) > 5:
+        raise ValuesError(f"a network of {len(rows)} levels is not drawn", hint="at most 5 levels")
+    drawing = Sketch(_WIDTH, 30 + _TALL * len(rows))
+    left, right = 6.0, 216.0
+    for n, (name, joins, devices, links, share, latency) in enumerate(reversed(rows)):
+        y, size = 8 + n * _TALL, sizes[len(rows) - 1 - n]
+        drawing.line(left, y + 6, right, y + 6, INK, wide=2.2)
+        count = min(size, _UNITS)
+        places = [left + (right - left) * (k + 0.5) / (count + (size > count)) for k in range(count)]
+        for x in places:
+            drawing.line(x, y + 6, x, y + 22, MARK)
+            drawing.box(x - 12, y + 22, 24, 13, TINT, INK)
+        drawing.text(places[0], y + 31, rows[len(rows) - 2 - n][0] if n + 1 < len(rows) else "", 7, SOFT)
+        if size > count:
+            drawing.text(right - (right - left) / (count + 1) / 2, y + 31, f"... {size}", 8, SOFT)
+        drawing.text(right + 12, y + 8, f"{name}: {joins}, {devices} devices", 8.5, INK, "start")
+        drawing.text(right + 12, y + 19, links, 7.5, SOFT, "start")
+        rate = f"{share} a device" + (f", latency {latency}" if latency else "")
+        drawing.text(right + 12, y + 30, rate if share else "", 7.5, MARK, "start")
+        if n + 1 < len(rows):  # the first unit is what the next level draws
+            drawing.line(places[0], y + 35, left, y + _TALL + 6, LINE, dashed=True)
+            drawing.line(places[0], y + 35, right, y + _TALL + 6, LINE, dashed=True)
+    drawing.text(left, 14 + _TALL * len(rows), f"The boxes of the last level are devices: {device}.", 7.5,
+                 SOFT, "start")  # fmt: skip
+    return drawing, f"The levels of {network}, {prod(sizes)} devices in all."

@@ -147,7 +147,7 @@ def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     from symcomm.core.program.events import Times
     from symcomm.core.program.schedules import RANK_LIMIT, find, run
     from symcomm.core.quantities.time.schedule_time import GRADIENTS, halves
-    from symcomm.documents.plots.schedule import says, schedule_plot
+    from symcomm.documents.plots import schedule
 
     stages, options = request.size("stages", "p"), {"forward": "1", **request.options}
     microbatches = request.size("microbatches", "m")
@@ -176,10 +176,10 @@ def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     backward = any(map(any, gradients))
     made = run(record, stages, microbatches, v, Times(f, b, w, pair, hop or 0, overhead or 0), backward)
     unit = next(iter(said), ONE)
-    text = says(made, unit)
+    text = schedule.says(made, unit)
     if "B" in record.kinds and backward and not {*GRADIENTS} & read.keys():
         text += " Half of a backward is the gradient of the weights."
-    return schedule_plot(made, unit=unit, title=""), text
+    return schedule.schedule_plot(made, unit=unit, title=""), text
 
 
 def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
@@ -306,23 +306,24 @@ def _ring(request: Request) -> tuple[Any, str]:
 
 
 def _ring_steps(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.ring_steps import ring_steps
+    from symcomm.documents.plots import ring_steps
 
     how = request.accounting
-    return ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
+    return ring_steps.ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
 
 
 def _causal_balance(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.ring_steps import causal_balance
+    from symcomm.documents.plots import ring_steps
 
-    return causal_balance(request.size("length"), request.size("ranks"))
+    return ring_steps.causal_balance(request.size("length"), request.size("ranks"))
 
 
 def _network_levels(request: Request) -> tuple[Any, str]:
     from symcomm.core.hardware.devices import network
-    from symcomm.documents.plots.network_levels import network_levels
+    from symcomm.documents.plots import mesh
 
-    return network_levels(network(request.options["network"]))
+    made = network(request.options["network"])
+    return mesh.network_levels(made.name, made.device.name, [level.size for level in made.levels], made.rows)
 
 
 def _offload_timeline(request: Request) -> tuple[Any, str]:
@@ -370,9 +371,9 @@ def _state_bars(request: Request) -> tuple[Any, str]:
 
 
 def _program(request: Request) -> Program:
-    from symcomm.core.program.program import ONE_RANK, program
+    from symcomm.core.program.program import program
 
-    return program(request.model.graph, request.options.get("strategy", ONE_RANK), request.accounting)
+    return program(request.model.graph, request.options.get("strategy"), request.accounting)
 
 
 # What changes how a step runs; what an allocator adds is no line over the ops.
@@ -447,13 +448,13 @@ def _values(request: Request, what: str, most: int = _DOTS) -> list[str]:
 
 
 def _trace(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.trace import says, trace_plot
+    from symcomm.documents.plots import trace
     from symcomm.teaching.quantities.differentiation.asked import traced
 
     options = request.options
     setting = Setting(request.model.graph, values={**request.model.values, **request.values})
     made = traced(setting, options["formulas"], options.get("point"), options.get("outputs"))
-    return trace_plot(made), says(made)
+    return trace.trace_plot(made), trace.says(made)
 
 
 _OF = Option("of", "choice", "the quantity, with the options that belong to it", among=OneOf(QUANTITIES))
