@@ -37,7 +37,7 @@ class Spelled:
     attributes: Mapping[str, Any]
     sizes: Callable[[Letter], str]
     number: Callable[[Any], str]
-    mean: bool = False  # whether it is the mean of all elements of its operand
+    mean: bool = False  # whether it is a mean over what it sums
     constant: str = ""  # what the last operand is, where it is made of something else: onehot, first, place, eye, ...
     helpers: set[str] = field(default_factory=set)
     size: Callable[[Letter], Any] = len
@@ -80,10 +80,8 @@ def _elementwise(op: Spelled, sign: str) -> str:
 def _contraction(op: Spelled) -> str:
     """A contraction: a view, a sum, a product of elements, a matrix product, or any other product by its letters."""
     scale = op.attributes.get("scale")
-    if op.mean:
-        return f"{called(op.operands[0].text)}.mean()"
     text = _product(op)
-    return text if scale is None or scale == 1 else _scaled(op, text, scale)
+    return text if op.mean or scale is None or scale == 1 else _scaled(op, text, scale)
 
 
 def _product(op: Spelled) -> str:
@@ -145,7 +143,7 @@ def _view(op: Spelled) -> str:
     gone = [n for n, x in enumerate(o.letters) if x not in out]
     text, letters = o.text, tuple(x for x in o.letters if x in out)
     if gone:
-        text = f"{called(text)}.sum({'' if not letters else f'({chr(44).join(map(str, gone))},)'})"
+        text = f"{called(text)}.{'mean' if op.mean else 'sum'}({'' if not letters else f'({chr(44).join(map(str, gone))},)'})"
     fresh = [x for x in out if x not in letters]
     text = arranged(text, letters, tuple(x for x in out if x in letters))
     if fresh:

@@ -256,7 +256,7 @@ class Lines:
         return Spelled(
             op.kind, operands, tuple(out), dict(op.attributes),
             sizes=lambda letter: self.length(axes[i] for i in letter), number=self.number, constant=constant,
-            mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers, attends=self.marks.attends,
+            mean=len(operands) == 1 and share == 1, helpers=self.helpers, attends=self.marks.attends,
             size=lambda letter: sp.Mul(*(self.graph.axes[axes[i]].size for i in letter)),
         )  # fmt: skip
 

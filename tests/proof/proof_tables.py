@@ -444,6 +444,21 @@ _shape(
     lacks=_IMAGES,
 )
 _shape("embeddingbag", r"x = embeddingbag(t, W^E) ; $t \in Z^{B \times L \times 3}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
+# Two tokens ahead, as DeepSeek-V3 is trained: the module reads the hidden state and the next token, and has the
+# embedding and the head of the model.
+_shape(
+    "multi-token prediction",
+    r"x = Embed(t, W^E) ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]",
+    "h = tanh(x W^1) ; W^1 [D,D] ; h [B,L,D]",
+    "$z = h {W^E}^T$ ; - ; z [B,L,V]",
+    r"$\ell_1 = CrossEntropy(z, s)$ ; $s \in Z^{B \times L}$ ; $\ell_1 \in R$",
+    "e = Embed(s, W^E) ; - ; e [B,L,D]",
+    "c = [rmsnorm(h), rmsnorm(e)] W^P ; W^P [2D,D] ; c [B,L,D]",
+    "m = tanh(c W^2) ; W^2 [D,D] ; m [B,L,D]",
+    "$u = m {W^E}^T$ ; - ; u [B,L,V]",
+    r"$\ell_2 = CrossEntropy(u, r)$ ; $r \in Z^{B \times L}$ ; $\ell_2 \in R$",
+    r"$\ell = \ell_1 + 0.3 \ell_2$ ; - ; $\ell \in R$",
+)
 _shape("squared_error", *feed("x"), r"$\ell = MSE(b, s)$ ; $s \in R^{B \times L \times D}$ ; $\ell \in R$")
 _shape("reconstruction", *feed("x"), r"$\ell = MSE(b, x)$ ; - ; $\ell \in R$")
 _shape("outer product", r"Y = u v^T ; u [F], v [D] ; Y [F,D]", r"z = x Y ; x [B,L,F] ; z [B,L,D]", *feed("z"))

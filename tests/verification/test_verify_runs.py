@@ -433,3 +433,20 @@ def test_the_exercises_are_right_and_the_paper_is_not(tmp_path: Path):
         right = made.stdout.count(": right")
         assert right == (8 if edition == "solution" else 0), made.stdout
         assert edition == "solution" or "NotImplementedError: TODO 1" in made.stdout
+
+
+@pytest.mark.parametrize("pool", ["avgpool", "maxpool"])
+def test_the_peak_of_pooling_over_windows_and_over_all_positions_is_that_of_pytorch(run: Run, pool: str):
+    """The gradient of a mean is a tensor of its own, as large as what is pooled."""
+    rows = "h = conv(x, W^1)\tx [B,C,8,4], W^1 [O,C,R,R]\th [B,O,8,4]\n" \
+           f"p = {pool}_2(h)\t-\tp [B,O,4,2]\nq = conv(p, W^2)\tW^2 [O,O,1,1]\tq [B,O,4,2]\n" \
+           f"z = {pool}(q)\t-\tz [B,O]\ny = z W^3\tW^3 [O,K]\ty [B,K]\n"  # fmt: skip
+    found = run(load(f"Computation\tInput\tOutput\n{rows}"))
+    peak = next(row for row in found.rows if row.what.startswith("peak"))
+    assert peak.derived == peak.measured > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["context(2)", "context(4)", "ulysses(2)", "ulysses(4)"])
+def test_the_homework_on_long_sequences_runs_as_derived(run: Run, strategy: str):
+    run(model(str(HOMEWORK.parents[1] / "long-context" / "long-context.md")), strategy)
