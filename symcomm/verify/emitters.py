@@ -143,7 +143,8 @@ def _view(op: Spelled) -> str:
     gone = [n for n, x in enumerate(o.letters) if x not in out]
     text, letters = o.text, tuple(x for x in o.letters if x in out)
     if gone:
-        text = f"{called(text)}.{'mean' if op.mean else 'sum'}({'' if not letters else f'({chr(44).join(map(str, gone))},)'})"
+        over = f"({','.join(map(str, gone))},)" if letters else ""
+        text = f"{called(text)}.{'mean' if op.mean else 'sum'}({over})"
     fresh = [x for x in out if x not in letters]
     text = arranged(text, letters, tuple(x for x in out if x in letters))
     if fresh:

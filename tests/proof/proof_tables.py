@@ -459,6 +459,15 @@ _shape(
     r"$\ell_2 = CrossEntropy(u, r)$ ; $r \in Z^{B \times L}$ ; $\ell_2 \in R$",
     r"$\ell = \ell_1 + 0.3 \ell_2$ ; - ; $\ell \in R$",
 )
+_shape(  # a block of a diffusion transformer: scale, shift and gate come from the condition of an example
+    "adaptive layer norm",
+    "s = silu(c) W^S ; c [B,1,D], W^S [D,D] ; s [B,1,D]",
+    "f = silu(c) W^F ; W^F [D,D] ; f [B,1,D]",
+    "g = silu(c) W^G ; W^G [D,D] ; g [B,1,D]",
+    r"$h = layernorm(x) \odot (1 + s) + f$ ; x [B,L,D] ; h [B,L,D]",
+    "a = gelu(h W^1) ; W^1 [D,F] ; a [B,L,F]",
+    r"$y = x + g \odot (a W^2)$ ; W^2 [F,D] ; y [B,L,D]",
+)
 _shape("squared_error", *feed("x"), r"$\ell = MSE(b, s)$ ; $s \in R^{B \times L \times D}$ ; $\ell \in R$")
 _shape("reconstruction", *feed("x"), r"$\ell = MSE(b, x)$ ; - ; $\ell \in R$")
 _shape("outer product", r"Y = u v^T ; u [F], v [D] ; Y [F,D]", r"z = x Y ; x [B,L,F] ; z [B,L,D]", *feed("z"))

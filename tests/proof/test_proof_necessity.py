@@ -14,7 +14,7 @@ CASES = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applie
 _EVERY = set(STRATEGIES)
 # A bias of the keys shifts all scores of a query alike, which softmax ignores: its gradient is zero, sent or not.
 ZERO = {"gpt": {"d(b^K)"}}
-# The gradient of a decay reads the result one position before: each rank makes it whole, and keeps a part (docs/limits.md).
+# The gradient of a decay reads the result one position before: each rank makes all of it (docs/limits.md).
 ZERO |= {layer: {"d(h)·carried"} for layer in ("scan", "function scan")}
 # What the default run removes from; all others are removed from in the long run.
 SHORT = {

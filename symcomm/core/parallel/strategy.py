@@ -563,4 +563,5 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
                 labels = list(dict.fromkeys(a.label for a in graph.axes.values()))
                 raise StrategyError(f"{graph.name} has no axis {rule.axis}", hint=nearest(rule.axis, labels))
             found.append(Placed(rule, axes))
-    return tuple(found)
+    # An axis of length 1, as of a condition beside a sequence, has no parts.
+    return tuple([replace(p, axes=p.axes and tuple([a for a in p.axes if graph.axes[a].size != 1])) for p in found])
