@@ -237,7 +237,6 @@ NAMES = {
     "symcomm.verify.practice": "EXERCISES practice write_practice",
     "symcomm.verify.sizes": "small_sizes",
     "symcomm.verify.by_op": "RowTimes TimedRow by_op by_op_text=text",
-    "symcomm.verify.timing": "timing_measure=measure",
     "symcomm.verify.measure": "MachineTable MeasuredSize device_yaml measured_text=text",
     "symcomm.verify.verify": "ComparedRow Verification _notes _version_notes prepare verify",
 }

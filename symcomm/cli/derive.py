@@ -129,6 +129,8 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     said |= {name: told.pop(name).exact.removesuffix(" 1") for name in numbers & told.keys()}
     steps = said.pop("phase") if said.get("phase") in shared.PHASES else given.get("phase")
     options = {name: convert(text, declared.option(name)) for name, text in said.items()}
+    if str(said.get("device", "")).lower().endswith((".yaml", ".yml")):
+        options["device"] = shared.device_of(said["device"])
     declared.check(options)
     file = given.get("file")
     model = no_model()

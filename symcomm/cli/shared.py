@@ -71,7 +71,7 @@ def device_of(text: str) -> Device:
         return device(text)
     found = [*devices(text).values()]
     if len(found) != 1:
-        raise ValuesError(f"{text} has {len(found)} devices, and one is held against PyTorch", hint="a file for each")
+        raise ValuesError(f"{text} has {len(found)} devices, not one", hint="a file for each")
     return found[0]
 
 

@@ -39,10 +39,8 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
 @click.option("--resume", type=PATH, help="Keep each run of the grid in this file; what it has is not run again.")
 @click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
-@click.option(
-    "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
-)
-@click.option("--device", default="", help="With --time: each row against the rates of a device, or of mine.yaml.")
+@click.option("--time", "timed", is_flag=True, help="Time each row, beside the time that a table of the machine says.")
+@click.option("--device", default="", help="With --time: a device, or mine.yaml; else the machine is measured first.")
 @click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
@@ -73,17 +71,11 @@ def verify(
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if device and not timed:
         raise ValuesError("--device is for --time", hint="symcomm verify FILE --time --device mine.yaml")
-    if timed and device:
+    if timed:
         from symcomm.verify import by_op
 
-        rows = by_op.by_op(models[0], values, device_of(device))
+        rows = by_op.by_op(models[0], values, device_of(device) if device else by_op.at_hand())
         write(json.dumps(rows.json(), indent=2) if as_json else by_op.text(rows), output, files[0])
-        return
-    if timed:
-        from symcomm.verify import timing
-
-        found = timing.measure(models[0], values)
-        write(json.dumps(found.json(), indent=2) if as_json else timing.text(found), output, files[0])
         return
     if grid:
         from symcomm.verify import grid as grids

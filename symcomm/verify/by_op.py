@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.errors import ValuesError
@@ -14,9 +16,9 @@ from symcomm.core.model import Model
 from symcomm.core.records import dataclass
 from symcomm.verify.expected import needed_memory
 from symcomm.verify.launch import Launcher, enough_memory
+from symcomm.verify.measure import REPEATS, device_yaml, measure
 from symcomm.verify.module import torch_module
 from symcomm.verify.sizes import small_sizes
-from symcomm.verify.timing import REPEATS
 
 if TYPE_CHECKING:
     from symcomm import Device
@@ -64,6 +66,16 @@ class RowTimes:
                  "term": r.term, "terms": dict(r.terms)} for r in self.rows]  # fmt: skip
         return {"model": self.model, "device": self.device, "machine": self.machine, "sizes": dict(self.sizes),
                 "rows": rows}  # fmt: skip
+
+
+def at_hand() -> Device:
+    """The machine at hand, measured now: products in fp32, and copies."""
+    from symcomm import devices
+
+    with TemporaryDirectory(prefix="symcomm-") as folder:
+        file = Path(folder) / "mine.yaml"
+        file.write_text(device_yaml(measure(("fp32",), processes=1), "this-machine"), encoding="utf-8")
+        return devices(file)["this-machine"]
 
 
 def by_op(model: Model, values: Mapping[str, Fraction], device: Device) -> RowTimes:

@@ -803,31 +803,6 @@ def through_sockets(made: OneProcess) -> dict[str, int]:
     return found
 
 
-def timed(spec: dict[str, Any]) -> dict[str, Any]:
-    """The seconds of a forward and a backward pass in one process: the least of some."""
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    made = OneProcess(spec, 0)
-    made.network.to(device)
-    made.inputs = tuple(t.to(device) for t in made.inputs)
-    with torch.device(device):
-        made.prepare()
-    found = []
-    for number in range(spec["repeats"] + 2):
-        made.clear()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        made.backward(made.forward())
-        if device == "cuda":
-            torch.cuda.synchronize()
-        if number >= 2:
-            found.append(time.perf_counter() - begin)
-    name = torch.cuda.get_device_name() if device == "cuda" else "one thread of the CPU"
-    return {"seconds": min(found), "device": name}
-
-
 def _losses(spec: dict[str, Any]) -> Any:
     """Losses over classes that are cut, in either pass."""
     if not spec.get("loss_parallel"):
@@ -860,8 +835,6 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """The counts of a rank in the last of a few steps."""
     import torch
 
-    if spec["method"] == "time":
-        return timed(spec)
     if spec["method"] == "measure":
         from symcomm.verify.stopwatch import measured
 
@@ -1082,7 +1055,7 @@ def main() -> None:
     for line in sys.stdin:  # ends with the launcher
         folder = Path(line.rstrip("\n"))
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-        steps = dist.is_available() and spec["method"] not in ("time", "measure", "rows")
+        steps = dist.is_available() and spec["method"] not in ("measure", "rows")
         for name in _way(spec["method"]).modules if steps else ():
             importlib.import_module(name)  # once for all ranks
         print(json.dumps(_forked(folder, spec)), file=answers, flush=True)

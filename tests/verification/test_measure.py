@@ -116,7 +116,7 @@ def test_each_row_is_timed_and_derived_from_the_table_of_the_device(tmp_path: Pa
 @pytest.mark.parametrize(("words", "told"), [
     (["--device", "H100-SXM"], "--device is for --time\nhint: symcomm verify FILE --time --device mine.yaml"),
     (["--time", "--device", "H1000"], "unknown device 'H1000'"),
-    (["--time", "--device", "two.yaml"], "two.yaml has 2 devices, and one is held against PyTorch\nhint: a file for "),
+    (["--time", "--device", "two.yaml"], "two.yaml has 2 devices, not one\nhint: a file for each"),
 ])  # fmt: skip
 def test_a_device_that_nothing_is_held_against_is_refused(
     words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,3 +128,17 @@ def test_a_device_that_nothing_is_held_against_is_refused(
     made = CliRunner().invoke(main, ["verify", "two.txt", *words])
     assert made.exit_code == 2
     assert told in made.output
+
+
+def test_derive_reads_the_file_of_a_measured_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(device_yaml(FOUND, "my-machine"))
+    (tmp_path / "two.txt").write_text(TWO)
+    words = ["derive", "step_time", "--model", "two.txt", "--device", "mine.yaml", "--utilisation", "measured"]
+    made = CliRunner().invoke(main, [*words, "--dtype", "fp32", "--at", "B=384,D=384,F=384", "--to", "json"])
+    assert made.exit_code == 0, made.output
+    mine, model = sc.devices("mine.yaml")["my-machine"], sc.load(TWO).at(B=384, D=384, F=384)
+    asked = model.step_time(device=mine, utilisation="measured", dtype="fp32").at()
+    # Six products, each as long as the table predicts: two forward, and two gradients of each.
+    assert float(asked.value) == pytest.approx(6 * FOUND.predicted(LEFT), rel=0.05)
+    assert f"{float(asked.value):.4g}"[:4] in made.output

@@ -33,7 +33,6 @@ from api import (
     verify,
     write_practice,
 )
-from api import timing_measure as measure
 from click.testing import CliRunner
 from torch_source import loaded
 
@@ -386,13 +385,6 @@ def test_a_written_file_runs_by_itself(tmp_path: Path):
     made = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, timeout=100)
     assert made.returncode == 0, made.stderr
     assert made.stdout.startswith("parameters: ")
-
-
-def test_the_roofline_predicts_sizes_that_it_was_not_fitted_to():
-    scales = ((1, 8), (4, 8), (16, 8), (1, 24), (4, 24), (16, 24))
-    made = measure(layer("swiglu"), {}, scales)
-    assert [p.fitted for p in made.points] == [True, False, True, True, False, True]
-    assert all(p.measured > 0 and p.said > 0 for p in made.points)
 
 
 @pytest.mark.long
