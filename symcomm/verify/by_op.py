@@ -94,7 +94,7 @@ def by_op(model: Model, values: Mapping[str, Fraction], device: Device) -> RowTi
         found = launch({"method": "rows", "ranks": 1, "seed": 7, "source_text": written.source, "fixed": [],
                         "sizes": {written.symbols[s]: n for s, n in sizes.items() if s in written.symbols},
                         "repeats": REPEATS})[0]  # fmt: skip
-    said = {"device": device, "dtype": "fp32", "accounting": _BOOK}
+    said: dict[str, Any] = {"device": device, "dtype": "fp32", "accounting": _BOOK}
     said |= {"utilisation": "measured"} if device.efficiency is not None else {}
     at, rows = model.at(**known), []
     regions = {one.name: one.region.name.split()[0] for one in written.classes}
@@ -107,9 +107,9 @@ def by_op(model: Model, values: Mapping[str, Fraction], device: Device) -> RowTi
     for named, seconds in took.items():
         for phase in ("forward", "backward"):
             try:
-                derived = float(at.time(op=named, phase=phase, **said).at().value)
-                terms = {term: float(at.time(op=named, phase=phase, term=term, **said).at().value)
-                         for term in _TERMS}  # fmt: skip
+                mine = {**said, "op": named, "phase": phase}
+                derived = float(at.time(**mine).at().value)
+                terms = {term: float(at.time(**mine, term=term).at().value) for term in _TERMS}  # type: ignore[arg-type]
             except ValuesError as error:
                 if not error.message.startswith(("there is nothing to time", "no row computes")):  # a view, a flat copy
                     raise
