@@ -73,12 +73,13 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
     own = tuple(own_mistake(said) for said in problem.mistakes_in(ask))
     chosen = accounting_of(problem.conventions, ask.conventions)
     values = tuple((known.name, known.quantity.value) for known in known_of(problem, ask))
+    earlier = {old: new for old, new, _ in ask.names if old not in (*notation.meanings, *dict(values))}
     if ask.divided_by is not None:
         question = _derived(answer_of(problem, ask, model).derivation, model, chosen, values)
-        return _key(question, ask.answer, dict(notation.spellings), own, conventions=())
+        return _key(question, ask.answer, dict(notation.spellings), own, (), earlier)
     question = Asking(ask.sheet or ask.quantity, model, ask.options, chosen, values,
                       step=ask.answer.step, notation=notation)  # fmt: skip
-    return _key(question, ask.answer, dict(notation.spellings), own)
+    return _key(question, ask.answer, dict(notation.spellings), own, earlier=earlier)
 
 
 def key_for(derivation: Derivation, **values: object) -> Key:
@@ -109,7 +110,7 @@ def _derived(
 
 def _key(
     question: Asking, spec: AnswerKeys, spellings: dict[str, tuple[str, ...]], own: tuple[Misconception, ...],
-    conventions: Choices | None = None,
+    conventions: Choices | None = None, earlier: Mapping[str, str] | None = None,
 ) -> Key:  # fmt: skip
     steps = {step.name for step in question.derivation.steps}
     if spec.step and spec.step not in steps:
@@ -136,6 +137,8 @@ def _key(
     extra = dict(spec.names)
     spelled = as_spellings((name, (*spellings.get(name, ()), *extra.get(name, ()))) for name in symbols)
     short = _short(symbols, spelled)
+    # A paper need not show a new name of a symbol: its usual one is still read, where nothing else is called so.
+    short |= {old: new for old, new in (earlier or {}).items() if new in symbols and old not in spelled}
     given = {**dict(question.derivation.given), **dict(question.values)}  # options give numbers, too
     return Key(made, spec, tuple({**spelled, **short}.items()), tuple(given.items()), supposed=frozenset(short))
 

@@ -125,3 +125,15 @@ def test_students_answer_in_the_new_names(tmp_path: Path) -> None:
     for answer, status in (("min(s, sqrt(s W o))", 0), ("min(s, sqrt(s W))", 1)):
         made = CliRunner().invoke(main, ["check", str(tmp_path / "t.md"), "size", answer])
         assert made.exit_code == status, made.output
+
+
+def test_the_usual_name_of_a_symbol_is_read_too_unless_the_document_calls_something_else_so(tmp_path: Path) -> None:
+    block = "ask: pipeline_time\nwant: utilisation\nnames: {m: mu}\ngiven: {p: 4, mu: 36}\nid: busy"
+    for head, status, said in (
+        ("", 0, "m was read as mu"),
+        ("\nsymbols: {m: {meaning: rows of the result, value: 8}}", 1, "0.727273 is not right"),
+    ):
+        (tmp_path / "t.md").write_text(problem(block, head=head), encoding="utf-8")
+        made = CliRunner().invoke(main, ["check", str(tmp_path / "t.md"), "busy", "m/(m + p - 1)"])
+        assert said in made.output
+        assert made.exit_code == status, made.output
