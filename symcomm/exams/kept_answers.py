@@ -58,8 +58,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class KnownWrong:
-    """The right answer of a question and those that are recognised in addition, for all papers; it fits between
-    processes.
+    """The right answer of a question and those that are recognised in addition, for all papers.
 
     ``same`` are the places of the first of them with the same formula. ``named`` are steps that only name a number;
     ``symbols`` are those of the question.
@@ -94,9 +93,6 @@ class KnownWrong:
         """The numbers of the question, and what the relations imply."""
         known = self.relations.complete({**dict(self.named), **given})
         return {name: value for name, value in known.items() if name in self.symbols}
-
-
-Learned = tuple[dict[tuple[Hashable, Hashable], _Entry], dict[Hashable, KnownWrong | None]]
 
 
 class KeptAnswers:
@@ -215,25 +211,6 @@ class KeptAnswers:
         both = (made.at(_values(read.known, basis.numbers)) for made in (key, exact))
         mine, own = ([(w.names, w.at(one.values)) for w in (*one.conventions, *one.mistakes)] for one in both)
         return mine == own
-
-    # -- what processes tell one another -----------------------------------------------------------
-
-    def like(self, problem: Problem, ask: Ask) -> Hashable:
-        """The key that questions share whose answers are known from one of them."""
-        return ask.exam.id, self._read(problem, ask).alike
-
-    @property
-    def learned(self) -> Learned:
-        """The known answers, for another process."""
-        return dict(self._entries), dict(self._known_wrong)
-
-    def learn(self, learned: Learned) -> None:
-        """Takes what another process knows; what is known here stays."""
-        entries, wrong = learned
-        for (about, options), entry in entries.items():
-            self._entries.setdefault((about, options), entry)
-        for about, one in wrong.items():
-            self._known_wrong.setdefault(about, one)
 
     def formula(self, derivation: Derivation) -> str:
         """The formula of an answer as text."""

@@ -6,11 +6,9 @@ import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from pickle import PicklingError
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
-from symcomm.core.errors import SymcommError
 from symcomm.exams.papers import Exam
 from symcomm.exams.problems.problem import Template
 
@@ -46,14 +44,9 @@ class Pool:
 
     def __init__(self, exam: Exam, processes: int | None, tasks: int, shared: object = None) -> None:
         self.exam, self.shared, self.count = exam, shared, min(processes or multiprocessing.cpu_count(), tasks)
-        if shared is not None and not self.forks:
+        if shared is not None and sys.platform != "linux":
             self.count = 1
         self.executor: ProcessPoolExecutor | None = None
-
-    @property
-    def forks(self) -> bool:
-        """Whether processes are started that begin with what was derived before."""
-        return self.count > 1 and sys.platform == "linux"
 
     def __enter__(self) -> Pool:
         _exam[:], _shared[:] = [self.exam], [self.shared]
@@ -65,31 +58,14 @@ class Pool:
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)
             return
-        yield from (done.result() for done in self._done(work, todo))
-
-    def told(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
-        """The same without what goes wrong and what cannot be sent between processes, such as a function of a file."""
-        for done in self._done(work, [*tasks]):
-            try:
-                made = done.result()
-            except (SymcommError, PicklingError, TypeError, AttributeError):
-                continue
-            yield made
-
-    def _done(self, work: Callable[[Task], Made], tasks: Sequence[Task]) -> Iterator[Future[Made]]:
+        way = "fork" if sys.platform == "linux" else None
         if self.executor is None:
-            way = "fork" if sys.platform == "linux" else None
             about = (self.exam.template, self.exam.seed, self.exam.whole)
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
-        return as_completed([self.executor.submit(work, task) for task in tasks])
-
-    def renew(self) -> None:
-        """Ends the processes, so that the next ones begin with what was learned since."""
-        if self.executor:
-            self.executor.shutdown(cancel_futures=True)
-        self.executor = None
+        yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
 
     def __exit__(self, *error: object) -> None:
-        self.renew()
+        if self.executor:
+            self.executor.shutdown(cancel_futures=True)
         _exam.clear()
         _shared.clear()

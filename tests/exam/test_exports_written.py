@@ -1,4 +1,4 @@
-"""Exports of many variants: in several processes, resumed after an interruption, and never half there."""
+"""Exports of many variants: in several processes, and never half there."""
 
 from __future__ import annotations
 
@@ -70,23 +70,18 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def unsent(wanted):
-    """What no process can send to another one."""
-    return lambda: wanted
-
-
 def made_by(monkeypatch, break_at: int = 0) -> list[int]:
     """The first variants of the pieces that are made from now on; one of them may fail."""
     made: list[int] = []
-    true = writing._write_piece
+    true = writing._draw
 
-    def write(piece, order):
-        if break_at and piece.start == break_at:
+    def draw(variants, order):
+        if break_at and variants and variants[0][0] == break_at:
             raise KeyboardInterrupt
-        made.append(piece.start)
-        return true(piece, order)
+        made.extend(variants[0][:1] if variants else ())
+        return true(variants, order)
 
-    monkeypatch.setattr(writing, "_write_piece", write)
+    monkeypatch.setattr(writing, "_draw", draw)
     return made
 
 
@@ -105,30 +100,13 @@ def test_two_processes_export_what_one_does(quiz, tmp_path):
     assert files(tmp_path / "1") == files(tmp_path / "2")
 
 
-def test_what_a_process_cannot_tell_the_others_is_derived_by_each_of_them(quiz, tmp_path, monkeypatch):
-    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "told", processes=2)
-    monkeypatch.setattr(writing, "_learned", unsent)
-    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "untold", processes=2)
-    assert files(tmp_path / "told") == files(tmp_path / "untold")
-
-
-def test_an_interrupted_export_goes_on_with_the_pieces_that_are_whole(quiz, tmp_path, monkeypatch):
-    writing.export(quiz, ("moodle", "stack"), 13, "7", tmp_path / "whole", processes=1)
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        made_by(patch, break_at=9)
-        with pytest.raises(KeyboardInterrupt):
-            writing.export(quiz, ("moodle", "stack"), 13, "7", out, processes=1)
-    assert sorted(files(out)) == [
-        ".pieces/00001.json",
-        ".pieces/00005.json",
-        "manifest.json",
-    ]  # no format
-    (out / ".pieces" / "00005.json").write_text("{}")  # is no piece any more
-    made = made_by(monkeypatch)
-    writing.export(quiz, ("moodle", "stack"), 13, "7", out, processes=1)
-    assert made == [5, 9, 13]
-    assert files(out) == files(tmp_path / "whole")
+def test_an_interrupted_export_leaves_nothing_half_there(quiz, tmp_path, monkeypatch):
+    writing.export(quiz, ("moodle",), 9, "7", tmp_path, processes=1)
+    before = files(tmp_path)
+    made = made_by(monkeypatch, break_at=5)
+    with pytest.raises(KeyboardInterrupt):
+        writing.export(quiz, ("moodle", "stack"), 9, "7", tmp_path, processes=1)
+    assert (made, files(tmp_path)) == ([1], before)
 
 
 def test_a_format_that_is_there_is_kept_and_a_damaged_one_is_made_again(quiz, tmp_path, monkeypatch):
