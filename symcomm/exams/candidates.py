@@ -17,7 +17,7 @@ from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
-from symcomm.core.real_numbers import FormNumber, number_of
+from symcomm.core.real_numbers import FormNumber, FormNumbers, number_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import Asking, worth
@@ -168,9 +168,19 @@ class Candidates:
         return residues(form, self.point)
 
     @cached_property
+    def recognised(self) -> tuple[Wrong, ...]:
+        """The conventions and single mistakes."""
+        return (*self.conventions, *self.singles)
+
+    @cached_property
+    def numbers(self) -> FormNumbers:
+        """Their numbers, worked out together."""
+        return FormNumbers(tuple(one.number for one in self.recognised))
+
+    @cached_property
     def same(self) -> tuple[int, ...]:
-        """For each of the conventions and mistakes, the place of the first one that has the same formula."""
-        worths = [self._residues(wrong.form) for wrong in (*self.conventions, *self.singles)]
+        """For each of them, the place of the first one that has the same formula."""
+        worths = [self._residues(wrong.form) for wrong in self.recognised]
         return tuple(worths.index(worth) for worth in worths)
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from symcomm.core.derivation import Derivation, Relations
+from symcomm.core.derivation import Derivation
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, from_expr, names
 from symcomm.core.model import Model
@@ -24,11 +24,9 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import tex
 from symcomm.core.printing.forms import plain
-from symcomm.core.real_numbers import FormNumbers
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Given
-from symcomm.exams.candidates import Wrong
 from symcomm.exams.key import Key, key_of
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.keys import Known
@@ -56,45 +54,6 @@ class _Entry:
     quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class KnownWrong:
-    """The right answer of a question and those that are recognised in addition, for all papers.
-
-    ``same`` are the places of the first of them with the same formula. ``named`` are steps that only name a number;
-    ``symbols`` are those of the question.
-    """
-
-    right: Form
-    wrong: tuple[Wrong, ...]
-    named: tuple[tuple[str, Fraction], ...]
-    symbols: frozenset[str]
-    relations: Relations
-    same: tuple[int, ...]
-
-    @classmethod
-    def of(cls, key: Key) -> KnownWrong:
-        """The right and the recognised answers of a key."""
-        question = key.candidates.question
-        named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
-        return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations,
-                   key.candidates.same)  # fmt: skip
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names in the right answer."""
-        return names(self.right)
-
-    @cached_property
-    def numbers(self) -> FormNumbers:
-        """The numbers of those that are recognised in addition."""
-        return FormNumbers(tuple(one.number for one in self.wrong))
-
-    def values(self, given: Mapping[str, Fraction]) -> dict[str, Fraction]:
-        """The numbers of the question, and what the relations imply."""
-        known = self.relations.complete({**dict(self.named), **given})
-        return {name: value for name, value in known.items() if name in self.symbols}
-
-
 class KeptAnswers:
     """Answers the questions of papers of one document; everything is derived as seldom as possible."""
 
@@ -108,7 +67,6 @@ class KeptAnswers:
         self._keys: dict[Hashable, Key | None] = {}
         self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
         self._tex: dict[int, tuple[Form, Notation, str]] = {}
-        self._known_wrong: dict[Hashable, KnownWrong | None] = {}  # None where papers have their own
         self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -151,18 +109,6 @@ class KeptAnswers:
         key, basis = next((key, basis) for basis in bases if (key := self._key(basis, problem, ask)))
         known = self._read(problem, ask).known
         return key.at(dict(answer.derivation.given) | _values(known, basis.numbers))
-
-    def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
-        """The wrong answers that are recognised of a question, and the numbers of the paper."""
-        for basis in self._bases(problem, ask):
-            if basis.about not in self._known_wrong:
-                key = self._key(basis, problem, ask)
-                self._known_wrong[basis.about] = KnownWrong.of(key) if key else None
-            if found := self._known_wrong[basis.about]:
-                break
-        assert found is not None
-        known = self._read(problem, ask).known
-        return found, found.values(dict(answer.derivation.given) | _values(known, basis.numbers))
 
     def _bases(self, problem: Problem, ask: Ask) -> Iterator[_Basis]:
         """What the key of a question may be made from, for the most papers first."""

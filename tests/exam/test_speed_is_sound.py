@@ -214,7 +214,7 @@ def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_number
     found = []
     for paper in map(exam.paper, numbered(5)):
         ask = next(ask for ask in paper.problem.asks if ask.exam.id == "pp")
-        found.append(exam.kept.wrong(paper.problem, ask, exam.kept.answer(paper.problem, ask))[0])
+        found.append(exam.kept.key(paper.problem, ask).candidates)
     assert len({*map(id, found)}) == (2 if settled else 5)
 
 
@@ -238,10 +238,11 @@ def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each
     sizes = set()
     for paper in map(exam.paper, numbered(12)):
         (ask,) = paper.problem.asks
-        known, values = exam.kept.wrong(paper.problem, ask, exam.kept.answer(paper.problem, ask))
+        key = exam.kept.key(paper.problem, ask)
+        known, values = key.candidates, key.values
         alone = key_of(paper.problem, ask)
         told = [(one.names, one.at(alone.values)) for one in (*alone.conventions, *alone.mistakes)]
-        assert [(one.names, one.at(values)) for one in known.wrong] == told
+        assert [(one.names, one.at(values)) for one in known.recognised] == told
         sizes.add(dict(ask.options)["ranks"])
     assert len(sizes) > 3
     assert len(derived) == 2  # with the number of the first paper, too: both are to say the same

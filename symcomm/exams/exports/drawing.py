@@ -22,7 +22,7 @@ from symcomm.documents.editions import ONLY
 from symcomm.documents.plots.figure import written
 from symcomm.documents.render.document import Answer, Heading, LayerTable, Only, Prose
 from symcomm.documents.render.prose import InlinePiece, convert
-from symcomm.exams.candidates import Wrong
+from symcomm.exams.candidates import Candidates, Wrong
 from symcomm.exams.exports.item import (
     Item,
     Kind,
@@ -35,7 +35,7 @@ from symcomm.exams.exports.item import (
     spread_of,
 )
 from symcomm.exams.exports.markup import plain_text
-from symcomm.exams.kept_answers import KeptAnswers, KnownWrong
+from symcomm.exams.kept_answers import KeptAnswers
 from symcomm.exams.pages import words_of
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
@@ -93,7 +93,7 @@ class _Prose:
     def __init__(self) -> None:
         self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
         self.sentences: dict[Hashable, str] = {}
-        self.wrong: dict[Hashable, tuple[KnownWrong, dict[int, _ToldWrong]]] = {}
+        self.wrong: dict[Hashable, tuple[Candidates, dict[int, _ToldWrong]]] = {}
         self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
@@ -227,10 +227,10 @@ def _part(
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
-    known, values = kept.wrong(problem, asked, answer)
-    form = known.right
+    key = kept.key(problem, asked)
+    known, values, form = key.candidates, key.values, key.candidates.right
     every = _all_wrong(known, ask, problem, prose)
-    symbols = dict.fromkeys(known.names)
+    symbols = dict.fromkeys(names(form))
     if quantity is None:
         first = {known.same[n]: one for n, one in reversed(every.items())}  # of equal formulas the one of most credit
         told = [one for one in every.values() if one in first.values() and not one.wrong.prefix]  # no number, no GB
@@ -328,12 +328,12 @@ class _ToldWrong:
     says: str
 
 
-def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, _ToldWrong]:
+def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, _ToldWrong]:
     """What is recognised of a question by its place, most credit first; told once for some papers."""
     about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
     if about not in prose.wrong:
         made = {}
-        for n, one in enumerate(known.wrong):
+        for n, one in enumerate(known.recognised):
             conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
             credit = credit_of(conventions, mistakes, ask, problem)
             made[n] = _ToldWrong(one, credit, _sentences(one.says, ask, prose, problem))
@@ -343,7 +343,7 @@ def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> 
 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
 def _told_apart(
-    known: ByIdentity[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
+    known: ByIdentity[Candidates], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
     scale: Fraction, tolerance: Fraction | None,
 ) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
     """The names in what is near the right number, and those that differ from it and from one another.
@@ -358,7 +358,7 @@ def _told_apart(
 
     values = {name: number for name, number in zip(known.it.numbers.names, at, strict=True) if number is not None}
     near = {
-        n: worth for n, (one, worth) in enumerate(zip(known.it.wrong, known.it.numbers.at(values), strict=True))
+        n: worth for n, (one, worth) in enumerate(zip(known.it.recognised, known.it.numbers.at(values), strict=True))
         if worth is not None and one.unit == unit and _is_near(worth, right)
     }  # fmt: skip
     least, most = (0.000501, 0.00501) if tolerance is None else (float(tolerance), float(tolerance))
@@ -382,7 +382,7 @@ def _told_apart(
         else:
             others.append((a, x))
             found.append((n, numbers(*a)[0]))
-    return tuple(dict.fromkeys(name for n in near for name in known.it.wrong[n].number.names)), tuple(found)
+    return tuple(dict.fromkeys(name for n in near for name in known.it.recognised[n].number.names)), tuple(found)
 
 
 def _rough(number: WholeNumbers) -> float:
