@@ -63,6 +63,7 @@ class KeptAnswers:
         self._reads: dict[tuple[int, ...], _Read] = {}
         self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
+        self._structures: dict[Hashable, tuple[str, ...]] = {}  # the numbers that decide what is derived, by question
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key | None] = {}
         self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
@@ -84,8 +85,8 @@ class KeptAnswers:
         about, _ = read.same
         entry = self._entries.get(read.same)
         if entry is None:
-            without = {number.option for number in read.numbers}
-            entry = self._entries[read.same] = _Entry(self._symbolic(problem, ask, without))
+            symbolic = self._symbolic(problem, ask, read, read.structure)
+            entry = self._entries[read.same] = _Entry(symbolic, same_pages=not read.structure)  # its pages have numbers
         question = ask.exam.id or about
         agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
         if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
@@ -93,6 +94,10 @@ class KeptAnswers:
             if entry.symbolic is not None and not agreed:
                 self._compare(entry, fresh, read.known, read.numbers)
                 self._agreed[question] += 1
+                if entry.symbolic is None and (deciding := self._decide(problem, ask, read, fresh)):
+                    self._structures[read.same] = deciding
+                    self._reads.clear()
+                    return self.answer(problem, ask, pages)
             if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
                 return fresh  # else the formula of every paper is the same one, whichever is made first
         return _refilled(entry, entry.symbolic, ask, read.known, read.numbers, pages)
@@ -192,10 +197,13 @@ class KeptAnswers:
                 self._reads.clear()
             known = self._known(problem, ask)
             (options, numbers), about = _options(ask), self._about(problem, ask, known)
+            structure = tuple(one for one in known if one.name in self._structures.get((about, options), ()))
+            if structure:  # papers with the same number share what is derived
+                about = about, *((one.name, one.quantity.value) for one in structure)
             sizes = _sizes(ask, {one.option for one in numbers})
             named = {one.option for one in sizes}
             alike = about, tuple((name, None if name in named else value) for name, value in options)
-            self._reads[at] = _Read((ask, *of), known, numbers, (about, options), sizes, alike)
+            self._reads[at] = _Read((ask, *of), known, numbers, (about, options), sizes, alike, structure)
         return self._reads[at]
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
@@ -242,14 +250,25 @@ class KeptAnswers:
         made.graph.relations.complete(numbers)  # refuses values that contradict one another
         return replace(made, values=numbers) if made.values != numbers else made
 
-    def _symbolic(self, problem: Problem, ask: Ask, options: set[str]) -> Derivation | None:
+    def _decide(self, problem: Problem, ask: Ask, read: _Read, fresh: Answer) -> tuple[str, ...]:
+        """The name of a number without which another answer is derived: whether there are fewer heads of keys, say."""
+        for known in () if read.structure else read.known:
+            entry = _Entry(self._symbolic(problem, ask, read, (known,)))
+            if entry.symbolic is not None:
+                self._compare(entry, fresh, read.known, read.numbers)
+            if entry.symbolic is not None:
+                return (known.name,)
+        return ()
+
+    def _symbolic(self, problem: Problem, ask: Ask, read: _Read, structure: tuple[Known, ...]) -> Derivation | None:
         model = self.model(problem, ask.model)
-        about = replace(model, values={}) if model else no_model(problem.notation)
-        said = {name: value for name, value in ask.options if name not in options}
+        about = replace(model, values=_values(structure, ())) if model else no_model(problem.notation)
+        numbers = {number.option for number in read.numbers}
+        said = {name: value for name, value in ask.options if name not in numbers}
         own = tuple(name for name, _ in ask.conventions)
         try:
             chosen = accounting_of(problem.conventions, ask.conventions)
-            return derive(ask.sheet or ask.quantity, about, said, chosen, {}, own)
+            return derive(ask.sheet or ask.quantity, about, said, chosen, _values(structure, ()), own)
         except SymcommError:  # it needs a number to be derived at all
             return None
 
@@ -320,7 +339,8 @@ class _Read:
     """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
 
     ``of`` stays alive as long as this is known by its identity. ``sizes`` are options that are numbers and may be
-    symbols; ``alike`` is what else it depends on without them. ``answers`` are without pages and with them.
+    symbols; ``alike`` is what else it depends on without them. ``structure`` are numbers that decide what is derived.
+    ``answers`` are without pages and with them.
     """
 
     of: tuple[object, ...]
@@ -329,6 +349,7 @@ class _Read:
     same: tuple[Hashable, Hashable]
     sizes: tuple[_Number, ...]
     alike: tuple[Hashable, Hashable]
+    structure: tuple[Known, ...]
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 

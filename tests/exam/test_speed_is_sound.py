@@ -248,6 +248,36 @@ def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each
     assert len(derived) == 2  # with the number of the first paper, too: both are to say the same
 
 
+GROUPED = """---
+draw: {n_kv: {powers_of: 2, from: 2, to: 8}, N: {from: 4, to: 40}}
+---
+# A cache (2 points)
+
+```symcomm
+- model: Llama
+  config: {model_type: llama, architectures: [LlamaForCausalLM], hidden_size: 1024, intermediate_size: 2048,
+           num_hidden_layers: {{ N }}, num_attention_heads: 16, num_key_value_heads: {{ n_kv }},
+           vocab_size: 4096, torch_dtype: bfloat16}
+- {ask: kv_cache, id: q, of: token}
+```
+"""
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_a_question_whose_formula_a_number_decides_is_derived_once_for_each_such_number(monkeypatch, seed):
+    derived = []
+    monkeypatch.setattr(kept_answers, "key_of", lambda *about: derived.append(about) or key_of(*about))
+    exam = exam_of(parse_template(GROUPED, "t.md"), seed)
+    for paper in map(exam.paper, numbered(16)):
+        layers, heads = int(paper.drawn["N"].text), int(paper.drawn["n_kv"].text)
+        (ask,) = paper.problem.asks
+        key = exam.kept.key(paper.problem, ask)
+        assert key.number.value == exam.kept.answer(paper.problem, ask).quantity.value
+        assert key.number.value == sum(2 * heads * 64 * 2 for _ in range(layers))  # keys and values of 64 numbers
+    assert len(derived) == 3  # one for each number of heads
+
+
 def _fresh(template, exam, students):
     """Each answer as the class has it, and as it is when its own paper alone is read and derived."""
     for student in students:
