@@ -49,14 +49,16 @@ def points_text(points: Fraction) -> str:
 def share_of(verdict: Verdict, ask: Ask, problem: Problem) -> Fraction:
     """The share of its points that an answer earns by itself; of several mistakes, each takes its part.
 
-    What the question says of a mistake comes before what the document says, and a mistake's name before all of its
-    kind.
+    A number that several mistakes come to earns the most that one of them does, as the formula of that one would. What
+    the question says of a mistake comes before what the document says, and a mistake's name before all of its kind.
     """
     if verdict.right:
         return Fraction(1)
     if verdict.verdict not in ("mistake", "other_convention"):
         return Fraction(0)
-    return credit_of(verdict.conventions, verdict.mistakes, ask, problem)
+    found = ((*verdict.conventions, *verdict.mistakes), *verdict.alternatives)
+    apart = (([n for n in names if ":" in n], [n for n in names if ":" not in n]) for names in found)
+    return max(credit_of(tuple(others), tuple(mistakes), ask, problem) for others, mistakes in apart)
 
 
 def credit_of(conventions: tuple[str, ...], mistakes: tuple[str, ...], ask: Ask, problem: Problem) -> Fraction:

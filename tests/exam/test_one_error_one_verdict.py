@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from api import parse_problem
+from api import parse_problem, share_of
 
 import symcomm as sc
 
@@ -104,3 +104,19 @@ def test_of_two_mistakes_that_a_rounded_number_may_be_the_nearest_is_named_first
     # 30 billion parameters on 40 ranks: 129 GB are right, 120.1 GiB; without optimizer states 120.
     verdict = KEYS["zero"].at({"P": Fraction(30 * 10**9), "N": Fraction(40)}).check("120 GB")
     assert (verdict.mistakes, verdict.alternatives) == (("optimizer_states_forgotten",), (("gb_for_gib",),))
+
+
+def test_a_number_that_two_mistakes_come_to_earns_no_less_than_the_formula_of_either():
+    # Bytes counted on all of 8 ranks are as many as bits on one: 8 times 2 · 7/8 · 8 GB over 100 GB/s.
+    block = """
+ask: collective_time
+algorithm: ring
+accounting: [divisible, bandwidth_only]
+given: {n: 8 GB, k: 8, W: 100 GB/s}
+credit: {bits_for_bytes: 0.25, not_divided_by_ranks: 0.75}
+"""
+    problem = parse_problem(f"# Ring\n```symcomm{block}```\n", "t.md")
+    (ask,) = problem.asks
+    key = sc.key_of(problem, ask)
+    shares = [share_of(key.check(text), ask, problem) for text in ("2(k-1) n/W", "8 · 2 (k-1) n/(k W)", "1.12 s")]
+    assert shares == [Fraction(3, 4), Fraction(1, 4), Fraction(3, 4)]
