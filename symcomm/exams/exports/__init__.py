@@ -22,7 +22,7 @@ Files = Mapping[str, bytes]
 class Exporter:
     """A format: its name, what it is for, what it needs of one item, and the files that it makes of all.
 
-    A piece is plain data for JSON. The items of a question stand together, in the order of their variants.
+    A piece goes from process to process. The items of a question stand together, in the order of their variants.
     """
 
     name: str

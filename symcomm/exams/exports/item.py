@@ -71,6 +71,11 @@ class QuestionPart:
     relations: tuple[tuple[str, Form], ...] = ()
 
     @property
+    def answers(self) -> tuple[Recognised, ...]:
+        """The right answer, then those that are recognised."""
+        return Recognised((), self.answer, self.form, Fraction(1), ""), *self.recognised
+
+    @property
     def text(self) -> str:
         """The right number, with more digits than the tolerance needs."""
         return self.number(self.answer)

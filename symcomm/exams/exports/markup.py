@@ -5,7 +5,6 @@ Files are templates of ``templates/exports``, in which every value is escaped: n
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 import zipfile
@@ -20,7 +19,7 @@ from xml.etree.ElementTree import Element
 
 from symcomm.documents.render.environment import TEMPLATES
 from symcomm.documents.render.prose import apart_from_numbers
-from symcomm.exams.exports.item import Item, number_text
+from symcomm.exams.exports.item import number_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -218,14 +217,9 @@ def plain_text(html: str) -> str:
     return " ".join(go(fragment(html)).split())
 
 
-def carried(item: Item) -> dict[str, str]:
-    """The pictures of an item as text."""
-    return {medium.name: medium.encoded for medium in item.media}
-
-
 def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     """The pictures that pieces carry."""
-    return {name: base64.b64decode(data) for piece in pieces for name, data in piece["media"].items()}
+    return {medium.name: medium.data for piece in pieces for medium in piece["media"]}
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from symcomm.core.errors import DocumentError
-from symcomm.exams.exports.item import Item, QuestionPart, Recognised
+from symcomm.exams.exports.item import Item, QuestionPart
 from symcomm.exams.exports.markup import VariantTexts, fill, with_tex, xml_file
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
@@ -38,7 +38,7 @@ def piece(title: str, item: Item) -> list[str]:
     said = [(option.credit, tex(option.text), "", option.feedback) for option in first.options]
     if kind == "numerical":
         said = [(one.credit, first.number(one.value), first.spread_text(one.value), one.feedback)
-                for one in _answers(first)]  # fmt: skip
+                for one in first.answers]  # fmt: skip
     answers = tuple(
         (fraction(credit, item), own(text), own(spread), feedback)
         for credit, text, spread, feedback in (said if kind in ("numerical", "multichoice") else ())
@@ -99,11 +99,6 @@ def without_gaps(text: str) -> str:
     return re.sub(r"\{(?=\d*:[A-Z_]+:)", "&#123;", text)
 
 
-def _answers(part: QuestionPart) -> tuple[Recognised, ...]:
-    """The right number, then those that are recognised."""
-    return Recognised((), part.answer, None, Fraction(1), ""), *part.recognised
-
-
 # -- cloze ------------------------------------------------------------------------------------------
 
 
@@ -121,7 +116,7 @@ def _gap(part: QuestionPart, item: Item) -> str:
     else:
         kind, said = "NUMERICAL", [
             answer(f"{part.number(one.value)}:{part.spread_text(one.value)}", one.credit, one.feedback)
-            for one in _answers(part)
+            for one in part.answers
         ]  # fmt: skip
     return f"<p>{without_gaps(tex(part.prompt))} {{{part.points}:{kind}:{'~'.join(said)}}}</p>"
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import astuple
-from fractions import Fraction
 from itertools import groupby
 from math import lcm
 from typing import Any
 
-from symcomm.core.errors import DocumentError, Span
+from symcomm.core.errors import DocumentError
 from symcomm.core.form import Sym
-from symcomm.exams.exports.item import Item, QuestionPart, Recognised
-from symcomm.exams.exports.markup import carried, fill, unpacked, with_tex
+from symcomm.exams.exports.item import Item, QuestionPart
+from symcomm.exams.exports.markup import fill, unpacked, with_tex
 from symcomm.exams.exports.spelled import check_names, stands_for, tree, without_relations
 
 
@@ -28,9 +26,9 @@ def piece(title: str, item: Item) -> dict[str, Any]:
     Raises ``DocumentError`` for names that PrairieLearn takes for others.
     """
     return {
-        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": carried(item),
+        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": item.media,
         "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
-        "place": astuple(item.span) if item.span else None,
+        "place": item.span,
     }  # fmt: skip
 
 
@@ -41,8 +39,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
         every = list(group)
         folder = every[0]["folder"]
         if any(one["shape"] != every[0]["shape"] for one in every):
-            place = Span(*every[0]["place"]) if every[0]["place"] else None
-            raise DocumentError(f"{name}: its variants have other parts, and share one page", place)
+            raise DocumentError(f"{name}: its variants have other parts, and share one page", every[0]["place"])
         server = fill("prairielearn-server.py.jinja", variants=[ascii(one["drawn"]) for one in every])
         made |= {
             f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
@@ -106,9 +103,7 @@ def _variant(item: Item) -> str:
             answers[f"a{n}"] = float(part.text)
             params[f"spread{n}"] = part.spread_text(part.answer)
             params["units"][f"a{n}"] = {name: float(times) for name, times in part.units} or {part.unit: 1.0}
-        known = part.recognised
-        if part.relations:  # the element itself does not know them
-            known = (Recognised((), None, part.form, Fraction(1), ""), *known)
+        known = part.answers if part.relations else part.recognised  # the element itself does not know them
         params["recognised"][f"a{n}"] = [
             {"credit": float(one.credit), "feedback": _html(one.feedback), "names": list(one.names)}
             | ({"formula": tree(without_relations(one.form, part), item)}

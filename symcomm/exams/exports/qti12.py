@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from symcomm.exams.exports.item import Item, QuestionPart, number_text
-from symcomm.exams.exports.markup import carried, equation_image, fill, unpacked, with_tex, xml_file, zipped
+from symcomm.exams.exports.markup import equation_image, fill, unpacked, with_tex, xml_file, zipped
 
 _ID = "symcomm_quiz"
 _PICTURE = "$IMS-CC-FILEBASE$/symcomm/{}".format
@@ -29,7 +29,7 @@ def piece(title: str, item: Item, mathjax: bool = False) -> dict[str, Any]:
     several = ", part {}".format if len(item.parts) > 1 else "".format
     parts = [
         {
-            "worth": str(part.points), "points": _decimal(part.points), "ident": f"{item.group}_p{n}",
+            "worth": part.points, "points": _decimal(part.points), "ident": f"{item.group}_p{n}",
             "title": f"{item.title}{several(n)}",
             "text": fill("qti12-item.xml.jinja", item=item, part=part, n=n, html=html, text="".join(
                 html(block if isinstance(block, str) else f"<p><strong>{block.prompt}</strong></p>")
@@ -38,7 +38,7 @@ def piece(title: str, item: Item, mathjax: bool = False) -> dict[str, Any]:
         }
         for n, part in enumerate(item.parts, start=1)
     ]  # fmt: skip
-    return {"id": item.id, "parts": parts, "media": carried(item)}
+    return {"id": item.id, "parts": parts, "media": item.media}
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> dict[str, bytes]:
@@ -48,7 +48,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> 
         group for _, variants in groupby(pieces, key=lambda one: one["id"])
         for group in zip(*(one["parts"] for one in variants), strict=True)
     ]  # fmt: skip
-    points = _decimal(sum((Fraction(group[0]["worth"]) for group in groups), Fraction(0)))
+    points = _decimal(sum((group[0]["worth"] for group in groups), Fraction(0)))
     made = {
         f"{_ID}/{_ID}.xml": fill("qti12.xml.jinja", title=told, groups=groups),
         f"{_ID}/assessment_meta.xml": fill("qti12-meta.xml.jinja", title=told, points=points),

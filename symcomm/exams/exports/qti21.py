@@ -15,7 +15,7 @@ from typing import Any
 from symcomm.core.records import dataclass
 from symcomm.documents.render.prose import apart_from_numbers
 from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.exports.markup import carried, fill, markup, unpacked, with_mathml, xml_file, zipped
+from symcomm.exams.exports.markup import fill, markup, unpacked, with_mathml, xml_file, zipped
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def piece(title: str, item: Item) -> dict[str, Any]:
     text = fill("qti21-item.xml.jinja", item=item, parts=[(part, [*_tests(part)]) for part in item.parts],
                 place=lambda part: places[id(part)], mathml=_mathml)  # fmt: skip
     return {"id": item.id, "group": item.group, "name": item.name, "title": item.title, "text": text,
-            "media": carried(item)}  # fmt: skip
+            "media": item.media}  # fmt: skip
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
@@ -54,8 +54,7 @@ def _tests(part: QuestionPart) -> Iterator[_ScoredAnswer]:
         for at, (place, option) in enumerate(order):
             yield _ScoredAnswer(at, None, f"C{place + 1}", option.credit, "" if option.right else option.feedback)
     if part.kind == "numeric":
-        yield _ScoredAnswer(0, part.answer, "", Fraction(1), "")
-        for at, one in enumerate(part.recognised, start=1):
+        for at, one in enumerate(part.answers):
             yield _ScoredAnswer(at, one.value, "", one.credit, one.feedback)
 
 

@@ -13,7 +13,7 @@ from itertools import permutations
 from math import perm
 
 from symcomm.core.records import dataclass
-from symcomm.exams.exports.item import Item, QuestionPart, Recognised
+from symcomm.exams.exports.item import Item, QuestionPart
 from symcomm.exams.exports.markup import VariantTexts
 from symcomm.exams.exports.moodle import question, quiz, tex
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
@@ -163,9 +163,8 @@ class _ResponseTree:
             order = sorted(enumerate(part.options, start=1), key=lambda one: not one[1].right)
             yield from (("option", str(n), "", option.credit, option.feedback) for n, option in order)
             return
-        every = (Recognised(("right",), part.answer, part.form, Fraction(1), ""), *part.recognised)
-        for one in every:
-            name = ", ".join(one.names)
+        for one in part.answers:
+            name = ", ".join(one.names) or "right"
             if part.kind == "numeric":
                 yield name, part.number(one.value), part.spread_text(one.value), one.credit, one.feedback
             elif one.form is not None:
