@@ -51,7 +51,7 @@ class _Order:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _DrawnVariant:
     """One variant: its paper, and by format what is made of each question, with the question's name."""
 
     number: int
@@ -115,7 +115,7 @@ def _made(
     students = numbered(variants)
     wanted: list[_Variant] = [(n, student, None) for n, student in enumerate(students, start=1)]
     chunks = [wanted[n : n + _CHUNK] for n in range(0, variants, _CHUNK)]
-    found: dict[int, _Drawn] = {}
+    found: dict[int, _DrawnVariant] = {}
     draw = partial(_draw, order=order)
     with Pool(exam, processes, len(chunks), {*order.names} - OURS or None) as pool:
         for drawn in chain([draw(chunks[0])], pool.run(draw, chunks[1:])):  # what all need is derived with the first
@@ -136,13 +136,13 @@ def _made(
 
 
 @uncollected()
-def _draw(variants: Sequence[_Variant], order: _Order) -> list[_Drawn]:
+def _draw(variants: Sequence[_Variant], order: _Order) -> list[_DrawnVariant]:
     exam = exam_here()
     papers = [
         (number, exam.paper(student) if attempt is None else exam.exactly(student, attempt))
         for number, student, attempt in variants
     ]
-    drawn = {number: _Drawn(number, paper.settled, {name: [] for name in order.names}) for number, paper in papers}
+    drawn = {number: _DrawnVariant(number, paper.settled, {name: [] for name in order.names}) for number, paper in papers}
     for item in items_of(exam, papers, order.tolerance):
         for name in order.names:
             drawn[item.variant].items[name].append((item.id, EXPORTERS[name].piece(order.title, item)))
