@@ -142,7 +142,7 @@ def _draw(variants: Sequence[_Variant], order: _Order) -> list[_DrawnVariant]:
         (number, exam.paper(student) if attempt is None else exam.exactly(student, attempt))
         for number, student, attempt in variants
     ]
-    drawn = {number: _DrawnVariant(number, paper.settled, {name: [] for name in order.names}) for number, paper in papers}
+    drawn = {n: _DrawnVariant(n, paper.settled, {name: [] for name in order.names}) for n, paper in papers}
     for item in items_of(exam, papers, order.tolerance):
         for name in order.names:
             drawn[item.variant].items[name].append((item.id, EXPORTERS[name].piece(order.title, item)))
