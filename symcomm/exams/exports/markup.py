@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from html import escape
@@ -33,6 +33,11 @@ _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 def fill(template: str, **shown: object) -> str:
     """A template of ``templates/exports`` filled in: every value is escaped that is no ``Markup``."""
     return _templates().get_template(template).render(shown)
+
+
+def stream(template: str, **shown: object) -> Iterator[str]:
+    """The same in pieces: a large file is not held as a text."""
+    return _templates().get_template(template).generate(shown)
 
 
 class VariantTexts:
@@ -101,10 +106,13 @@ def markup(text: str) -> object:
     return Markup(text)  # noqa: S704  (escaped where it was made)
 
 
-def xml_file(*texts: str) -> bytes:
-    """An element as a file; it may be told in several texts, of which no copy is made as a whole."""
-    written = (text.replace("<text></text>", "<text />").encode() for text in texts)
-    return b"".join([b"<?xml version='1.0' encoding='utf-8'?>\n", *written, b"\n"])
+def xml_file(texts: Iterable[str]) -> bytes:
+    """An element, told in texts one after the other, as a file; no copy of the whole is made."""
+    out = io.BytesIO(b"<?xml version='1.0' encoding='utf-8'?>\n")
+    out.seek(0, io.SEEK_END)
+    out.writelines(text.replace("<text></text>", "<text />").encode() for text in texts)
+    out.write(b"\n")
+    return out.getvalue()
 
 
 def fragment(html: str) -> Element:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 
 from symcomm.core.errors import DocumentError
 from symcomm.exams.exports.item import Item, QuestionPart
@@ -55,9 +55,8 @@ def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
 def quiz(pieces: Sequence[list[str]]) -> bytes:
     """Questions below their categories."""
     groups = groupby(pieces, key=lambda one: one[0])
-    return xml_file(
-        "<quiz>", *(text for head, group in groups for text in (head, *(one[1] for one in group))), "</quiz>"
-    )
+    texts = (text for head, group in groups for text in (head, *(one[1] for one in group)))
+    return xml_file(chain(["<quiz>"], texts, ["</quiz>"]))
 
 
 def question(

@@ -15,7 +15,7 @@ from typing import Any
 from symcomm.core.records import dataclass
 from symcomm.documents.render.prose import apart_from_numbers
 from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.exports.markup import fill, markup, unpacked, with_mathml, xml_file, zipped
+from symcomm.exams.exports.markup import fill, markup, stream, unpacked, with_mathml, xml_file, zipped
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def piece(title: str, item: Item) -> dict[str, Any]:
 def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The zip file."""
     groups = [list(variants) for _, variants in groupby(pieces, key=lambda one: one["id"])]
-    made = {f"items/{item['name']}.xml": xml_file(item["text"]) for item in pieces}
-    made["imsmanifest.xml"] = xml_file(fill("qti21-manifest.xml.jinja", items=pieces))
-    made["test.xml"] = xml_file(fill("qti21-test.xml.jinja", title=title or "symcomm", groups=groups))
+    made = {f"items/{item['name']}.xml": xml_file([item["text"]]) for item in pieces}
+    made["imsmanifest.xml"] = xml_file(stream("qti21-manifest.xml.jinja", items=pieces))
+    made["test.xml"] = xml_file(stream("qti21-test.xml.jinja", title=title or "symcomm", groups=groups))
     return {"qti21.zip": zipped({**made, **{f"media/{name}": data for name, data in unpacked(pieces).items()}})}
 
 
