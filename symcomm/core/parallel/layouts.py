@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.graph.graph import KEPT, Graph, Tensor
 from symcomm.core.parallel.strategy import EVERYTHING, Placed
+from symcomm.core.records import ByIdentity
 
 CollectiveKind = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ring-pass", "ring-sum", "ring-sum-home"
@@ -43,6 +45,8 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
             continue
         if rule.where and graph.pair(tensor.name) is None:
             continue
+        if rule.spares and {tensor.name, tensor.of} & looked_up(ByIdentity(graph)):
+            continue
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
             if placed.axes is None:
@@ -56,6 +60,16 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
                 found.append((placed, position))
                 break
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def looked_up(same: ByIdentity[Graph]) -> frozenset[str]:
+    """The tables in which ids are looked up and that nothing else reads, and the ids as rows of zeros and a one."""
+    readers = {n: [o for o in same.it.ops if n in o.inputs and o.phase == "forward"] for n in same.it.tensors}
+    rows = {op.output for op in same.it.ops if op.kind == "onehot"}
+    looking = [op for op in same.it.ops if op.attribute("lookup") and rows & {*op.inputs}]
+    found = {name for op in looking for name in op.inputs}
+    return frozenset(name for name in found if all(op in looking for op in readers[name]))
 
 
 def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[

@@ -35,7 +35,8 @@ class Rule:
     optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops, wherever it would
     be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of
     keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
-    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered."""
+    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves whole
+    the tables in which ids are looked up, and nothing else reads."""
 
     axis: str
     mesh: str
@@ -43,6 +44,7 @@ class Rule:
     rests: bool = False
     where: Literal["", "across"] = ""
     passes: bool = False
+    spares: bool = False
 
 
 @dataclass(frozen=True)
@@ -280,15 +282,22 @@ def HybridSharded(shard: Size = "N_shard", replicate: Size = "N_replicate") -> S
     )
 
 
-def Tensor(size: Size = "N_TP", mesh: str = "tensor") -> Strategy:  # noqa: N802
+def Tensor(size: Size = "N_TP", mesh: str = "tensor", *, embedding: str = "cut") -> Strategy:  # noqa: N802
     """Tensor parallelism: the axes that one weight introduces and another sums away are cut.
+
+    With a ``whole`` embedding each rank looks up all words and sends nothing; a table that is the head, too, is cut.
+
+    >>> Tensor(8, embedding="whole").rules[0][1].spares
+    True
 
     Source: Shoeybi et al., arXiv 1909.08053, section 3, where these are the hidden columns and the heads.
     """
-    return Strategy(
-        "Tensor", ((_TENSOR, Rule("paired", mesh)),), ((mesh, degree(size)),),
-        "Ranks cut axes that one weight introduces and a later one sums away, so nothing moves between the two.",
-    )  # fmt: skip
+    if embedding not in ("cut", "whole"):
+        raise StrategyError(f"embedding is '{str(embedding)[:60]}'", hint="cut or whole: tensor(8, embedding=whole)")
+    why = "Ranks cut axes that one weight introduces and a later one sums away, so nothing moves between the two."
+    rule = Rule("paired", mesh, spares=embedding == "whole")
+    return Strategy("Tensor", ((_TENSOR, rule),), ((mesh, degree(size)),),
+                    f"{why} Each rank has the whole embedding." if rule.spares else why)  # fmt: skip
 
 
 def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noqa: N802
@@ -515,7 +524,7 @@ def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]
             each = ((rule.mesh, num(int(heads))), (shared, num(int(ranks / heads))))
             mesh = tuple(new for one in strategy.mesh for new in (each if one[0] == rule.mesh else (one,)))
             at = strategy.rules.index((place, rule)) + 1
-            rules = (*strategy.rules[:at], (place, Rule("grouped", shared, rule.on)), *strategy.rules[at:])
+            rules = (*strategy.rules[:at], (place, replace(rule, axis="grouped", mesh=shared)), *strategy.rules[at:])
             return replace(strategy, mesh=mesh, rules=rules)
     return strategy
 
