@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, device_of, progress_bar, quantities_of, read_model, read_template, reading, write
+from symcomm.cli.shared import (
+    PATH,
+    device_of,
+    progress_bar,
+    quantities_of,
+    read_model,
+    read_template,
+    reading,
+    step_of,
+    stepping,
+    write,
+)
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -21,6 +32,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @reading
+@stepping
 @click.option("--strategy", default="", help="For instance 'data(2)'; one process where it is left out.")
 @click.option(
     "--at", multiple=True, metavar="NAME=VALUE,...", help="Sizes: D=16,L=8; small ones where they are left out."
@@ -45,7 +57,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
     schedule: str, chunks: int, algorithm: str, softmax: str, limit: float, port: int | None, as_json: bool, grid: bool,
-    asked: bool, timed: bool, device: str, output: Path | None, resume: Path | None,
+    asked: bool, timed: bool, device: str, output: Path | None, resume: Path | None, **step: str | None,
 ) -> None:  # fmt: skip
     """Run a model in PyTorch and compare it with what is derived.
 
@@ -54,6 +66,7 @@ def verify(
     \b
     symcomm verify homework.md --strategy 'tensor(2) + sequence'
     symcomm verify homework.md --strategy 'pipeline(2, microbatches=4)' --schedule gpipe --at L=8
+    symcomm verify config.json --phase decode --strategy 'tensor(2)'
 
     Exit status 1 where something is different that no convention explains.
     """
@@ -67,7 +80,7 @@ def verify(
         _end(_asked(files[0], schedule, chunks, limit))
         return
     losses = {file: None if grid and file.suffix == ".md" else loss for file in files}  # tables have theirs as a row
-    models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
+    models = [step_of(read_model(file, name, repeat, batch, losses[file]), **step) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if device and not timed:
         raise ValuesError("--device is for --time", hint="symcomm verify FILE --time --device mine.yaml")
@@ -180,12 +193,11 @@ def _text(found: Verification) -> str:
     console.print(table)
     console.print()
     console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
-    if found.ranks > 1 and found.gradient_error is not None:
+    cached = "with a cache" in found.interface
+    if (found.ranks > 1 or cached) and found.gradient_error is not None:
         fits = "as" if found.gradient_error <= running.TOLERANCE else "not as"
-        console.print(
-            Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),
-            soft_wrap=True,
-        )
+        what = f"results: {fits} in one pass over all positions" if cached else f"gradients: {fits} in one process"
+        console.print(Text(f"{what} (largest relative difference {found.gradient_error:.1e})"), soft_wrap=True)
     for note in found.notes:
         console.print(Text(note), soft_wrap=True)
     for name in found.conventions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import accumulate
 from typing import Any
 
 from symcomm.core.errors import RenderError
@@ -93,6 +94,10 @@ def _product(op: Spelled) -> str:
         return f"{called(o.text)}.select({o.letters.index(gone)}, 0)"
     if op.constant == "place":
         return op.operands[0].text
+    if op.constant == "last":
+        gone, made = op.operands[1].letters
+        kept = tuple(made if x == gone else x for x in op.operands[0].letters)
+        return arranged(f"{called(op.operands[0].text)}.narrow({kept.index(made)}, -1, 1)", kept, out)
     if op.constant == "dropout":
         return f"F.dropout({op.operands[0].text}, self.dropout, self.training)"
     if op.constant == "eye":
@@ -178,6 +183,10 @@ def _scaled(op: Spelled, text: str, scale: Any) -> str:
 def _add(op: Spelled) -> str:
     if "joined" in op.attributes:
         return f"torch.cat(({', '.join(o.text for o in op.operands)}), dim={op.attributes['joined']})"
+    if "append" in op.attributes:
+        ends = [*accumulate(map(len, op.letters))]
+        rows = ", ".join(arranged(o.text, o.letters, op.letters) for o in op.operands)
+        return f"torch.cat(({rows}), dim={next(n for n, end in enumerate(ends) if op.attributes['append'] < end)})"
     text = ""
     for sign, o in zip(op.attributes["signs"], op.operands, strict=True):
         part = arranged(o.text, o.letters, op.letters)

@@ -19,7 +19,9 @@ from symcomm.core.form import evaluate, from_expr, names
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op, Tensor
+from symcomm.core.graph.stepping import again, stepped
 from symcomm.core.model import Model
+from symcomm.core.notation import symbol
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
@@ -140,7 +142,10 @@ def make_case(
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
+    model, values = with_symbols(model, values)
     graph = batch_first(model.graph)
+    if graph.step is not None:
+        method(strategy, graph.step)
     model = replace(model, graph=replace(graph, fused=_asked_fused(graph, softmax)))
     missing = [n for form in strategy.forms for n in names(form) if n not in values]
     if missing:
@@ -148,7 +153,7 @@ def make_case(
     degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
     strategy = _without_ones(strategy, degree)
-    used = method(strategy)
+    used = method(strategy, graph.step)
     if not graph.weights and {"ddp", "zero1"} & {*used.name.split("+")}:
         raise StrategyError(f"{graph.name} has no weights, and {used.interface} takes only what is trained",
                             hint="one process runs it: leave the strategy out")  # fmt: skip
@@ -178,6 +183,14 @@ def make_case(
     own = {n: v for n, v in values.items() if n not in degrees}
     unit = max(2, ranks // stages)  # one axis may be cut by all of them
     sizes = small_sizes(model.graph, own, unit, microbatches, max(2, stages * chunks))
+    if graph.step is not None:  # at numbers it is known what is cheaper
+        end = graph.step.past + graph.step.new
+        end = int(end.subs({s: sizes[s.name] for s in end.free_symbols}))
+        rows = {name: max(sizes[name], end + unused) for _, name, unused in graph.model.limits if name not in own}
+        sizes = {**sizes, **rows}
+        known = model.values | {name: Fraction(size) for name, size in sizes.items()}
+        graph = batch_first(again(graph, Accounting.of(**dict(graph.step.choices)), known))
+        model = replace(model, graph=replace(graph, fused=False))
     accounting = Accounting.of(**dict(used.accounting))
     stacked = any(region.times for region in model.graph.regions)
     if "fsdp2" in used.name:
@@ -192,12 +205,36 @@ def make_case(
     return made
 
 
+def with_symbols(model: Model, values: Mapping[str, Fraction]) -> tuple[Model, Mapping[str, Fraction]]:
+    """A step whose positions are symbols, so that one module runs it and what is before it; and values with theirs."""
+    step = model.graph.step
+    if step is None:
+        return model, values
+    taken = {*Setting(step.origin).symbols, *map(str, (*step.new.free_symbols, *step.past.free_symbols))}
+    said: dict[str, Fraction] = {}
+
+    def named(size: Any, name: str) -> Any:
+        if not size.is_number:
+            return size
+        name = next(n for n in (name, f"{name}_step", f"{name}_step'") if n not in taken)
+        said[name] = Fraction(int(size))
+        return symbol(name)
+
+    new, past = named(step.new, "q"), step.past if step.past == 0 else named(step.past, "c")
+    made = stepped(step.origin, new, past, step.phase, Accounting.of(**dict(step.choices)), model.values | said)
+    small = {name: number for name, number in said.items() if number <= 64 and name not in values}
+    return replace(model, graph=made, values=model.values | said), {**small, **values}
+
+
 def _asked_fused(graph: Graph, softmax: str) -> bool:
     """Whether attention is derived as one kernel; raises ``StrategyError`` for another softmax than is written."""
     if softmax not in ("as_given", "library", "fused"):
         raise StrategyError(f"the written module has no softmax '{softmax[:40]}'",
                             hint=nearest(softmax, ["as_given", "library", "fused"]))  # fmt: skip
-    return bool(graph.scores) and (graph.fused if softmax == "as_given" else softmax == "fused")
+    if graph.step is not None and softmax == "fused":
+        what = "a step is written with its attention op by op: PyTorch's kernel takes no earlier positions"
+        raise StrategyError(what, hint="leave --softmax out")
+    return bool(graph.scores) and graph.step is None and (graph.fused if softmax == "as_given" else softmax == "fused")
 
 
 def _no_kernel(case: RunCase) -> str:
@@ -322,15 +359,16 @@ def derived_flops(case: RunCase) -> Fraction:
     They are those that public quantities tell of the model, less what the strategy takes off one device; scores that a
     kernel makes again are among them.
     """
-    passes = [_public_flops(case, "flops", scope=scope) for scope in ("forward", "backward")]
+    scopes = ("forward", "backward") if case.graph.step is None else ("forward",)
+    passes = [_public(case, "flops", scope=scope) for scope in scopes]
     if case.graph.fused:
-        passes.append(_public_flops(case, "recomputation", recomputation="none", count="flops"))
+        passes.append(_public(case, "recomputation", recomputation="none", count="flops"))
     return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
 
 
-def _public_flops(case: RunCase, quantity: str, **options: str) -> Fraction:
+def _public(case: RunCase, quantity: str, **options: Any) -> Fraction:
     model = replace(case.model, dtype="fp32", values=case.known)
-    return Fraction(model.derive(quantity, **options, accounting=case.accounting).at().value)
+    return Fraction(model.derive(quantity, **{"accounting": case.accounting, **options}).at().value)
 
 
 def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
@@ -338,6 +376,15 @@ def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
     made = load(case.setting(strategy), strategy)
     times = ((one, case.times(one.op.region) - (not one.every)) for one in made.ops)
     return sum((evaluate(one.flops, case.known) * count for one, count in times), Fraction(0))
+
+
+def derived_cache(case: RunCase) -> Fraction:
+    """The bytes of the cache that a step reads, of all sequences of a rank."""
+    step = case.graph.step
+    assert step is not None
+    before = replace(case.model, graph=replace(case.graph, step=replace(step, phase="decode")))
+    return _public(replace(case, model=before), "kv_cache", strategy=case.inside if case.strategy.mesh else None,
+                   accounting=Accounting.of(case.accounting, window_cache="w-1"))  # fmt: skip
 
 
 def derived_parameters(case: RunCase) -> Fraction:
@@ -454,6 +501,9 @@ def _routing_flops(case: RunCase) -> Fraction:
     graph = case.plan.graph
     lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
     spared = _spared(case)
+    # What is summed over one token is no matrix product in PyTorch.
+    lookups = [op for op in lookups if any(case.number(graph.axes[graph.index_axes(op)[i]].size) > 1
+                                           for i in op.summed)]  # fmt: skip
     shares = ((op, 1 - Fraction(op.output in spared) / case.times(op.region)) for op in lookups)
     return sum((_product_flops(case, op) * share for op, share in shares), Fraction(0))
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.form import value
-from symcomm.core.graph.graph import Graph, Op, Tensor, bare
+from symcomm.core.graph.graph import KEPT, Graph, Op, Tensor, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import sp
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import KernelError, attentions, with_kernels
 from symcomm.verify.emitters import EMITTERS, HELPERS, Letter, Operand, Spelled, called
 
-_UNSTORED = ("first", "place", "eye", "dropout")  # constants of which the module needs no tensor
+_UNSTORED = ("first", "last", "place", "eye", "dropout")  # constants of which the module needs no tensor
 _TAKEN = frozenset({"torch", "nn", "math", "F", "self", "sizes", "layer", "dropout", "EPSILON", "example", "model"})
 _LATIN = {"α": "alpha", "β": "beta", "γ": "gamma", "ℓ": "ell", "σ": "sigma"}
 
@@ -112,11 +112,16 @@ class Lines:
         expression = sp.Integer(expression) if isinstance(expression, int) else expression
         return str(self.printer.doprint(expression))
 
-    def length(self, axes: Iterable[str]) -> str:
+    def length(self, axes: Iterable[str], sizes: Mapping[str, Any] | None = None) -> str:
         """The size of some axes together, as a whole number in a method of the class."""
-        over, under = sp.Mul(*(self.graph.axes[a].size for a in axes)).as_numer_denom()
+        over, under = sp.Mul(*(sizes[a] if sizes else self.graph.axes[a].size for a in axes)).as_numer_denom()
         text = self.number(over)
         return text if under == 1 else f"{called(text)} // {called(self.number(under))}"
+
+    def places(self, tensor: Tensor) -> Mapping[str, Any]:
+        """The lengths of the axes of a tensor that is kept for later steps: of positions those before the new ones."""
+        behind = self.graph.step.behind if self.graph.step is not None and tensor.role in KEPT else {}
+        return {a: behind.get(a, self.graph.axes[a].size) for a in tensor.axes}
 
     def parts(self, tensor: Tensor, indices: tuple[int, ...]) -> list[Letter]:
         """The loops behind each axis of a tensor as it is held."""
@@ -151,7 +156,7 @@ class Lines:
         return found
 
     def made_of(self, name: str) -> str:
-        """The kind of a constant that is not stored: onehot, route, first, place, eye, dropout; else empty."""
+        """The kind of a constant that is not stored: onehot, route, first, last, place, eye, dropout; else empty."""
         made = self.graph.producers.get(name)
         if made is not None and made.kind in ("onehot", "route"):
             return made.kind
@@ -193,12 +198,15 @@ class Lines:
             text = self.marks.rest(op.output, text)
             tensor = self.graph.tensors[op.output]
             once = len(readers.get(op.output, ())) == 1 and op.output not in results
-            inline = once and (not tensor.latex) and readers[op.output][0].row == op.row
+            grows = op.attribute("append") is not None
+            inline = once and (tensor.virtual or not tensor.latex) and readers[op.output][0].row == op.row and not grows
             inline = inline and readers[op.output][0].inputs.count(op.output) == 1
             if inline and (self.made_of(op.output) != "route"):
                 expressions[op.output] = text
             else:
                 lines.append(f"        {variables[op.output]} = {text}  # {plain(op.output)}: {self.said(tensor)}")
+            if grows:
+                lines.append(f"        self.{attributes[op.inputs[0]]} = {variables[op.output]}")
         lines.append(f"        return {', '.join(variables[n] for n in results)}")
         return lines
 

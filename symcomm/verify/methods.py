@@ -94,6 +94,13 @@ METHODS: tuple[Method, ...] = (
 )  # fmt: skip
 
 
+# A step with its cache: in one process, or placed by DTensor.
+STEPS = (
+    Method("cached", "one process with a cache", lambda _: True),
+    Method("cached+dtensor", "DTensor with a cache", lambda _: True, _DTENSOR, _KEPT),
+)  # fmt: skip
+
+
 def _staged(inside: Method) -> Method:
     """A pipeline of stages that are each trained in some way."""
     unsent = tuple(name for name in inside.conventions if name != "tables_sent")  # only before the first microbatch
@@ -104,8 +111,8 @@ def _staged(inside: Method) -> Method:
                   (("pipeline", "both_directions"), *inside.accounting))  # fmt: skip
 
 
-def method(strategy: Strategy) -> Method:
-    """The way of PyTorch's that carries out a strategy.
+def method(strategy: Strategy, step: object = None) -> Method:
+    """The way of PyTorch's that carries out a strategy, of training or of a ``step`` that generates text.
 
     Raises ``StrategyError`` where it has none.
 
@@ -116,6 +123,12 @@ def method(strategy: Strategy) -> Method:
     'pipelining+replicate+dtensor'
     """
     staged = strategy.pipeline is not None
+    if step is not None:
+        cut = any(rule.axis == "sequence" and not rule.rests for rule in _rules(strategy))
+        if staged or cut or shard_rules(strategy):
+            raise StrategyError(f"PyTorch has no way here to run a step under {strategy.name}",
+                                hint="tensor(2), data(2), data(2) + tensor(2)")  # fmt: skip
+        return STEPS[bool(strategy.mesh)]
     exchanged = {rule.mesh for rule in _rules(strategy) if rule.where}
     if exchanged and any(r.axis in ("sequence", "paired") and r.mesh not in exchanged for r in _rules(strategy)):
         raise StrategyError(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from symcomm.core.errors import RenderError
-from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.graph.graph import KEPT, Graph, Op, Region, bare
 from symcomm.core.records import dataclass
 from symcomm.verify.emitters import HELPERS, called
 from symcomm.verify.lines import Lines, Marks, identifier, plain
@@ -20,7 +20,7 @@ from symcomm.verify.lines import Lines, Marks, identifier, plain
 
 @dataclass(frozen=True)
 class RegionClass:
-    """A region as a class: what it takes and gives, and what its weights and tables are called there."""
+    """A region as a class: what it takes and gives, and what its weights and its cache are called there."""
 
     region: Region
     name: str
@@ -28,7 +28,7 @@ class RegionClass:
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     weights: Mapping[str, str]
-    tables: Mapping[str, str]
+    kept: Mapping[str, str]
     symbols: tuple[str, ...]
 
 
@@ -63,9 +63,10 @@ def torch_module(
     """
     if not graph.flow:
         raise RenderError(f"of {graph.name} it is known which weights there are, but not what feeds what")
-    if graph.step is not None:
-        raise RenderError(f"a {graph.step.phase} step is not written in PyTorch: its module would have to hold a cache",
-                          hint="the model that it is a step of is written, and run")  # fmt: skip
+    for kept in graph.step.kept if graph.step is not None else ():
+        if kept.role == "state":
+            raise RenderError(f"a step that updates a state (`{bare(kept.tensor)}`) is not written in PyTorch yet",
+                              hint="steps that keep keys and values are; and the model itself, whole")  # fmt: skip
     return _Writer(graph.forward(), marks or Marks(), set(), name or graph.name, head, values or {}).write()
 
 
@@ -118,13 +119,14 @@ class _Writer(Lines):
         read = dict.fromkeys(n for op in ops for n in op.inputs if n not in made)
         weights = [n for n in read if self.graph.tensors[n].role == "weight"]
         tables = [n for n in read if n in self.tables and self.tables[n][0] in ("mask", "cos", "sin")]
-        arguments = [n for n in read if n not in weights and n not in self.tables]
+        kept = [n for n in read if self.graph.tensors[n].role in KEPT]
+        arguments = [n for n in read if n not in (*weights, *kept) and n not in self.tables]
         outside = {n for op in self.ops if op not in ops for n in op.inputs}
         carried = [out for out, _ in region.carried]
         results = [n for n in made if n in outside or n in carried or not self.graph.consumers.get(n)]
         results = [op.output for op in ops if op.output in results and not self.graph.tensors[op.output].virtual]
         attributes: dict[str, str] = {}
-        for n in (*weights, *tables):
+        for n in (*weights, *tables, *kept):
             attributes[n] = identifier(n, (*attributes.values(), *self.symbols.values()))
         variables: dict[str, str] = {}
         for n in (*arguments, *(op.output for op in ops)):
@@ -141,6 +143,11 @@ class _Writer(Lines):
                          f"  # {plain(n)}: {self.said(tensor)}")  # fmt: skip
         for n in tables:
             state.append(f'self.register_buffer("{attributes[n]}", {self.table(n)}, persistent=False)  # {plain(n)}')
+        for n in kept:
+            tensor = self.graph.tensors[n]
+            sizes = [self.length(group, self.places(tensor)) for group in tensor.own_axes]
+            made = f"torch.randn({', '.join(sizes)})"
+            state.append(f'self.register_buffer("{attributes[n]}", {made}, persistent=False)  # {plain(n)}, kept')
         later = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(body))}
         first = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(state))}
         symbols = tuple(s for s in self.symbols if s in later | first)
@@ -158,7 +165,7 @@ class _Writer(Lines):
         attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         return RegionClass(
             region, name, f"{attribute}s" if region.times else attribute, tuple(arguments), tuple(results),
-            {n: attributes[n] for n in weights}, {n: attributes[n] for n in tables}, symbols,
+            {n: attributes[n] for n in weights}, {n: attributes[n] for n in kept}, symbols,
         ), "\n".join(text)  # fmt: skip
 
     def table(self, name: str) -> str:
@@ -166,16 +173,20 @@ class _Writer(Lines):
         sizes = [self.length(group) for group in groups]
         if self.graph.sizes(name)[-1] != self.graph.axes[groups[-1][-1]].size:
             sizes[-1] = self.number(self.graph.sizes(name)[-1])
-        word = self.tables[name][0]
+        word, step = self.tables[name][0], self.graph.step
         if word == "mask":
             hidden = f"torch.full(({', '.join(sizes)}), float('-inf'))"
             windows = {op.attribute("positions") for op in self.graph.consumers[name]} - {None}
-            early = [f" + {hidden}.tril(-{called(self.number(window))})" for window in windows]
-            return f"{hidden}.triu(1){''.join(early)}"
+            before = step.behind.get(groups[-1][-1], 0) if step is not None else 0
+            early = [f" + {hidden}.tril({self.number(before - window)})" for window in windows]
+            return f"{hidden}.triu({self.number(before + 1)}){''.join(early)}"
         if len(sizes) == 1:
             sizes = ["1", *sizes]
         self.helpers.add("angles")
-        return f"angles({', '.join(sizes)}).{word}()"
+        rows = f"angles({', '.join(sizes)})"
+        if step is not None and len(groups) > 1:  # the last of all positions
+            rows = f"angles({self.number(step.past + step.new)}, {sizes[1]})[-{called(sizes[0])}:]"
+        return f"{rows}.{word}()"
 
     # -- the whole ----------------------------------------------------------------------------
 
@@ -257,7 +268,7 @@ class _Writer(Lines):
             "    network = model(**SIZES)",
             "    results = network(*example(**SIZES))",
             "    results = results if isinstance(results, tuple) else (results,)",
-            "    sum(result.sum() for result in results).backward()",
+            *(["    sum(result.sum() for result in results).backward()"] if self.graph.step is None else []),
             '    print("parameters:", sum(p.numel() for p in network.parameters()))',
             '    print("results:", *(tuple(result.shape) for result in results))', "",
         ]  # fmt: skip

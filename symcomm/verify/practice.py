@@ -85,6 +85,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
 
     Raises ``RenderError`` or ``StrategyError`` where the model cannot have one of them.
     """
+    model.graph.check_trains("the exercises train a model")
     model = replace(model, graph=replace(model.graph, fused=False))  # the exercises write attention out
     graph = expected.batch_first(model.graph)
     stacked = [region for region in graph.regions if region.times]

@@ -65,9 +65,10 @@ def small_sizes(
         elif name in taps:
             found[name] = 3
         elif name in tops:
-            found[name] = 2
+            found[name] = 2 if graph.step is None else unit  # the few tokens of a step fill no expert
         elif name in below:
-            found[name] = unit * 2 if name in experts else unit  # a token leaves some experts out
+            some = name in experts and graph.step is None  # a token leaves some experts out
+            found[name] = unit * 2 if some else unit
         elif name in above:
             found[name] = 2 * unit
         else:

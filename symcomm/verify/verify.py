@@ -27,6 +27,7 @@ from symcomm.verify.expected import (
     RunCase,
     context_of,
     cut_classes,
+    derived_cache,
     derived_flops,
     derived_parameters,
     derived_peak,
@@ -203,7 +204,9 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
         "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
         "reshard": resharded(case.strategy) and not case.pipelined, "peak": not why_no_peak(case),
     }  # fmt: skip
-    if used == "single":
+    if case.graph.step is not None:
+        spec |= _cached_spec(case, written)
+    if used in ("single", "cached"):
         return spec
     batch = batch_axes(graph)
 
@@ -217,6 +220,25 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     if case.pipelined:
         spec |= _staged_spec(case, written)
     return spec
+
+
+def _cached_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
+    """What a step is told: its cache, the sizes of what runs before it, and where positions are in what it reads."""
+    graph, step = case.graph, case.graph.step
+    assert step is not None
+
+    def along(name: str) -> list[tuple[int, bool]]:
+        found = [(n, axis in step.stream) for n, axis in enumerate(graph.tensors[name].axes)
+                 if axis in {*step.stream, *step.behind}]  # fmt: skip
+        return [(placed_axis(graph, name, n), new) for n, new in found]
+
+    kept = {f"{c.attribute}.{'*.' * bool(c.region.times)}{name}": tensor
+            for c in written.classes for tensor, name in c.kept.items()}  # fmt: skip
+    return {
+        "kept": {path: (tensor, along(tensor)) for path, tensor in kept.items()},
+        "positions": [*map(along, written.inputs)], "new": written.symbols[str(step.new)],
+        "past": written.symbols[str(step.past)] if step.behind else "",
+    }  # fmt: skip
 
 
 def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
@@ -302,7 +324,9 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
              case.ranks // case.stages if together else 1),
         _row("parameters, all ranks", "parameters", derived_parameters(case), parameters, held),
     ]  # fmt: skip
-    if not _unsaved(case):
+    if case.graph.step is not None and case.graph.step.behind:
+        rows.append(_row("cache that is read, one rank", "B", derived_cache(case), reports[0]["cache"]))
+    elif case.graph.step is None and not _unsaved(case):
         plain = without_dropout(case.graph)
         kept: Changes = [("dropout_off", lambda _: derived_saved(case, plain)),
                          ("routing_by_product", lambda _: derived_saved(case, with_products(plain)))]  # fmt: skip
@@ -395,7 +419,7 @@ def verify(
 
 
 def _unsaved(case: RunCase) -> str:
-    """Why saved bytes are not compared; empty where they are."""
+    """Why saved bytes are not compared; empty where they are, and where there is no backward pass."""
     if case.pipelined:
         return "a stage keeps those of several microbatches at once"
     return "DTensor keeps what it gathers for experts" if experts_are_moved(case) else ""
@@ -406,10 +430,12 @@ def _notes(case: RunCase) -> list[str]:
     found = []
     if _unsaved(case):
         found.append(f"Saved bytes are not compared: {_unsaved(case)}.")
-    if why_no_peak(case):
+    if case.graph.step is None and why_no_peak(case):
         found.append(f"The peak is not compared: {why_no_peak(case)}.")
     if case.written_out:
         found.append(f"Attention is written out and derived so, not as one kernel: {case.written_out}.")
+    if case.graph.step is not None and any(op.kind == "route" for op in case.graph.ops):
+        found.append("Small sizes send each token to all experts: full ones would leave out others than in one pass.")
     own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}
     if own:
         at = ",".join(f"{name}={value}" for name, value in sorted(own.items()))

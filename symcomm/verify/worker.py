@@ -737,7 +737,78 @@ class PlacedAndSharded(PlacedRun):
                 for g, dim in zip(super().gradients_out(results), axes["results"], strict=True)]  # fmt: skip
 
 
+class Cached(OneProcess):
+    """A step behind a prompt: the module reads the prompt with an empty cache, hands the cache on, and takes the step.
+
+    The whole text in one pass, with no cache either, has the rows that the step must give.
+    """
+
+    def prepare(self) -> None:
+        spec, sizes, sites = self.spec, self.spec["sizes"], self.spec["positions"]
+        past, new = sizes.get(spec["past"], 0), sizes[spec["new"]]
+
+        def sized(before: int, positions: int) -> dict[str, int]:
+            known = {**sizes, spec["new"]: positions}
+            return {**known, spec["past"]: before} if spec["past"] else known
+
+        given = self.module.example(**sized(0, past + new))
+
+        def part(tensor: Any, axes: list[tuple[int, bool]], start: int, positions: int) -> Any:
+            for axis, are_new in axes:  # a number for each query and key has the keys before, too
+                at = start if are_new else 0
+                tensor = tensor.narrow(axis, at, start + positions - at)
+            return tensor
+
+        def ran(positions: int) -> tuple[Any, Any]:
+            made = self.module.model(**sized(0, positions))
+            made.load_state_dict(self.network.state_dict())
+            for path, (_, rows) in spec["kept"].items():
+                for (one, name), (mine, _) in zip(_owners(made, path), _owners(self.network, path), strict=True):
+                    if not rows:  # of a request: there before the first step
+                        setattr(one, name, getattr(mine, name))
+            found = made(*(part(t, at, 0, positions) for t, at in zip(given, sites, strict=True)))
+            return made, found if isinstance(found, tuple) else (found,)
+
+        _, self.wanted = ran(past + new)
+        before = ran(past)[0] if past else None
+        for path, (_, rows) in spec["kept"].items() if before is not None else ():
+            for (one, name), (mine, _) in zip(_owners(before, path), _owners(self.network, path), strict=True):
+                for axis, _ in rows:
+                    left, many = getattr(one, name), getattr(mine, name).shape[axis]
+                    setattr(mine, name, left.narrow(axis, left.shape[axis] - many, many).clone())
+        self.given = [part(t, at, past, new) for t, at in zip(given, sites, strict=True)]
+
+    def kept(self) -> list[tuple[Any, str, str]]:
+        """The tensors of the cache: whose they are, by which attribute, and what the table calls them."""
+        return [(one, name, said[0]) for path, said in self.spec["kept"].items()
+                for one, name in _owners(self.network, path)]  # fmt: skip
+
+    def error(self, results: Any) -> float:
+        """The largest relative difference from the rows of the whole text in one pass."""
+        found = 0.0
+        for mine, whole in zip(map(self.whole, results), self.wanted, strict=True):
+            for n, size in enumerate(mine.shape):
+                whole = whole.narrow(n, whole.shape[n] - size, size)
+            found = max(found, ((mine - whole).abs().max() / whole.abs().max()).item())
+        return found
+
+
+class PlacedCached(PlacedRun, Cached):
+    """A step whose weights, inputs and cache DTensor places."""
+
+    def prepare(self) -> None:
+        from torch.distributed.tensor import distribute_tensor
+
+        Cached.prepare(self)
+        self.place()
+        for one, name, tensor in self.kept():
+            setattr(one, name, distribute_tensor(getattr(one, name), self.mesh_placed, self.resting(tensor)))
+        self.given = [distribute_tensor(t, self.mesh_placed, self.resting(name))
+                      for t, name in zip(self.given, self.spec["inputs"], strict=True)]  # fmt: skip
+
+
 METHODS: dict[str, type[OneProcess]] = {
+    "cached": Cached, "cached+dtensor": PlacedCached,
     "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
     "fsdp2+dtensor": PlacedAndSharded, "replicate+dtensor": PlacedAndSharded, "pipelining": Staged,
 }  # fmt: skip
@@ -843,6 +914,8 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         from symcomm.verify.stopwatch import rows
 
         return rows(spec, OneProcess(spec, 0))
+    if "kept" in spec:
+        return decoded(spec, rank)
     for seed in range(spec["seed"], spec["seed"] + 20):
         spec = {**spec, "seed": seed}
         alone = OneProcess({**spec, "ranks": 1}, 0)
@@ -879,6 +952,31 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         with _losses(spec):
             found["peak"] = _peak(made)
     return found
+
+
+def decoded(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """The counts of a rank in a step behind a prompt, and how far its results are from those of one pass."""
+    import torch
+
+    made = _way(spec["method"])(spec, rank)
+    assert isinstance(made, Cached)
+    with torch.no_grad(), made.counter.mode():
+        made.prepare()
+        before = [(one, name, getattr(one, name)) for one, name, _ in made.kept()]
+        for _ in range(2):  # in the first one DTensor works out shapes, by the same ops
+            made.counter.reset()
+            for one, name, cache in before:
+                setattr(one, name, cache)
+            made.counter.on = True
+            results = made.forward()
+            made.counter.on = False
+        error = made.error(results)
+    received = {"received": through_sockets(made)} if spec.get("sockets") else {}
+    return received | {
+        "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops, "gradient_error": error,
+        "parameters": sum(_local(p).numel() for p in made.network.parameters()), "torch": torch.__version__,
+        "cache": sum(_local(cache).nbytes for *_, cache in before),
+    }  # fmt: skip
 
 
 def take_part(spec: dict[str, Any], rank: int) -> dict[str, Any]:

@@ -95,18 +95,6 @@ def test_what_a_document_asks_for_is_run_with_its_form_of_attention(document: Pa
     assert len(json.loads(cache_path(str(document)).read_text())["runs"]) == 2
 
 
-def test_a_decode_step_that_a_question_wants_run_is_refused_at_its_place(document: Path):
-    step = "model: layer\n```\n\n```symcomm\nmodel: step\nof: layer\nphase: decode\n```"
-    asked = DOCUMENT.replace("model: layer\n```", step).replace("verify: true", "model: step\nverify: true")
-    document.write_text(asked.replace("B \\times", "B \\times L \\times"), "utf-8")
-    made = CliRunner().invoke(main, ["verify", str(document), "--asked"])
-    assert made.exit_code == 2
-    assert made.output == (
-        f"error: {document}:23: a decode step is not written in PyTorch: its module would have to hold a cache\n"
-        "    verify: true\n            ^^^^\nhint: the model that it is a step of is written, and run\n"
-    )
-
-
 def test_a_file_of_runs_that_is_broken_counts_as_none(document: Path):
     cache_path(str(document)).write_text('{"runs": 3}', encoding="utf-8")
     with pytest.raises(DocumentError, match="has not been run in PyTorch"):

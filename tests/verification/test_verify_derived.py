@@ -464,16 +464,6 @@ def test_what_wraps_weights_alone_is_refused_where_there_are_none(strategy: str)
     assert prepare(load(WEIGHTLESS), "cut(D, 2)").case.ranks == 2
 
 
-@pytest.mark.parametrize(("phase", "more"), [("decode", ["--past", "4"]), ("prefill", [])])
-def test_a_step_of_generating_text_is_not_written_as_if_it_had_no_cache(phase: str, more: list[str]):
-    made = CliRunner().invoke(main, ["show", str(HOMEWORK), "--phase", phase, *more, "--to", "torch"])
-    assert made.exit_code == 2
-    assert made.output == (
-        f"error: a {phase} step is not written in PyTorch: its module would have to hold a cache\n"
-        "hint: the model that it is a step of is written, and run\n"
-    )
-
-
 def test_what_is_not_compared_and_not_run_is_told():
     sizes, *others = _notes(make_case(layer("mixture-of-experts"), None, {}, "1f1b", 2))
     assert not others

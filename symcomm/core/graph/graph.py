@@ -386,6 +386,11 @@ class Graph:
                 "sharded) data parallelism are known",
             )  # fmt: skip
 
+    def check_trains(self, why: str) -> None:
+        """Raises ``ValuesError`` for a step of generating text; ``why`` says what cannot be done then."""
+        if self.step is not None:
+            raise ValuesError(f"{why}: a {self.step.phase} step has no backward pass", hint="the model itself has one")
+
     @cached_property
     def _made_sizes(self) -> tuple[tuple[Axis, Form, Tensor], ...]:
         """The sizes made of several symbols, each with a tensor; slots of experts are averages, and not whole."""

@@ -47,6 +47,10 @@ def run_key(model: Model, strategy: str, softmax: str = "as_given") -> str:
     """The key of a run: the tables of a model, a strategy, and how attention is written where that was given."""
     regions = [(region.name, region.times) for region in model.graph.regions]
     form = [softmax] if softmax != "as_given" else []
+    step = model.graph.step
+    if step is not None:  # it has no tables of its own
+        made = [f"{op.kind} {op.output} {model.graph.sizes(op.output)}" for op in model.graph.ops]
+        form += [step.phase, str(step.new), str(step.past), *made]
     said = json.dumps([*model.tables, regions, strategy, *form], ensure_ascii=False)
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
