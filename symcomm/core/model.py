@@ -122,19 +122,18 @@ def _named(declared: DeclaredQuantity, options: Mapping[str, object]) -> set[str
 
 
 def _ask(model: Model, accounting: Accounting, quantity: DeclaredQuantity, **options: Any) -> Derivation:
-    """What a worksheet takes from a model; what hangs on no rate is the same in many of its questions."""
-    try:
-        return _taken(ByIdentity(model), accounting, ByIdentity(quantity), tuple(options.items()))
-    except TypeError:  # an option that is no key
-        return model.derive(quantity, accounting=accounting, asked=(), **options)
+    """What a worksheet takes from a model."""
+    return model.derive(quantity, accounting=accounting, asked=(), **options)
 
 
-@lru_cache(maxsize=128)
-def _taken(
-    model: ByIdentity[Model], accounting: Accounting, quantity: ByIdentity[DeclaredQuantity],
-    options: tuple[tuple[str, Any], ...],
+@lru_cache(maxsize=128, typed=True)  # True is no 1
+def _once(
+    model: ByIdentity[Model], quantity: str | ByIdentity[DeclaredQuantity], accounting: Accounting,
+    asked: tuple[str, ...] | None, /, **options: Any,
 ) -> Derivation:  # fmt: skip
-    return model.it.derive(quantity.it, accounting=accounting, asked=(), **dict(options))
+    """The answer to a question that is asked again, at other numbers or by a worksheet."""
+    wanted = quantity.it if isinstance(quantity, ByIdentity) else quantity
+    return model.it.derive_anew(wanted, accounting=accounting, asked=asked, **options)
 
 
 @lru_cache(maxsize=256)
@@ -304,6 +303,16 @@ class Model(DerivedQuantities):
         Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
         option left out.
         """
+        chosen = Accounting.given(accounting)
+        wanted = quantity if isinstance(quantity, str) else ByIdentity(quantity)
+        try:
+            return _once(ByIdentity(self), wanted, chosen, asked, **options)
+        except TypeError:  # an option that is no key
+            return self.derive_anew(quantity, accounting=chosen, asked=asked, **options)
+
+    def derive_anew(self, quantity: str | DeclaredQuantity, *, accounting: AccountingLike = None,
+                    asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
+        """The same, whether or not it was asked before."""
         if isinstance(quantity, str) and quantity not in QUANTITIES:
             raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
         declared = QUANTITIES[quantity] if isinstance(quantity, str) else quantity

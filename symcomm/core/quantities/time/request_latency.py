@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
 from typing import Unpack
 
-from symcomm.core.derivation import Derivation
-from symcomm.core.form import Total, num
+from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.form import Form, Num, Total, evaluate, num, substitute
 from symcomm.core.optimum.cost import closed
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.quantities.counting.generation_flops import Generated, Prompt
@@ -34,11 +37,15 @@ def derive(
     Raises ``ValuesError`` where numbers are missing that decide what limits a step.
     """
     setting = up_to(setting, degree(prompt), degree(tokens), num(-1))
-    first = prefill_time.derive(setting, strategy, prompt, None, dtype, **rates)
+    size, put = degree(prompt), dict[str, Form]()
+    if isinstance(size, Num):  # one derivation for prompts of every length
+        put = {next(n for n in ("S", "S'", "S''") if n not in setting.symbols): size}
+    first = prefill_time.derive(setting, strategy, next(iter(put), prompt), None, dtype, **rates)
     step = decode_time.derive(setting, strategy, None, None, dtype, **rates)
-    work = StepWriter(setting, degree(prompt), degree(tokens))
-    parts = [work.define("t_prefill", closed(first), SECOND, "prefill", "The prompt, and the first token.",
-                         witness=first.again, by=first.touched)]  # fmt: skip
+    work = StepWriter(setting, size, degree(tokens))
+    form = substitute(closed(first), lambda one: put.get(one.name, one))
+    parts = [work.define("t_prefill", form, SECOND, "prefill", "The prompt, and the first token.",
+                         witness=partial(_again, first, put), by=first.touched)]  # fmt: skip
     steps, check = pieces(setting, step, prompt, tokens, "t_decode")
     for name, form, witness in steps:
         text = "Decode steps, whose time grows linearly: that at the mean context, as often."
@@ -46,6 +53,23 @@ def derive(
     work.define("t", Total(tuple(parts)), SECOND, "add", "The whole request.", witness=together(parts))
     made = setting.derivation("Time of a request", work.steps, notes=[*dict.fromkeys((*first.notes, *step.notes))])
     given = {**dict(made.given), **dict(first.given), **dict(step.given)}
-    checks = (*first.checks, *step.checks, *((check,) if check is not None else ()))
+    known = {name: evaluate(number, {}) for name, number in put.items()}
+    lengths = [partial(_checked, one, known) for one in first.checks]
+    for one in lengths:
+        one(setting.values)
+    checks = (*lengths, *step.checks, *((check,) if check is not None else ()))
     return replace(made, given=tuple(given.items()), named=made.named | first.named | step.named,
                    where=(*first.where, *step.where), checks=(*made.checks, *checks))  # fmt: skip
+
+
+def _again(first: Derivation, put: Mapping[str, Form], numbers: Numbers) -> Fraction:
+    """The time of a prefill worked out anew, with the length of its prompt."""
+    for name, size in put.items():
+        numbers = numbers.moved(name, evaluate(size, {}))
+    return first.again(numbers)
+
+
+def _checked(check: Callable[[Mapping[str, Fraction]], None], known: Mapping[str, Fraction],
+             numbers: Mapping[str, Fraction]) -> None:  # fmt: skip
+    """Holds the length of a prompt against what a check of the prefill asks."""
+    check({**numbers, **known})
