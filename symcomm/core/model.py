@@ -516,6 +516,20 @@ class Model(DerivedQuantities):
         made = step_of(Setting(self.graph.model, notation=self.notation, values=self.values), phase, new, past)
         return replace(self, graph=made.graph, name=self.name, notation=made.notation, tables=(), literal=None)
 
+    def open_step(self) -> Model:
+        """A step with symbols for its new and earlier positions, whose numbers are among the values; else the model."""
+        step = self.graph.step
+        if step is None:
+            return self
+        setting = Setting(step.origin, Accounting.of(**dict(step.choices)), notation=self.notation)
+        sizes: dict[str, object] = {}
+        for name, size in (("q", step.new), ("c", step.past)):
+            free = next(n for n in (name, f"{name}'", f"{name}''") if n not in setting.symbols)
+            sizes |= {str(size) if not size.is_number else free if size else "0": size}
+        values = {name: Fraction(int(str(size))) for name, size in sizes.items() if str(size) not in ("0", name)}
+        made = step_of(replace(setting, values={**values, **self.values}), step.phase, *sizes)
+        return replace(self, graph=made.graph, notation=made.notation, values={**values, **self.values})
+
 
 @door
 def load(

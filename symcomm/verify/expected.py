@@ -19,9 +19,7 @@ from symcomm.core.form import evaluate, from_expr, names
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op, Tensor
-from symcomm.core.graph.stepping import again, stepped
 from symcomm.core.model import Model
-from symcomm.core.notation import symbol
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
@@ -142,7 +140,10 @@ def make_case(
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
-    model, values = with_symbols(model, values)
+    model = model.open_step()
+    if model.graph.step is not None:  # its sizes are taken as they are where they are small
+        sizes = [str(size) for size in (model.graph.step.new, model.graph.step.past)]
+        values = {name: model.values[name] for name in sizes if model.values.get(name, 65) <= 64} | dict(values)
     graph = batch_first(model.graph)
     if graph.step is not None:
         method(strategy, graph.step)
@@ -189,7 +190,7 @@ def make_case(
         rows = {name: max(sizes[name], end + unused) for _, name, unused in graph.model.limits if name not in own}
         sizes = {**sizes, **rows}
         known = model.values | {name: Fraction(size) for name, size in sizes.items()}
-        graph = batch_first(again(graph, Accounting.of(**dict(graph.step.choices)), known))
+        graph = batch_first(replace(model, values=known).open_step().graph)
         model = replace(model, graph=replace(graph, fused=False))
     accounting = Accounting.of(**dict(used.accounting))
     stacked = any(region.times for region in model.graph.regions)
@@ -203,27 +204,6 @@ def make_case(
     if why:
         made = replace(made, model=replace(model, graph=replace(model.graph, fused=False)), written_out=why)
     return made
-
-
-def with_symbols(model: Model, values: Mapping[str, Fraction]) -> tuple[Model, Mapping[str, Fraction]]:
-    """A step whose positions are symbols, so that one module runs it and what is before it; and values with theirs."""
-    step = model.graph.step
-    if step is None:
-        return model, values
-    taken = {*Setting(step.origin).symbols, *map(str, (*step.new.free_symbols, *step.past.free_symbols))}
-    said: dict[str, Fraction] = {}
-
-    def named(size: Any, name: str) -> Any:
-        if not size.is_number:
-            return size
-        name = next(n for n in (name, f"{name}_step", f"{name}_step'") if n not in taken)
-        said[name] = Fraction(int(size))
-        return symbol(name)
-
-    new, past = named(step.new, "q"), step.past if step.past == 0 else named(step.past, "c")
-    made = stepped(step.origin, new, past, step.phase, Accounting.of(**dict(step.choices)), model.values | said)
-    small = {name: number for name, number in said.items() if number <= 64 and name not in values}
-    return replace(model, graph=made, values=model.values | said), {**small, **values}
 
 
 def _asked_fused(graph: Graph, softmax: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.form import value
-from symcomm.core.graph.graph import KEPT, Graph, Op, Tensor, bare
+from symcomm.core.graph.graph import Graph, Op, Tensor, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import sp
 from symcomm.core.records import dataclass
@@ -120,7 +120,7 @@ class Lines:
 
     def places(self, tensor: Tensor) -> Mapping[str, Any]:
         """The lengths of the axes of a tensor that is kept for later steps: of positions those before the new ones."""
-        behind = self.graph.step.behind if self.graph.step is not None and tensor.role in KEPT else {}
+        behind = self.graph.step.behind if self.graph.step is not None else {}
         return {a: behind.get(a, self.graph.axes[a].size) for a in tensor.axes}
 
     def parts(self, tensor: Tensor, indices: tuple[int, ...]) -> list[Letter]:

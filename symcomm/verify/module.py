@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from symcomm.core.errors import RenderError
-from symcomm.core.graph.graph import KEPT, Graph, Op, Region, bare
+from symcomm.core.graph.graph import Graph, Op, Region, bare
 from symcomm.core.records import dataclass
 from symcomm.verify.emitters import HELPERS, called
 from symcomm.verify.lines import Lines, Marks, identifier, plain
@@ -119,7 +119,8 @@ class _Writer(Lines):
         read = dict.fromkeys(n for op in ops for n in op.inputs if n not in made)
         weights = [n for n in read if self.graph.tensors[n].role == "weight"]
         tables = [n for n in read if n in self.tables and self.tables[n][0] in ("mask", "cos", "sin")]
-        kept = [n for n in read if self.graph.tensors[n].role in KEPT]
+        step = self.graph.step
+        kept = [n for n in read if step is not None and n in {one.before for one in step.kept}]
         arguments = [n for n in read if n not in (*weights, *kept) and n not in self.tables]
         outside = {n for op in self.ops if op not in ops for n in op.inputs}
         carried = [out for out, _ in region.carried]

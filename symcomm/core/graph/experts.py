@@ -13,7 +13,7 @@ from symcomm.core.libraries import Expr, np
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 
-DECIMALS = 12  # of an expected number of experts: exact ones have a digit for each token
+DECIMALS, FEW = 12, 32  # of an expected number of experts: exact ones have digits for each token, for few of them
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def chosen_experts(graph: Graph) -> dict[str, Routing]:
 class ExpectedExperts(NumericFunction):
     """How many of E experts T tokens are expected to hit, each going to any k of them alike: E(1 - (1 - k/E)^T).
 
-    Rounded to 12 decimal places.
+    Of more than 32 tokens rounded to 12 decimal places.
 
     >>> ExpectedExperts().number((Fraction(8), Fraction(2), Fraction(4)))
     Fraction(175, 32)
@@ -87,11 +87,13 @@ class ExpectedExperts(NumericFunction):
 
 
 def rounded_experts(experts: Fraction, missed: Fraction, tokens: Fraction) -> Fraction:
-    """The experts that are hit, to 12 decimal places: each token misses one with a probability.
+    """The experts that are hit: each token misses one with a probability; of many to 12 decimal places.
 
     >>> [int(rounded_experts(Fraction(8), Fraction(3, 4), Fraction(tokens))) for tokens in (1, 10**9)]
     [2, 8]
     """
+    if tokens.denominator == 1 and tokens <= FEW:
+        return experts * (1 - missed ** int(tokens))
     with localcontext(prec=60):
         rest = (Decimal(missed.numerator) / missed.denominator) ** (Decimal(tokens.numerator) / tokens.denominator)
         hit = Decimal(experts.numerator) / experts.denominator * (1 - rest)

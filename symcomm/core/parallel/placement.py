@@ -10,7 +10,7 @@ partial sums with one target are added before they are reduced, and a sum over s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from math import prod
@@ -466,14 +466,16 @@ class _Planner:
         return tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]]))
 
 
-def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, tuple[str, ...]]]:
-    """The axes that must divide: each named axis that is cut, with the mesh axes that cut it.
+def cut_axes(
+    graph: Graph, strategy: Strategy, only: Container[str] | None = None
+) -> Iterator[tuple[Tensor, Axis, tuple[str, ...]]]:
+    """The axes that must divide: each named axis that is cut, with the mesh axes that cut it; ``only`` of some tensors.
 
     A shard of a weight may be any part of its numbers, padded where need be, and is left out.
     """
     rules = tuple(placed for placed in with_slots(resolve(strategy, graph), graph)[0] if placed.axes is not None)
     for tensor in graph.tensors.values():
-        if tensor.role not in ("weight", "input", "activation"):
+        if tensor.role not in ("weight", "input", "activation") or (only is not None and tensor.name not in only):
             continue
         ways: dict[int, list[str]] = {}
         for mesh, position in place(tensor, graph, rules):
@@ -482,7 +484,9 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
             yield tensor, graph.axes[tensor.axes[position]], tuple(meshes)
 
 
-def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
+def check_cuts(
+    graph: Graph, strategy: Strategy, values: Mapping[str, Fraction], only: Container[str] | None = None
+) -> None:
     """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
 
     All positions of a step behind earlier ones grow from step to step: ranks have the mean of them.
@@ -493,7 +497,7 @@ def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction])
     if not any({*names(size)} <= values.keys() for size in sizes.values()):
         return
     known, growing = [], graph.step.behind if graph.step is not None else {}
-    for tensor, axis, meshes in cut_axes(graph, strategy):
+    for tensor, axis, meshes in cut_axes(graph, strategy, only):
         size = from_expr(axis.size)
         if axis.name not in growing and {*names(size), *(n for m in meshes for n in names(sizes[m]))} <= values.keys():
             known.append((tensor, axis, meshes, evaluate(size, values)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from symcomm.core.derivation import Condition
@@ -114,11 +114,13 @@ def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction])
                             hint=hint if len(fitting) > 1 else "one layer makes one stage")  # fmt: skip
 
 
-def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where stages or mesh axes do not divide what they cut, both of known size."""
+def check_divisible(
+    graph: Graph, strategy: Strategy, values: Mapping[str, Fraction], only: Container[str] | None = None
+) -> None:
+    """Raises ``StrategyError`` where stages or mesh axes do not divide what they cut (``only`` these tensors)."""
     if strategy.pipeline is not None:
         check_stages(graph, strategy.pipeline, values)
-    check_cuts(graph, strategy, values)
+    check_cuts(graph, strategy, values, only)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from symcomm.core.collectives.algorithms import algorithm
 from symcomm.core.collectives.messages import Ran, run
 from symcomm.core.derivation import Numbers, Witness
 from symcomm.core.form import Form
-from symcomm.core.graph.experts import DECIMALS, rounded_experts
+from symcomm.core.graph.experts import DECIMALS, FEW, rounded_experts
 from symcomm.core.graph.graph import Graph, Op, Region, Tensor
 from symcomm.core.libraries import Expr
 
@@ -81,7 +81,8 @@ def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Frac
     missed = Fraction(1)
     for _ in range(int(tokens)):
         missed *= without
-    return round(every * (1 - missed), DECIMALS)
+    found = every * (1 - missed)
+    return found if tokens <= FEW else round(found, DECIMALS)
 
 
 def often(region: Region, numbers: Numbers) -> Fraction:

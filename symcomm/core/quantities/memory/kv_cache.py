@@ -15,14 +15,14 @@ from symcomm.core.graph.graph import Kept, bare
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
-from symcomm.core.program.pipeline import held
+from symcomm.core.program.pipeline import check_divisible, held
 from symcomm.core.program.program import batch_of, program
 from symcomm.core.quantities.counting.load import divided
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of, up_to
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import number, passes, size
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, slug
 from symcomm.core.units import BYTE
 
@@ -172,7 +172,10 @@ def derive(
     setting = up_to(setting, far).in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if placed is not None:
-        setting = setting.divided(placed)
+        kept_rows = {one.tensor for one in setting.graph.step.kept}  # what else ranks share has no say here
+        check = partial(check_divisible, setting.graph, placed, only=kept_rows)
+        check(setting.values)
+        setting = replace(setting, checks=(*setting.checks, check))
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))
     write(work, placed, shares(setting, placed, far, stage, of, kept), of)
     title = {"token": "Cache of a token", "sequence": "Cache of a sequence", "batch": "Cache"}[of]
