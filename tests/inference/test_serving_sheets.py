@@ -75,3 +75,10 @@ def test_tokens_leave_the_caches_as_fast_as_they_come(case: dict[str, Any]) -> N
 
 def test_the_expected_tokens_are_a_formula_of_the_acceptance() -> None:
     assert str(sc.derive("speculative_decoding").expr) == "(1 - a**(g + 1))/(1 - a)"
+
+
+def test_one_rank_may_have_the_shortest_step() -> None:
+    # 34 kB in 34 ms; two ranks read half of it and send in 40 rounds of a second each.
+    said = {"weights": "34 kB", "layers": 10, "payload": "10 B", "memory": "1 MB/s", "network": "100 B/s"}
+    assert asked("tensor_latency", "cuts", latency="1 s", accounting="ring", **said) == 0
+    assert asked("tensor_latency", "shortest", latency="1 s", accounting="ring", **said) == Fraction(34, 1000)

@@ -53,7 +53,7 @@ def ask(
     if low is not None and high is not None and low > high:
         raise ValuesError(f"there is no {cost.over} from {low} to {high}")
     if integer:
-        low = Fraction(max(1, (low or Fraction(1)).__ceil__()))
+        low = Fraction(1) if low is None else max(Fraction(0), Fraction(low.__ceil__()))
         high = None if high is None else Fraction(high.__floor__())
         if high is not None and low > high:
             raise ValuesError(f"there is no whole {cost.over} from {low} to {high}")
@@ -174,6 +174,9 @@ def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str
     def at(numbers: Numbers, x: Fraction) -> Fraction:
         return worked_out(cost.form, numbers.moved(over, x))
 
+    def allowed(x: Fraction) -> bool:
+        return x > 0 or x == 0 == question.domain.low
+
     def slope(numbers: Numbers) -> bool:
         x = numbers[over]
         step = x * _STEP
@@ -183,7 +186,7 @@ def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str
 
     def best(numbers: Numbers) -> bool:
         place = numbers[name]
-        if place <= 0:
+        if not allowed(place):
             return True  # no value is there to compare with
         in_range = rule in ("bounds", "compare", "whole numbers")
 
@@ -194,13 +197,13 @@ def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str
         if (whole and place.denominator != 1) or outside(place):
             return False
         beside = [place - 1, place + 1] if whole else [place * (1 - _STEP), place * (1 + _STEP)]
-        inside = [y for y in beside if y > 0 and not outside(y)] if question.domain.divides is None else []
+        inside = [y for y in beside if allowed(y) and not outside(y)] if question.domain.divides is None else []
         here = question.sense * at(numbers, place)
         return all(question.sense * at(numbers, y) >= here - abs(here) / 10**30 for y in inside)
 
     def value(numbers: Numbers) -> bool:
         found = numbers[name]
-        return any(abs(at(numbers, numbers[p]) - found) * 10**30 <= abs(found) for p in said if numbers[p] > 0)
+        return any(abs(at(numbers, numbers[p]) - found) * 10**30 <= abs(found) for p in said if allowed(numbers[p]))
 
     if rule == "the cost":
         return lambda numbers: worked_out(cost.form, numbers)

@@ -478,7 +478,10 @@ class _Asking:
         cost, place = replace(made, title=self.sheet.title), self.called(asked.place)
         wanted: Wanted = "value" if asked.value else "place"
         most = self.bound(asked.most, dict(made.given)) if asked.most else None
-        found = (maximise if asked.greatest else minimise)(cost, place, integer=asked.whole, upper=most, wanted=wanted)
+        zero = asked.whole and asked.place in self.symbols and self.symbols[asked.place].may_be_zero
+        least = 0 if zero else None
+        search = maximise if asked.greatest else minimise
+        found = search(cost, place, integer=asked.whole, lower=least, upper=most, wanted=wanted)
         return replace(continued(cost, found), title=title, notes=(*made.notes, *found.notes))
 
     def reached(self, made: Derivation, title: str) -> Derivation:
