@@ -49,7 +49,7 @@ def accounting(case: Case) -> dict[str, str]:
 
 def logits(case: Case) -> dict[str, str]:
     said = options(case).get("logits", "")
-    return {"logits": said} if said in ("last", "all") else {}
+    return {"logits": said} if said in ("last", "all", "none") else {}
 
 
 def bytes_of(number: str) -> str:
@@ -345,7 +345,7 @@ def cache_bound(case: Case) -> Any:
 
 
 def apart(case: Case) -> Any:
-    numbers, said = rates(case), {"traffic": "matrices", "attention": "left_out"}
+    numbers, said = rates(case), {"traffic": "matrices", "attention": "left_out", "window_cache": "w-1"}
     formats = f"weights={bytes_of(case['at']['b'])}, cache={bytes_of(case['at']['b_kv'])}"
     made = (
         model(case["model"])

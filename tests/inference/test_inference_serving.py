@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from inference_models import model
+from inference_models import GOLDEN, model
 
 import symcomm as sc
 
@@ -154,3 +154,13 @@ def test_a_size_of_very_many_digits_is_refused(option: str):
     with pytest.raises(sc.SymcommError) as caught:
         sc.load(SMALL).generation_flops(**said)
     assert str(caught.value) == f"'{option}' has 5,000 digits; at most 15 are read\nhint: {option}: 8"
+
+
+def test_chunks_of_a_window_need_no_number_of_sequences() -> None:
+    table = model("Mistral-7B-v0.1")
+    made = table.generation_flops(9000, 1, 4096, accounting="causal_half")
+    pairs = sum(min(position + 1, 4096) for position in range(9000))
+    sizes = GOLDEN["models"]["Mistral-7B-v0.1"]
+    d, n, f = sizes["D"], sizes["nkv"] * sizes["H"], sizes["F"]
+    layers = sizes["N"] * (9000 * 2 * (2 * d * d + 2 * d * n + 3 * d * f) + 4 * d * pairs)
+    assert made.at(B=3).value == 3 * (layers + 2 * d * sizes["V"])

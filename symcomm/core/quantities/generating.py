@@ -139,9 +139,11 @@ def pieces(
         witness = partial(looped, from_expr(first), from_expr(many - 1))
         return [(name, part(many - 1, mean), witness)], None
     form = from_expr(worth)
-    known = {**setting.values, **dict(step.given)}
-    asked = [n for n in (*names(form), *names(from_expr(first)), *names(from_expr(many))) if n != str(past)]
-    missing = [n for n in dict.fromkeys(asked) if n not in known]
+    told = {**setting.values, **dict(step.given)}
+    deciding = {s.name for one in worth.atoms(sp.Max, sp.Min) for s in one.free_symbols} - {str(past)}
+    asked = [*deciding, *names(from_expr(first)), *names(from_expr(many))]
+    known = dict.fromkeys(names(form), Fraction(1)) | told  # where parts end, other sizes have no say
+    missing = [n for n in dict.fromkeys(asked) if n not in told]
     if missing:
         raise ValuesError(f"the larger part, and whether a window is reached, depend on {', '.join(missing)}",
                           hint="give numbers to the model: model.at(...), or values: in its block")  # fmt: skip
