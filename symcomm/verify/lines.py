@@ -112,16 +112,12 @@ class Lines:
         expression = sp.Integer(expression) if isinstance(expression, int) else expression
         return str(self.printer.doprint(expression))
 
-    def length(self, axes: Iterable[str], sizes: Mapping[str, Any] | None = None) -> str:
-        """The size of some axes together, as a whole number in a method of the class."""
-        over, under = sp.Mul(*(sizes[a] if sizes else self.graph.axes[a].size for a in axes)).as_numer_denom()
+    def length(self, axes: Iterable[str], before: bool = False) -> str:
+        """The size of some axes together, as a whole number in a method of the class; of positions those ``before``."""
+        behind = self.graph.step.behind if before and self.graph.step is not None else {}
+        over, under = sp.Mul(*(behind.get(a, self.graph.axes[a].size) for a in axes)).as_numer_denom()
         text = self.number(over)
         return text if under == 1 else f"{called(text)} // {called(self.number(under))}"
-
-    def places(self, tensor: Tensor) -> Mapping[str, Any]:
-        """The lengths of the axes of a tensor that is kept for later steps: of positions those before the new ones."""
-        behind = self.graph.step.behind if self.graph.step is not None else {}
-        return {a: behind.get(a, self.graph.axes[a].size) for a in tensor.axes}
 
     def parts(self, tensor: Tensor, indices: tuple[int, ...]) -> list[Letter]:
         """The loops behind each axis of a tensor as it is held."""

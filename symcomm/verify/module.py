@@ -145,10 +145,9 @@ class _Writer(Lines):
         for n in tables:
             state.append(f'self.register_buffer("{attributes[n]}", {self.table(n)}, persistent=False)  # {plain(n)}')
         for n in kept:
-            tensor = self.graph.tensors[n]
-            sizes = [self.length(group, self.places(tensor)) for group in tensor.own_axes]
-            made = f"torch.randn({', '.join(sizes)})"
-            state.append(f'self.register_buffer("{attributes[n]}", {made}, persistent=False)  # {plain(n)}, kept')
+            sizes = ", ".join(self.length(group, before=True) for group in self.graph.tensors[n].own_axes)
+            made = f'"{attributes[n]}", torch.randn({sizes}), persistent=False'
+            state.append(f"self.register_buffer({made})  # {plain(n)}, kept")
         later = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(body))}
         first = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(state))}
         symbols = tuple(s for s in self.symbols if s in later | first)

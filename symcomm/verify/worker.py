@@ -747,11 +747,10 @@ class Cached(OneProcess):
         spec, sizes, sites = self.spec, self.spec["sizes"], self.spec["positions"]
         past, new = sizes.get(spec["past"], 0), sizes[spec["new"]]
 
-        def sized(before: int, positions: int) -> dict[str, int]:
-            known = {**sizes, spec["new"]: positions}
-            return {**known, spec["past"]: before} if spec["past"] else known
+        def sized(positions: int) -> dict[str, int]:
+            return {**sizes, spec["new"]: positions, **({spec["past"]: 0} if spec["past"] else {})}
 
-        given = self.module.example(**sized(0, past + new))
+        given = self.module.example(**sized(past + new))
 
         def part(tensor: Any, axes: list[tuple[int, bool]], start: int, positions: int) -> Any:
             for axis, are_new in axes:  # a number for each query and key has the keys before, too
@@ -759,29 +758,26 @@ class Cached(OneProcess):
                 tensor = tensor.narrow(axis, at, start + positions - at)
             return tensor
 
-        def ran(positions: int) -> tuple[Any, Any]:
-            made = self.module.model(**sized(0, positions))
-            made.load_state_dict(self.network.state_dict())
-            for path, (_, rows) in spec["kept"].items():
-                for (one, name), (mine, _) in zip(_owners(made, path), _owners(self.network, path), strict=True):
-                    if not rows:  # of a request: there before the first step
-                        setattr(one, name, getattr(mine, name))
-            found = made(*(part(t, at, 0, positions) for t, at in zip(given, sites, strict=True)))
-            return made, found if isinstance(found, tuple) else (found,)
+        def ran(positions: int) -> tuple[list[Any], Any]:
+            network = self.module.model(**sized(positions))
+            network.load_state_dict(self.network.state_dict())
+            for (mine, name, _, rows), (one, *_) in zip(self.kept(), self.kept(network), strict=True):
+                if not rows:  # of a request: there before the first step
+                    setattr(one, name, getattr(mine, name))
+            found = network(*(part(t, at, 0, positions) for t, at in zip(given, sites, strict=True)))
+            return self.kept(network), found if isinstance(found, tuple) else (found,)
 
         _, self.wanted = ran(past + new)
-        before = ran(past)[0] if past else None
-        for path, (_, rows) in spec["kept"].items() if before is not None else ():
-            for (one, name), (mine, _) in zip(_owners(before, path), _owners(self.network, path), strict=True):
-                for axis, _ in rows:
-                    left, many = getattr(one, name), getattr(mine, name).shape[axis]
-                    setattr(mine, name, left.narrow(axis, left.shape[axis] - many, many).clone())
+        for (mine, name, _, rows), (one, *_) in zip(self.kept(), ran(past)[0] if past else (), strict=bool(past)):
+            for axis, _ in rows:
+                left, many = getattr(one, name), getattr(mine, name).shape[axis]
+                setattr(mine, name, left.narrow(axis, left.shape[axis] - many, many).clone())
         self.given = [part(t, at, past, new) for t, at in zip(given, sites, strict=True)]
 
-    def kept(self) -> list[tuple[Any, str, str]]:
-        """The tensors of the cache: whose they are, by which attribute, and what the table calls them."""
-        return [(one, name, said[0]) for path, said in self.spec["kept"].items()
-                for one, name in _owners(self.network, path)]  # fmt: skip
+    def kept(self, network: Any = None) -> list[tuple[Any, str, str, list[tuple[int, bool]]]]:
+        """The tensors of the cache: whose they are, by which attribute, their names in the table, their positions."""
+        return [(one, name, *said) for path, said in self.spec["kept"].items()
+                for one, name in _owners(network or self.network, path)]  # fmt: skip
 
     def error(self, results: Any) -> float:
         """The largest relative difference from the rows of the whole text in one pass."""
@@ -801,7 +797,7 @@ class PlacedCached(PlacedRun, Cached):
 
         Cached.prepare(self)
         self.place()
-        for one, name, tensor in self.kept():
+        for one, name, tensor, _ in self.kept():
             setattr(one, name, distribute_tensor(getattr(one, name), self.mesh_placed, self.resting(tensor)))
         self.given = [distribute_tensor(t, self.mesh_placed, self.resting(name))
                       for t, name in zip(self.given, self.spec["inputs"], strict=True)]  # fmt: skip
@@ -962,7 +958,7 @@ def decoded(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     assert isinstance(made, Cached)
     with torch.no_grad(), made.counter.mode():
         made.prepare()
-        before = [(one, name, getattr(one, name)) for one, name, _ in made.kept()]
+        before = [(one, name, getattr(one, name)) for one, name, *_ in made.kept()]
         for _ in range(2):  # in the first one DTensor works out shapes, by the same ops
             made.counter.reset()
             for one, name, cache in before:

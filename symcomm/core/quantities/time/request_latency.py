@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Unpack
 
 from symcomm.core.derivation import Derivation, Numbers
@@ -42,10 +41,22 @@ def derive(
         put = {next(n for n in ("S", "S'", "S''") if n not in setting.symbols): size}
     first = prefill_time.derive(setting, strategy, next(iter(put), prompt), None, dtype, **rates)
     step = decode_time.derive(setting, strategy, None, None, dtype, **rates)
+    known = {name: evaluate(number, {}) for name, number in put.items()}
     work = StepWriter(setting, size, degree(tokens))
     form = substitute(closed(first), lambda one: put.get(one.name, one))
-    parts = [work.define("t_prefill", form, SECOND, "prefill", "The prompt, and the first token.",
-                         witness=partial(_again, first, put), by=first.touched)]  # fmt: skip
+
+    def again(numbers: Numbers) -> Fraction:
+        for name, length in known.items():
+            numbers = numbers.moved(name, length)
+        return first.again(numbers)
+
+    def checked(numbers: Mapping[str, Fraction]) -> None:
+        for one in first.checks:
+            one({**numbers, **known})
+
+    checked(setting.values)
+    parts = [work.define("t_prefill", form, SECOND, "prefill", "The prompt, and the first token.", witness=again,
+                         by=first.touched)]  # fmt: skip
     steps, check = pieces(setting, step, prompt, tokens, "t_decode")
     for name, form, witness in steps:
         text = "Decode steps, whose time grows linearly: that at the mean context, as often."
@@ -53,23 +64,6 @@ def derive(
     work.define("t", Total(tuple(parts)), SECOND, "add", "The whole request.", witness=together(parts))
     made = setting.derivation("Time of a request", work.steps, notes=[*dict.fromkeys((*first.notes, *step.notes))])
     given = {**dict(made.given), **dict(first.given), **dict(step.given)}
-    known = {name: evaluate(number, {}) for name, number in put.items()}
-    lengths = [partial(_checked, one, known) for one in first.checks]
-    for one in lengths:
-        one(setting.values)
-    checks = (*lengths, *step.checks, *((check,) if check is not None else ()))
+    checks = (checked, *step.checks, *((check,) if check is not None else ()))
     return replace(made, given=tuple(given.items()), named=made.named | first.named | step.named,
                    where=(*first.where, *step.where), checks=(*made.checks, *checks))  # fmt: skip
-
-
-def _again(first: Derivation, put: Mapping[str, Form], numbers: Numbers) -> Fraction:
-    """The time of a prefill worked out anew, with the length of its prompt."""
-    for name, size in put.items():
-        numbers = numbers.moved(name, evaluate(size, {}))
-    return first.again(numbers)
-
-
-def _checked(check: Callable[[Mapping[str, Fraction]], None], known: Mapping[str, Fraction],
-             numbers: Mapping[str, Fraction]) -> None:  # fmt: skip
-    """Holds the length of a prompt against what a check of the prefill asks."""
-    check({**numbers, **known})
