@@ -527,7 +527,8 @@ class Model(DerivedQuantities):
             free = next(n for n in (name, f"{name}'", f"{name}''") if n not in setting.symbols)
             sizes |= {str(size) if not size.is_number else free if size else "0": size}
         values = {name: Fraction(int(str(size))) for name, size in sizes.items() if str(size) not in ("0", name)}
-        made = step_of(replace(setting, values={**values, **self.values}), step.phase, *sizes)
+        new, past = sizes
+        made = step_of(replace(setting, values={**values, **self.values}), step.phase, new, past)
         return replace(self, graph=made.graph, notation=made.notation, values={**values, **self.values})
 
 

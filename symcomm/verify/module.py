@@ -10,6 +10,7 @@ import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 from symcomm.core.errors import RenderError
 from symcomm.core.graph.graph import Graph, Op, Region, bare
@@ -145,9 +146,9 @@ class _Writer(Lines):
         for n in tables:
             state.append(f'self.register_buffer("{attributes[n]}", {self.table(n)}, persistent=False)  # {plain(n)}')
         for n in kept:
-            sizes = ", ".join(self.length(group, before=True) for group in self.graph.tensors[n].own_axes)
-            made = f'"{attributes[n]}", torch.randn({sizes}), persistent=False'
-            state.append(f"self.register_buffer({made})  # {plain(n)}, kept")
+            shape = ", ".join(self.length(group, before=True) for group in self.graph.tensors[n].own_axes)
+            buffer = f'"{attributes[n]}", torch.randn({shape}), persistent=False'
+            state.append(f"self.register_buffer({buffer})  # {plain(n)}, kept")
         later = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(body))}
         first = {s for s, n in self.symbols.items() if re.search(rf"self\.{n}\b", "\n".join(state))}
         symbols = tuple(s for s in self.symbols if s in later | first)
@@ -176,7 +177,7 @@ class _Writer(Lines):
         word, step = self.tables[name][0], self.graph.step
         if word == "mask":
             hidden = f"torch.full(({', '.join(sizes)}), float('-inf'))"
-            windows = {op.attribute("positions") for op in self.graph.consumers[name]} - {None}
+            windows: set[Any] = {op.attribute("positions") for op in self.graph.consumers[name]} - {None}
             before = step.behind.get(groups[-1][-1], 0) if step is not None else 0
             early = [f" + {hidden}.tril({self.number(before - window)})" for window in windows]
             return f"{hidden}.triu({self.number(before + 1)}){''.join(early)}"

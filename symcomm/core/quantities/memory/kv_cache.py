@@ -11,7 +11,7 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
-from symcomm.core.graph.graph import Kept, bare
+from symcomm.core.graph.graph import Graph, Kept, bare
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
@@ -146,6 +146,16 @@ def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of
                        witness=partial(counted, strategy, mine))  # fmt: skip
 
 
+def _attending(graph: Graph) -> set[str]:
+    """The tensors that are kept and what is made of them: what else ranks share has no say in the cache."""
+    assert graph.step is not None
+    before, found = {one.before for one in graph.step.kept}, {one.tensor for one in graph.step.kept}
+    for _ in range(2):  # with the rows from before, and what reads them all
+        before = {op.output for op in graph.ops if before & {*op.inputs}}
+        found |= before
+    return found
+
+
 def derive(
     setting: Setting,
     of: Of = "batch",
@@ -172,8 +182,7 @@ def derive(
     setting = up_to(setting, far).in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if placed is not None:
-        kept_rows = {one.tensor for one in setting.graph.step.kept}  # what else ranks share has no say here
-        check = partial(check_divisible, setting.graph, placed, only=kept_rows)
+        check = partial(check_divisible, setting.graph, placed, only=_attending(setting.graph))
         check(setting.values)
         setting = replace(setting, checks=(*setting.checks, check))
     work = StepWriter(setting, *(placed.forms if placed is not None else ()))
