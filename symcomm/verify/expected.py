@@ -143,7 +143,7 @@ def make_case(
     model = model.open_step()
     if model.graph.step is not None:  # its sizes are taken as they are where they are small
         said = [str(size) for size in (model.graph.step.new, model.graph.step.past)]
-        values = {name: model.values[name] for name in said if model.values.get(name, 65) <= 64} | {**values}
+        values = {**{name: model.values[name] for name in said if model.values.get(name, 65) <= 64}, **values}
     graph = batch_first(model.graph)
     if graph.step is not None:
         method(strategy, graph.step)
