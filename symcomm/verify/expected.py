@@ -189,7 +189,7 @@ def make_case(
         end = int(end.subs({s: sizes[s.name] for s in end.free_symbols}))
         rows = {name: max(sizes[name], end + unused) for _, name, unused in graph.model.limits if name not in own}
         sizes = {**sizes, **rows}
-        known = model.values | {name: Fraction(size) for name, size in sizes.items()}
+        known = {**model.values, **{name: Fraction(size) for name, size in sizes.items()}}
         graph = batch_first(replace(model, values=known).open_step().graph)
         model = replace(model, graph=replace(graph, fused=False))
     accounting = Accounting.of(**dict(used.accounting))
