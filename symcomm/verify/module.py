@@ -21,7 +21,7 @@ from symcomm.verify.lines import Lines, Marks, identifier, plain
 
 @dataclass(frozen=True)
 class RegionClass:
-    """A region as a class: what it takes and gives, and what its weights and its cache are called there."""
+    """A region as a class: what it takes and gives, and what its weights, tables and cache are called there."""
 
     region: Region
     name: str
@@ -29,8 +29,9 @@ class RegionClass:
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     weights: Mapping[str, str]
-    kept: Mapping[str, str]
+    tables: Mapping[str, str]
     symbols: tuple[str, ...]
+    kept: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ class _Writer(Lines):
         attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         return RegionClass(
             region, name, f"{attribute}s" if region.times else attribute, tuple(arguments), tuple(results),
-            {n: attributes[n] for n in weights}, {n: attributes[n] for n in kept}, symbols,
+            {n: attributes[n] for n in weights}, {n: attributes[n] for n in tables}, symbols,
+            {n: attributes[n] for n in kept},
         ), "\n".join(text)  # fmt: skip
 
     def table(self, name: str) -> str:
