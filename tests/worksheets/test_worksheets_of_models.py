@@ -102,10 +102,10 @@ WRONG = {
     "a quantity": (f"- F from {OPEN.replace('flops', 'flop')}", "there is no quantity or fact 'flop'", "'flops'"),
     "an option": ("- F from flops(scop: training)", "'flops' has no option 'scop'", "'scope'"),
     "a choice": ("- F from flops(scope: trainin)", "unknown scope 'trainin'", "'training'"),
-    "an option that is left open": (
-        "- F from flops(scope: training, op: none, documents: none)",
-        "flops takes 'frozen', which the worksheet neither fixes nor",
-        "flops(frozen: none), or '- frozen' or '- all of flops' under Options",
+    "a required option that is left open": (
+        "- S from tensor_size",
+        "tensor_size needs 'tensor', which the worksheet neither fixes nor passes on",
+        "- tensor under Options, or tensor_size(tensor: ...)",
     ),
     "a convention": (f"- F from {OPEN}, under attentoin: full", "unknown convention field 'attentoin'", "'attention'"),
     "a choice of a convention": (f"- F from {OPEN}, under attention: fool", "'fool' is no convention", "windowed"),
@@ -128,6 +128,25 @@ def test_a_slip_of_a_fact_is_told_with_its_line_when_the_sheet_is_read(case: str
     assert message in said
     assert hint in said
     assert f"worksheet:{text.splitlines().index(line.splitlines()[0]) + 1}:" in said
+
+
+def test_an_option_that_a_sheet_does_not_mention_keeps_its_default():
+    made = sc.worksheet(sheet("- F from flops"), block())
+    assert [*made.options] == []
+    assert made().at(**SIZES).value == block().flops().at(**SIZES).value
+    with pytest.raises(ValuesError, match="'worksheet' has no option 'frozen'"):
+        made(frozen="W^1")
+
+
+def test_an_option_of_the_sheet_is_none_of_a_quantity_that_has_one_of_the_same_name():
+    lines = ("- T [second] from time(term: compute)\n  time: Computing.",
+             "- C := T p\n  cost: Each second.\n  run: loops(T, p)")  # fmt: skip
+    text = sheet(*lines, symbols="- p [dollar/second] from peak: price of a second", options="- all of time")
+    asked = sc.worksheet(text, block())
+    assert "peak" not in dict(asked(peak="3 dollar/s").given)
+    assert dict(asked(peak="3 dollar/s").given)["p"] == 3
+    with pytest.raises(SymcommError, match="peak makes no difference to 'A sheet'"):
+        sc.worksheet(text, block(), line="T")(peak="3 dollar/s")
 
 
 def test_an_option_that_is_passed_on_to_nothing_is_refused():

@@ -231,7 +231,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
             for one in sheet.options
         ]  # fmt: skip
         passed = sorted(sheet.passed_on.values(), key=lambda one: not one.positional)
-        first = [one for one in passed if one.kind == "strategy"]
+        first = [one for one in passed if one.kind == "strategy" and own]
         summary = sheet.summary[:1].upper() + sheet.summary[1:]
         options = (*first, *own, *(one for one in passed if one not in first))
         text = "\n\n".join((f"{summary}.", *sheet.read.more))

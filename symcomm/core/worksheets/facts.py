@@ -45,6 +45,8 @@ class FactQuantity(Protocol):
     @property
     def extent(self) -> str: ...
     @property
+    def needs_model(self) -> bool: ...
+    @property
     def derive(self) -> Callable[..., Derivation]: ...
     def option(self, name: str) -> Any: ...
     def check(self, options: Mapping[str, object]) -> None: ...
@@ -54,35 +56,32 @@ Quantities = Mapping[str, FactQuantity]
 
 
 def passed_on(sheet: WorksheetReader, lines: Iterable[WorksheetLine], quantities: Quantities) -> dict[str, Any]:
-    """The options of quantities that a sheet passes on, by name.
+    """The options of quantities that a sheet passes on, by name; others keep their defaults, or those of the sheet.
 
-    Raises ``DocumentError`` at a line that takes an unknown quantity, option or choice, or leaves an option open.
+    Raises ``DocumentError`` at a line that takes an unknown quantity, option or choice, or lacks a required option.
     """
     own = {*sheet.choices, *(one.option for one in sheet.symbols.values())}
-    free = {line: _free(line, quantities) for line in lines if line.source}
+    free = [(line, line.source.quantity, _free(line, quantities)) for line in lines if line.source]
     taken: dict[str, list[str]] = {}
-    for line, options in free.items():
-        assert line.source is not None
-        taken.setdefault(f"all of {line.source.quantity}", []).extend(one.name for one in options)
-    order = dict.fromkeys(name for word in sheet.passed for name in taken.get(word, [word]))
+    for _, quantity, options in free:
+        taken.setdefault(f"all of {quantity}", []).extend(one.name for one in options)
+    every = (name for word in sheet.passed for name in taken.get(word, [word]))
+    order = dict.fromkeys(name for name in every if name not in own)
     known: dict[str, Any] = {}
-    for line, options in free.items():
-        silent = [one.name for one in options if one.name in own or one.name not in order]
-        if silent:
-            assert line.source is not None
-            name, (option, *more) = line.source.quantity, silent
-            what = f"'{option}'" + (f" and {len(more)} more options" if more else "")
-            hint = f"{name}({option}: none), or '- {option}' or '- all of {name}' under Options"
-            problem = f"{name} takes {what}, which the worksheet neither fixes nor passes on"
-            raise DocumentError(problem, line.span, hint)
+    for line, quantity, options in free:
         for one in options:
+            if one.name not in order:
+                if one.required:
+                    what = f"{quantity} needs '{one.name}', which the worksheet neither fixes nor passes on"
+                    raise DocumentError(what, line.span, f"- {one.name} under Options, or {quantity}({one.name}: ...)")
+                continue
             there = known.setdefault(one.name, replace(one, required=one.required and not line.guards))
             if there.among != one.among and there.choices != one.choices:  # a registry is not read without need
                 raise DocumentError(f"'{one.name}' has other choices for another line", line.span, "fix one of them")
     for word, span in sheet.passed.items():
         if word not in taken and word not in known:
             raise DocumentError(f"no line takes '{word[:60]}'", span, nearest(word, [*known, *taken]))
-    return {name: known[name] for name in order}
+    return {name: known[name] for name in order if name in known}
 
 
 def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
@@ -103,7 +102,7 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
 
 
 def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> Derivation:
-    """The derivation of a fact for a model, under the options that were said.
+    """The derivation of a fact for a model, under the options that the sheet passes on.
 
     Raises ``ValuesError`` where it is nothing and the line does not say that it may be.
     """
@@ -112,7 +111,7 @@ def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said:
     given = {one.name: fixed.get(one.name) if one.name in fixed else said.get(one.name) for one in quantity.options}
     given = {name: value for name, value in given.items() if value is not None}
     quantity.check(given)
-    if quantity.group == "facts" or setting.ask is None:
+    if setting.ask is None:
         made = quantity.derive(setting, **given)
     else:
         made = setting.ask(quantity, **given)

@@ -77,7 +77,8 @@ class Worksheet:
     @cached_property
     def needs_model(self) -> bool:
         """Whether it takes something from a model."""
-        return any(line.source for line in self._lines)
+        taken = (self.quantities.get(line.source.quantity) for line in self._lines if line.source)
+        return any(one is None or one.needs_model for one in taken)
 
     @property
     def _lines(self) -> list[WorksheetLine]:
@@ -313,6 +314,7 @@ class _Asking:
         self.asked, self.setting, self.said = asked, setting, said
         self.sheet, self.question, self.symbols = asked.sheet, asked.question, asked.symbols
         self.facts: dict[WorksheetLine, Derivation] = {}
+        self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         self.picked: dict[str, WorksheetLine] = {}
         self.lines = self.chosen()
@@ -340,7 +342,7 @@ class _Asking:
             if self.holds(line.guards):
                 self.picked[name] = line
                 if line.source:
-                    self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.said)
+                    self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.passed)
                     return
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word != name}
                 for other in {*forms.names(self.asked.forms[line]), *said}:
@@ -405,7 +407,8 @@ class _Asking:
         for line in self.facts:
             assert line.source is not None
             fixed = dict(line.source.fixed)
-            taken |= {one.name for one in asked.of.quantities[line.source.quantity].options if one.name not in fixed}
+            options = {one.name for one in asked.of.quantities[line.source.quantity].options}
+            taken |= (options & asked.of.passed_on.keys()) - fixed.keys()
         return taken | ({*self.bounding(asked.most).said} if asked.most else set())
 
     def unused(self) -> list[str]:
@@ -439,6 +442,7 @@ class _Asking:
                   if numbers.get(n) and n != asked.place and self.called(n) in names}  # fmt: skip
         title = self.question.title if self.question.lines or self.question.answer else self.sheet.title
         strategy = getattr(self.said.get("strategy"), "name", "")
+        title += f" of {self.passed['op']}" if "op" in self.passed else ""
         title += f" under {strategy.lower()}" if strategy else ""
         notes = (*self.question.notes, *self.claimed({}), *told, *(note for made in facts for note in made.notes))
         touched = (*(f for f, _ in self.question.conventions), *(f for made in facts for f in made.touched))
@@ -447,12 +451,13 @@ class _Asking:
         if any(claim.required for claim, _ in asked.claims):
             checks.append(self.required)
         named = {n for made in facts for n in made.named}
+        exhibits = tuple(dict.fromkeys(one for made in facts for one in made.exhibits))
 
         def proved(shown: tuple[Step, ...]) -> Derivation:
             written = Notation(over.latex, {**meanings, **over.meanings})
             return Derivation(
                 title, setting.accounting, shown, tuple(dict.fromkeys((*touched, *setting.taken()))),
-                setting.graph.relations, (), tuple(given.items()), written, tuple(dict.fromkeys(notes)), tuple(where),
+                setting.graph.relations, exhibits, tuple(given.items()), written, tuple(dict.fromkeys(notes)), tuple(where),
                 setting.symbols, setting.named | named, tuple(checks),
             )  # fmt: skip
 
@@ -648,7 +653,7 @@ class _Asking:
         if unit != made.unit and not (unit / made.unit).is_count:
             problem = f"{line.name} has the unit {unit} here, but {quantity.name} is in {made.unit}"
             raise DocumentError(problem, line.span)
-        said = {**{o.name: o.default for o in quantity.options}, **self.said, **dict(line.source.fixed)}
+        said = {**{o.name: o.default for o in quantity.options}, **self.passed, **dict(line.source.fixed)}
         of = extent_of(quantity.extent, unit, self.setting, said)
         extents |= {line.name: of} if of else {}
         clash = any(step.name in self.shown and self.shown[step.name].form != step.form
@@ -724,6 +729,9 @@ def _worth(form: Form, told: Mapping[str, Expr]) -> Expr | None:
     if not told.keys() >= {*forms.names(form)}:
         return None
     exact = {name: Fraction(int(v.p), int(v.q)) for name, v in told.items() if v.is_Rational}
+    if exact.keys() >= {*forms.names(form)}:
+        with suppress(IrrationalError):
+            return rational(forms.evaluate(form, exact))
     for piece in forms.walk(form):
         if isinstance(piece, Power) and exact.keys() >= {*forms.names(piece)}:
             with suppress(IrrationalError):

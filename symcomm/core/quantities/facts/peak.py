@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.quantities.counting.load import ONE_DEVICE
 from symcomm.core.quantities.machine import RATES, machine
-from symcomm.core.quantities.options import Dtype, PeakRates, StrategyOption
+from symcomm.core.quantities.options import Dtype, NoModel, PeakRates, StrategyOption
 from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.setting import Setting, StepWriter
@@ -17,17 +18,28 @@ EXTENT = "rank"
 
 
 def derive(
-    setting: Setting,
+    setting: NoModel,
     strategy: StrategyOption | None = None,
     dtype: Dtype | None = None,
     **rates: Unpack[PeakRates],
 ) -> Derivation:
     """The peak rate of a device in the format of the products, unlowered; its symbol is none of the strategy."""
+    return rate(setting, "peak", strategy, dtype, rates, sustained=False)
+
+
+def rate(
+    setting: Setting, of: str, strategy: Strategy | str | None, dtype: str | None, rates: Mapping[str, Any],
+    sustained: bool,
+) -> Derivation:  # fmt: skip
+    """The ``peak`` or the ``memory`` rate of a device, times its utilisation where it is the ``sustained`` one."""
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     made = machine(setting, placed.forms, **rates)
     work = StepWriter(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
-    if writer.rate() == made.peak:
-        work.combine("R_peak", made.peak, RATES["peak"].unit, "peak rate", "The peak rate of a device.")
-    return with_rates(setting.derivation("Peak rate of a device", work.steps), writer)
+    found = writer.rate() if of == "peak" else made.memory
+    form = made.sustained(found) if sustained else found
+    if form != found or found in made.symbols:
+        name = f"{RATES[of].symbol[0]}_{'sustained' if form != found else 'peak'}"
+        work.combine(name, form, RATES[of].unit, "rate", f"{RATES[of].meaning.capitalize()} of a device.")
+    return with_rates(setting.derivation(f"{RATES[of].meaning[4:].capitalize()} of a device", work.steps), writer)

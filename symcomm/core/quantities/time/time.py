@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
+from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
@@ -62,6 +63,9 @@ def write(
 
     def wanted(setting: Setting) -> Load:
         """The layer of a question: of repeated layers any one, whose input has a gradient."""
+        if phase == "forward":  # nothing is computed again there
+            plain = replace(setting.accounting, recomputation=Accounting.recomputation)
+            setting = replace(setting, accounting=plain)
         found = load(setting, placed, gradient_dtype).of(*PHASES[phase]).row(setting, op)
         calls = tuple((at, _of_any_layer(call)) for at, call in found.calls)
         ops = tuple(replace(one, every=True) for one in found.ops)
