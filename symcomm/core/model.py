@@ -327,7 +327,7 @@ class Model(DerivedQuantities):
         if autocast_of(self.dtype) is not None:
             setting = setting.in_format(self.dtype)
         said = {k: v for k, v in options.items() if v is not None}
-        if quantity:  # what a worksheet takes is asked for itself
+        if quantity and declared.group != "facts":  # what a worksheet takes is asked for itself
             _of_step(self.graph, declared, said)
         declared.check(said)
         ranks = _degrees(said)

@@ -111,10 +111,7 @@ def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said:
     given = {one.name: fixed.get(one.name) if one.name in fixed else said.get(one.name) for one in quantity.options}
     given = {name: value for name, value in given.items() if value is not None}
     quantity.check(given)
-    if setting.ask is None:
-        made = quantity.derive(setting, **given)
-    else:
-        made = setting.ask(quantity, **given)
+    made = quantity.derive(setting, **given) if setting.ask is None else setting.ask(quantity, **given)
     if made.expr == 0 and not line.source.may_be_zero:
         problem = f"{line.name} is 0: {made.title[:1].lower()}{made.title[1:]} counts nothing here"
         raise ValuesError(problem, hint="choose other options; a worksheet that allows it says 'or 0'")

@@ -363,7 +363,7 @@ class WorksheetReader:
         formula, guards = self.guards(formula, item) if relation in (":=", "from") else (formula, NO_GUARDS)
         rule, colon, reason = item.more.partition(": ")
         alias = relation == ":=" and re.fullmatch(r"[^\W\d]\w*'*", formula)  # another name for something
-        if not colon and (item.more or not (relation == "from" or alias)):
+        if not colon and (item.more or not (relation == "from" or alias or formula == "...")):
             raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
         told = None if unit is None else read_unit(unit, item.span)
         source = self.source(formula, item) if relation == "from" else None

@@ -457,8 +457,8 @@ class _Asking:
             written = Notation(over.latex, {**meanings, **over.meanings})
             return Derivation(
                 title, setting.accounting, shown, tuple(dict.fromkeys((*touched, *setting.taken()))),
-                setting.graph.relations, exhibits, tuple(given.items()), written, tuple(dict.fromkeys(notes)), tuple(where),
-                setting.symbols, setting.named | named, tuple(checks),
+                setting.graph.relations, exhibits, tuple(given.items()), written, tuple(dict.fromkeys(notes)),
+                tuple(where), setting.symbols, setting.named | named, tuple(checks),
             )  # fmt: skip
 
         if not setting.told:
@@ -613,7 +613,7 @@ class _Asking:
                 made += [] if line.name in zeros else self.fact(line, extents)
                 self.ends[line] = len(made)
                 continue
-            form, reason = asked.forms.get(line), line.reason
+            form, reason = asked.forms.get(line), line.reason or ("Substitute the names." if line.written_out else "")
             if form is not None and line.relation == ":=" and self.facts:
                 try:
                     of = mixed(form, extents)
@@ -625,6 +625,11 @@ class _Asking:
                 continue
             if form is None:
                 form = _written_out(made[-1].form, {s.name: s.form for s in made if s.relation == ":="})
+                if self.facts:  # all terms of a model: collected, where that helps
+                    worth = {made[-1].name: forms.value(form)}
+                    neat = self.setting.collected(made[-1].name, made[-1].form, made[-1].unit, worth)
+                    made += [] if neat is None else [neat]
+                    continue
             else:
                 if gone := [name for name in forms.names(form) if name in zeros]:
                     form = _put(form, zeros)
@@ -639,7 +644,7 @@ class _Asking:
             except SymcommError as error:
                 raise error.at(line.span) from None
             seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
-            why = Reason(line.rule, re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason), witness=seen)
+            why = Reason(line.rule or "algebra", re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason), witness=seen)
             made.append(Step(name, form, self.units[name], why, line.relation, line.condition))
             self.ends[line] = len(made)
         return made
