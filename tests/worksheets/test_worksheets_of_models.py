@@ -107,6 +107,12 @@ WRONG = {
         "tensor_size needs 'tensor', which the worksheet neither fixes nor passes on",
         "- tensor under Options, or tensor_size(tensor: ...)",
     ),
+    "a required option that is left out": (
+        "- S from tensor_size(tensor: none)", "'tensor_size' needs the option 'tensor'", "the name of the tensor",
+    ),
+    "an option twice": (
+        "- F from flops(scope: training, op: A, scope: forward)", "an option stands twice", "flops(scope, op)",
+    ),
     "a convention": (f"- F from {OPEN}, under attentoin: full", "unknown convention field 'attentoin'", "'attention'"),
     "a choice of a convention": (f"- F from {OPEN}, under attention: fool", "'fool' is no convention", "windowed"),
     "a condition": (f"- F from {OPEN}, with sped", "'sped' is no option of this worksheet", "'speed'"),
@@ -128,6 +134,23 @@ def test_a_slip_of_a_fact_is_told_with_its_line_when_the_sheet_is_read(case: str
     assert message in said
     assert hint in said
     assert f"worksheet:{text.splitlines().index(line.splitlines()[0]) + 1}:" in said
+
+
+def test_an_answer_that_there_is_not_is_told_at_its_line():
+    lines = ("- n from devices\n  devices: All.", "- C := n p\n  cost: Each.\n  run: loops(n, p)")
+    text = sheet(*lines, symbols="- p [dollar] from price: one of them", options="- all of devices",
+                 more="## How many\n\nanswer: greatest p with C <= limt")  # fmt: skip
+    with pytest.raises(SymcommError, match=r"'limt' cannot be the answer here\n    answer: greatest p with C <= limt"):
+        sc.worksheet(text, block())
+
+
+def test_a_note_about_a_line_that_nobody_asked_for_is_not_told():
+    lines = ("- n from devices\n  devices: All.", "- C := 2 n\n  pairs: Two.\n  run: adds(n, n)",
+             "- K := 3 n\n  more: Three.\n  run: adds(n, n, n)", "- note where n > 1: {n} devices, {C}, {K}.",
+             "- note where n > 1: {n} devices, {C} parts.")  # fmt: skip
+    asked = {name: sc.worksheet(sheet(*lines, options="- strategy"), block(), line=name) for name in ("C", "K")}
+    assert asked["C"](strategy="data(4)").notes == ("4 devices, 8 parts.",)
+    assert asked["K"](strategy="data(4)").notes == ()
 
 
 def test_an_option_that_a_sheet_does_not_mention_keeps_its_default():
@@ -322,7 +345,7 @@ def test_the_least_whole_value_on_the_side_that_holds_is_an_answer():
     [
         ("greatest h with C_rent >= C_own", {}, "answer: least h with C_rent >= C_own"),
         ("h where C_own = C_rent", {**PRICES, "rent": "1/4 dollar/hour"}, "equal for no positive h"),
-        ("k where C_own = C_rent", {}, "worksheet:20: 'k' cannot be the answer here"),
+        ("k where C_own = C_rent", {}, "worksheet:22: 'k' cannot be the answer here"),
         ("h where C_own = C_rant", {}, "did you mean 'C_rent'?"),
         ("h where C_own = r", {}, "worksheet:20: C_own is in dollar, but r in dollar/hour"),
         ("h where C_own > C_rent", {}, "or least n with A >= B"),
@@ -364,7 +387,7 @@ def test_a_root_of_a_number_with_a_unit_is_solved_for():
     made.check(deep=True)
     with pytest.raises(SymcommError) as caught:
         sc.worksheet(text + f"\n## Meet\n\nanswer: x where {'A' * 60000} = D\n")
-    assert len(str(caught.value)) < 400
+    assert len(str(caught.value)) < 500
 
 
 LOADS = """# Loads

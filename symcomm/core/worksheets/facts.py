@@ -94,6 +94,8 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
     try:
         for option, choice in fixed.items():
             found = quantity.option(option)
+            if choice is None and found.required:
+                raise ValuesError(f"'{name}' needs the option '{option}'", hint=found.meaning)
             if choice is not None:
                 found.check(choice)
     except SymcommError as error:

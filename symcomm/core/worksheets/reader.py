@@ -156,6 +156,7 @@ class WorksheetQuestion:
     given: tuple[str, ...] = ()
     conventions: tuple[tuple[str, str], ...] = ()
     answer: re.Match[str] | None = None
+    answered: Span | None = None
     units: tuple[tuple[str, Unit], ...] = ()
     lines: tuple[WorksheetLine, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -298,10 +299,10 @@ class WorksheetReader:
 
     def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
         headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
-        chosen, given, conventions, units, answer = [], [], [], [], None
+        chosen, given, conventions, units, answer, answered = [], [], [], [], None, heading.span
         for (key, said), span in headers:
             if key == "answer":
-                answer = _ANSWER.fullmatch(said)
+                answer, answered = _ANSWER.fullmatch(said), span
                 if not answer:
                     hint = "answer: T, c that makes T least, n where A = B, or least n with A >= B"
                     raise DocumentError("this is no answer", span, hint)
@@ -325,7 +326,7 @@ class WorksheetReader:
         notes = tuple(item.text for item in items if not item.listed and not _header(item.text))
         return WorksheetQuestion(
             heading.text, heading.span, tuple(chosen), tuple(given), tuple(conventions), answer,
-            tuple(units), lines, claims, notes,
+            answered, tuple(units), lines, claims, notes,
         )  # fmt: skip
 
     def read(
@@ -381,6 +382,8 @@ class WorksheetReader:
             hint = "- F from flops(scope: training), or - M from traffic(op: none)"
             raise DocumentError("this names no quantity", item.span, hint)
         fixed = {key.strip(): None if value.strip() == "none" else value.strip(" '") for key, _, value in pairs}
+        if len(fixed) < len(pairs):
+            raise DocumentError("an option stands twice", item.span, f"{found[1]}({', '.join(fixed)})")
         return FactSource(found[1], tuple(fixed.items()), bool(found[3]))
 
     def takes(self, option: str) -> bool:

@@ -229,7 +229,8 @@ class _Asked:
             checked.append((self.place or self.name, names))
         for name, known in (*checked, (self.against or self.name, names)):
             if name not in known:
-                raise DocumentError(f"'{name[:40]}' cannot be the answer here", question.span, nearest(name, known))
+                raise DocumentError(f"'{name[:40]}' cannot be the answer here", question.answered or question.span,
+                                    nearest(name, known))
 
     def read(self) -> None:
         """Reads every formula: a line over the names before it, a comparison over all of them."""
@@ -644,7 +645,8 @@ class _Asking:
             except SymcommError as error:
                 raise error.at(line.span) from None
             seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
-            why = Reason(line.rule or "algebra", re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason), witness=seen)
+            reason = re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason)
+            why = Reason(line.rule or "algebra", reason, witness=seen)
             made.append(Step(name, form, self.units[name], why, line.relation, line.condition))
             self.ends[line] = len(made)
         return made
@@ -695,7 +697,11 @@ class _Asking:
 
     def claimed(self, later: Mapping[str, Fraction]) -> list[str]:
         """The notes that hold; raises ``ValuesError`` where something required does not, at these numbers, too."""
-        claims = [(claim, sides) for claim, sides in self.asked.claims if self.holds(claim.guards)]
+        away = self.asked.needs.keys() - self.picked.keys()  # a sentence about a line that nobody asked for is not told
+        claims = [
+            (claim, sides) for claim, sides in self.asked.claims
+            if self.holds(claim.guards) and (claim.required or not away & {n for _, n in re.findall(_TOLD, claim.text)})
+        ]  # fmt: skip
         if not claims:
             return []
         known = self.known() | {name: rational(value) for name, value in later.items()}
