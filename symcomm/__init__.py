@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symcomm.core.hardware.devices import Device, Network, device, devices, network, networks
     from symcomm.core.hardware.paths import wiring
     from symcomm.core.hardware.topology import read_topology
-    from symcomm.core.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio, worksheet
+    from symcomm.core.model import Model, balance, broadcast, derive, model_of_parts, peak_rate, ratio, worksheet
     from symcomm.core.notation import Notation
     from symcomm.core.optimum.crossover import crossover
     from symcomm.core.optimum.minimum import maximise, minimise
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
-    from symcomm.core.quantities.time.bound import judge
-    from symcomm.core.quantities.time.peak_rate import balance
+    from symcomm.core.quantities.time.judge import judge
     from symcomm.core.units import Quantity
     from symcomm.exams.classes import grade
     from symcomm.exams.key import Key, check, key_of, mistakes_of
@@ -65,15 +64,14 @@ _MODULES = {
     "core.hardware.devices": "Device Network device devices network networks",
     "core.hardware.paths": "wiring",
     "core.hardware.topology": "read_topology",
-    "core.model": "Model broadcast derive model_of_parts peak_rate ratio worksheet",
+    "core.model": "Model balance broadcast derive model_of_parts peak_rate ratio worksheet",
     "core.notation": "Notation",
     "core.optimum.crossover": "crossover",
     "core.optimum.minimum": "maximise minimise",
     "core.optimum.sensitivity": "break_even sensitivity",
     "core.parallel.strategy": "Context Cut Data Expert FullySharded HybridSharded OptimizerSharded Pipeline "
     "Sequence Strategy Tensor Zero1 Zero2 parse_strategy",
-    "core.quantities.time.bound": "judge",
-    "core.quantities.time.peak_rate": "balance",
+    "core.quantities.time.judge": "judge",
     "core.units": "Quantity",
     "exams.classes": "grade",
     "exams.key": "Key check key_of mistakes_of",

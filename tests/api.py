@@ -58,7 +58,7 @@ NAMES = {
     "symcomm.core.keys": (
         "BlockKey COUNT TEXT TEXTS YES keyed keys_block=block keys_blocks=blocks keys_of one_of read_keys schema_of "
     ),
-    "symcomm.core.model": "Model load_known model_load=load model_of_parts ratio",
+    "symcomm.core.model": "Model balance load_known model_load=load model_of_parts ratio",
     "symcomm.core.notation": "GREEK_NAMES Notation amount axis_role symbol",
     "symcomm.core.optimum": "optimum_search=search",
     "symcomm.core.optimum.cost": "cost_written=written derived",
@@ -113,7 +113,6 @@ NAMES = {
     "symcomm.core.quantities.time": "pipeline_time",
     "symcomm.core.quantities.time.bound": "judge",
     "symcomm.core.quantities.communication.links": "by_axis",
-    "symcomm.core.quantities.time.peak_rate": "balance",
     "symcomm.core.quantities.witnesses": "witnesses_passes=passes",
     "symcomm.core.readers.architectures": "ARCHITECTURES class_names",
     "symcomm.core.readers.blueprint": "ReaderError",

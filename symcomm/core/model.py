@@ -25,6 +25,7 @@ from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
 from symcomm.core.graph.graph import Graph
 from symcomm.core.graph.stepping import again
+from symcomm.core.hardware.devices import Device
 from symcomm.core.identity import SECONDS, frozen
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.copies import with_copied_heads
@@ -755,6 +756,18 @@ def peak_rate(
     """
     empty = Model(Graph("no model", {}, {}, ()))
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
+
+
+def balance(
+    name: str | Device, dtype: str, accounting: AccountingLike = None, notation: Notation | None = None
+) -> Derivation:
+    """The operations a device does in the time it moves one byte of its memory: the ridge of its roofline.
+
+    >>> balance("A100-80GB-SXM", "fp16").at().value
+    Fraction(7796736, 50975)
+    """
+    empty = Model(Graph("no model", {}, {}, ()), notation=notation or Notation())
+    return empty.derive("balance", accounting=accounting, device=name, dtype=dtype)
 
 
 def broadcast(plan: str, accounting: AccountingLike = None, **options: Any) -> Derivation:

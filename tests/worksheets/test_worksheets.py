@@ -322,7 +322,8 @@ LINES = {
     "an unknown header": ("want: all", "wnat: all", "pool.md:{line}: 'wnat' is nothing that asks for an answer\n"),
     "no answer": ("answer: least T_b over n", "answer: the least", "pool.md:{line}: this is no answer\n"),
     "an answer that is no line": (
-        "answer: least T_b", "answer: least T_c", "pool.md:{line}: 'T_c' cannot be the answer here\n    answer: least T_c",
+        "answer: least T_b", "answer: least T_c",
+        "pool.md:{line}: 'T_c' cannot be the answer here\n    answer: least T_c",
     ),
     "no comparison": ("- require V > w * 1 [second]:", "- require V w:", "pool.md:{line}: this compares nothing\n"),
     "says nothing": ("- note: Water is wet.", "- note", "pool.md:{line}: this says nothing\n"),

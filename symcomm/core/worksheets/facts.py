@@ -76,7 +76,7 @@ def passed_on(sheet: WorksheetReader, lines: Iterable[WorksheetLine], quantities
                     raise DocumentError(what, line.span, f"- {one.name} under Options, or {quantity}({one.name}: ...)")
                 continue
             there = known.setdefault(one.name, replace(one, required=one.required and not line.guards))
-            if there.among != one.among and there.choices != one.choices:  # a registry is not read without need
+            if "choice" in (there.kind, one.kind) and there.among != one.among and there.choices != one.choices:
                 raise DocumentError(f"'{one.name}' has other choices for another line", line.span, "fix one of them")
     for word, span in sheet.passed.items():
         if word not in taken and word not in known:

@@ -1,23 +1,19 @@
-"""The peak rate of a processor, from its clock, units and multiply-adds or from a device; operations per byte."""
+"""The peak rate of a processor, from its clock, units and multiply-adds or from a device."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Reason, Step
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Num, Ratio, Sym
-from symcomm.core.graph.graph import Graph
+from symcomm.core.form import Num
 from symcomm.core.hardware.devices import Device, PeakRate, known_devices
 from symcomm.core.hardware.devices import device as find
-from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import Clock, Fma, NoModel, Units
-from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
-from symcomm.core.units import Quantity, Unit
+from symcomm.core.units import Quantity
 from symcomm.core.worksheets import built_in
 
 _UNITS = {"SM": "multiprocessor", "CU": "compute unit", "MXU": "matrix unit", "core": "core"}
@@ -29,7 +25,7 @@ def derive(
     units: Units = None,
     fma: Fma = None,
     device: Annotated[
-        str | None,
+        str | Device | None,
         OneOf(known_devices, open=True),
         Meaning("a device that brings clock, units and fma, such as A100-80GB-SXM"),
     ] = None,
@@ -87,26 +83,3 @@ def _agreement(rate: PeakRate) -> tuple[str, ...]:
     near = "agrees with" if rate.agrees else "differs from"
     rounding = f", rounded to {Quantity(rate.rounded_to, rate.unit).lines()[-1][1]}" if rate.rounded_to else ""
     return (f"The derived rate {near} the published {rate.published.text}{rounding} ({rate.published.source}).",)
-
-
-def balance(
-    name: str | Device, dtype: str, accounting: Accounting | None = None, notation: Notation | None = None
-) -> Derivation:
-    """The operations a device does in the time it moves one byte of its memory: the ridge of its roofline.
-
-    >>> balance("A100-80GB-SXM", "fp16").at().value
-    Fraction(7796736, 50975)
-    """
-    found = find(name)
-    setting = Setting(Graph("no model", {}, {}, ()), accounting or Accounting(), notation=notation or Notation())
-    rate, bandwidth = of_device(found, dtype, setting), found.memory.bandwidth
-    per_second = Unit.parse("byte/second")
-    reason = Reason("balance", "Below this many operations per byte the memory limits, above it the processor.",
-                    witness=over(Sym("R"), Sym("W", whole=False, unit=per_second)))  # fmt: skip
-    step = Step("I", Ratio(Sym("R"), Sym("W", whole=False, unit=per_second)), rate.unit / per_second, reason)
-    told = f"W is the bandwidth of the memory, {bandwidth.text} ({bandwidth.source})."
-    written = Notation(rate.notation.latex, {"W": "bandwidth of the memory", **rate.notation.meanings})
-    return replace(
-        rate, title=f"Operations per byte of {found.name} in {dtype.upper()}", steps=(*rate.steps, step),
-        given=(*rate.given, ("W", bandwidth.quantity.value)), notation=written, notes=(*rate.notes, told),
-    )  # fmt: skip

@@ -104,10 +104,6 @@ class TimeWriter:
             self._rate = self.machine.rate_of(self.work)
         return self._rate
 
-    def forget_rate(self) -> None:
-        """Has the rate defined again, where the step that did it was taken out."""
-        self._rate = None
-
     def total(self, name: str, parts: list[Form], unit: Unit, rule: str, text: str) -> Form | None:
         """A sum under a name; the part itself where there is one, None where there is none."""
         if len(parts) < 2:
