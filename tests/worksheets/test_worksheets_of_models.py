@@ -111,7 +111,7 @@ WRONG = {
         "- S from tensor_size(tensor: none)", "'tensor_size' needs the option 'tensor'", "the name of the tensor",
     ),
     "an option twice": (
-        "- F from flops(scope: training, op: A, scope: forward)", "an option stands twice", "flops(scope, op)",
+        "- F from flops(scope: training, op: A, scope: forward)", "an option is given twice", "flops(scope, op)",
     ),
     "a convention": (f"- F from {OPEN}, under attentoin: full", "unknown convention field 'attentoin'", "'attention'"),
     "a choice of a convention": (f"- F from {OPEN}, under attention: fool", "'fool' is no convention", "windowed"),

@@ -383,7 +383,7 @@ class WorksheetReader:
             raise DocumentError("this names no quantity", item.span, hint)
         fixed = {key.strip(): None if value.strip() == "none" else value.strip(" '") for key, _, value in pairs}
         if len(fixed) < len(pairs):
-            raise DocumentError("an option stands twice", item.span, f"{found[1]}({', '.join(fixed)})")
+            raise DocumentError("an option is given twice", item.span, f"{found[1]}({', '.join(fixed)})")
         return FactSource(found[1], tuple(fixed.items()), bool(found[3]))
 
     def takes(self, option: str) -> bool:
