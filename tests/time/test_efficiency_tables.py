@@ -146,7 +146,7 @@ def test_an_unmeasured_device_has_no_table() -> None:
 
 @pytest.mark.parametrize(("quantity", "more"), [
     ("roofline", {"op": "h"}), ("crossover", {"between": "compute, memory", "over": "B"}),
-    ("bound", {"of": "implied_rate", "measured": "1 s"}),
+    ("bound", {"tensor": "h"}),
 ])  # fmt: skip
 def test_a_quantity_without_single_ops_refuses_a_table(quantity: str, more: dict[str, Any]) -> None:
     rates = {key: RATES[key] for key in ("peak", "memory")}
@@ -156,6 +156,12 @@ def test_a_quantity_without_single_ops_refuses_a_table(quantity: str, more: dict
         "a table of efficiency is of single ops and calls, not of this quantity\n"
         "hint: step_time and time read it; here give one number, such as 4/5"
     )
+
+
+def test_a_rate_that_a_measured_time_implies_needs_no_table() -> None:
+    made = model().bound(of="implied_rate", measured="1 s", utilisation=TABLE)
+    assert made.expr == model().bound(of="implied_rate", measured="1 s").expr
+    assert made.notes == ("Makes no difference here: `utilisation`.",)
 
 
 @pytest.mark.parametrize(("line", "told"), [
