@@ -116,15 +116,12 @@ def causal_pairs(order: Fraction, length: Fraction, ranks: Fraction, rank: Fract
     return Fraction(sum(query + 1 for query in mine))
 
 
-def ring(
-    order: Fraction, ranks: Fraction, own: Fraction, block: Fraction, behind: Fraction, send: Fraction
-) -> Fraction:
+def ring(ranks: Fraction, own: Fraction, block: Fraction, behind: Fraction, send: Fraction) -> Fraction:
     """When the last rank has worked on all blocks: each is passed on as soon as it is there and its place is free.
 
-    A rank has two places. It works on all blocks (0), on those of ranks before it (1), or on those of ranks ``behind``
-    it for another time (2).
+    A rank has two places. It works on a block of a rank before it for one time, on one from ``behind`` for another.
 
-    >>> ring(*map(Fraction, (0, 4, 3, 3, 3, 2)))
+    >>> ring(*map(Fraction, (4, 3, 3, 3, 2)))
     Fraction(12, 1)
     """
     k = _whole(ranks, "ranks")
@@ -137,8 +134,7 @@ def ring(
             there[rank][step] = max(there[before][step - 1], there[rank][step - 1], free) + send
         for rank in range(k):
             earlier = step <= rank  # the block is of a rank before it
-            takes = block if earlier or order == 0 else behind if order == 2 else Fraction(0)
-            done[rank][step] = max(done[rank][step - 1], there[rank][step]) + takes
+            done[rank][step] = max(done[rank][step - 1], there[rank][step]) + (block if earlier else behind)
     return max(one[-1] for one in done)
 
 
@@ -258,7 +254,7 @@ RUNS: dict[str, LineRun] = {
     "hits": LineRun(hits, 3),
     "pairs_seen": LineRun(pairs_seen, 3),
     "causal_pairs": LineRun(causal_pairs, 4),
-    "ring": LineRun(ring, 6),
+    "ring": LineRun(ring, 5),
     "same": LineRun(same, 2, counts=False),
     "lambert": LineRun(lambert, 2, counts=False),
     "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
