@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -134,6 +135,18 @@ def test_a_slip_of_a_fact_is_told_with_its_line_when_the_sheet_is_read(case: str
     assert message in said
     assert hint in said
     assert f"worksheet:{text.splitlines().index(line.splitlines()[0]) + 1}:" in said
+
+
+def test_a_row_of_a_decode_step_that_only_moves_has_a_least_time_and_no_roofline():
+    small = json.loads((Path(__file__).parents[1] / "data" / "small_families.json").read_text())["LlamaForCausalLM"]
+    step = sc.load(small, architecture="LlamaForCausalLM").decode()
+    said = {"op": "x", "accounting": {"traffic": "weights_and_cache"}}  # the rows of the embedding that it reads
+    with pytest.raises(ValuesError, match="x has no op that is counted"):
+        step.roofline(**said)
+    lines = ("- t_c from work(of: computing) or 0", "- t_m from work(of: memory) or 0",
+             "- t := max(t_c, t_m)\n  least: The longer one.\n  run: same(t, t_m)")  # fmt: skip
+    least = sc.worksheet(sheet(*lines, options="- op"), step)(**said)
+    assert str(least.expr) == str(step.time(phase="forward", **said).expr)
 
 
 def test_an_answer_that_there_is_not_is_told_at_its_line():

@@ -32,11 +32,11 @@ def derive(
     setting, amounts = setting.freeze(frozen), of in ("operations", "bytes")
     setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates, amounts)
     found = getattr(terms, _OF[of])
-    if not terms.local:
+    if not terms.local or (amounts and found is None):
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     if found is None:
-        work.combine("t_none", num(0, SECOND), SECOND, "nothing", "No op is counted.")
+        found = work.combine("t_none", num(0, SECOND), SECOND, "nothing", "No op is counted.")
     for one in setting.rows(op).ops:
         counts(setting, setting.graph, one)  # reads the convention that leaves an op out
-    steps = time.ending(work, work.steps[-1].form if found is None else found)
+    steps = time.ending(work, found)
     return time.with_rates(setting.derivation(f"{of.capitalize()} of a rank", steps, exhibits=shown), writer)
