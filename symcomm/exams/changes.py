@@ -129,12 +129,9 @@ class OtherRecipe(Asked):
         if said is None:
             return
         recipe = recipe_of(said)
-        parts = {
-            name: self._changed(now, change) for name, now, change in (
-                ("weights", recipe.weight, self.weights), ("gradients", recipe.gradient, self.gradients),
-                ("states", recipe.state, self.states))
-        }  # fmt: skip
-        now = (recipe.weight, recipe.gradient, recipe.state)
+        now = tuple(recipe.per_parameter(role) for role in ("weight", "gradient", "state"))
+        changes = {"weights": self.weights, "gradients": self.gradients, "states": self.states}
+        parts = {name: self._changed(was, change) for was, (name, change) in zip(now, changes.items(), strict=True)}
         if (*parts.values(),) != now and parts["weights"]:
             kept = ", ".join(f"{name}={value}" for name, value in parts.items() if value)
             yield question.with_option("recipe", kept)

@@ -7,7 +7,6 @@ the degrees and the microbatches; a search then only puts numbers in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
@@ -33,6 +32,7 @@ from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
+from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.region_time import RegionTime
 from symcomm.core.records import ByIdentity, dataclass, replace
@@ -230,6 +230,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     times = [region.times for region in model.graph.regions if region.times]
     adds = forms.num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
+    sizes = tuple(known.items()) if recipe_of(question.recipe).by_shape else layers
     for kind, number in stage_kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
         at = {**flying, **({"stage": number} if kind else {})}
@@ -243,7 +244,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
             count = held.times(one.region)
             mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))
         states, holds, fields = _states(
-            ByIdentity(graph), kept, question.recipe, question.frozen, number, before, layers, adds, question.accounting
+            ByIdentity(graph), kept, question.recipe, question.frozen, number, before, sizes, adds, question.accounting
         )
         touched += fields
         steps += [*states, *named(f"{before}kept: ", activations.steps)]
@@ -251,7 +252,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         steps.append((f"{before}memory", forms.Total(tuple(form for _, form in holds))))
         if question.per_host:
             there, parts, _ = _states(ByIdentity(graph), kept, question.recipe, question.frozen, number,
-                                      f"{before}host, ", layers, adds, question.accounting, "host")  # fmt: skip
+                                      f"{before}host, ", sizes, adds, question.accounting, "host")  # fmt: skip
             here = replace(whole, accounting=replace(accounting, offloading="on_device"))
             every = _activations(question, key, here, kept, at)  # those that the device has, and the host's
             steps += [*there, *named(f"{before}all kept: ", every.steps)]
@@ -380,11 +381,16 @@ def _states(
     holds: list[tuple[str, Form]] = []
     touched: dict[str, None] = {}
     for of, what in _HELD.items():
-        with suppress(ValuesError):  # not every recipe keeps all of them, nor does every stage have what is trained
+        try:
             made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several, of=of, on=on)
-            steps += named(f"{before}{of}: ", made.steps)
-            holds.append((what, Sym(f"{before}{of}: {made.answer.name}")))
-            touched |= dict.fromkeys(made.touched)
+        except state_memory.UnknownSideError as missing:
+            hint = "strategies with numbers, such as tensor(8) + data, or a recipe of bytes a parameter"
+            raise ValuesError(missing.message, hint=hint) from None
+        except ValuesError:  # not every recipe keeps all of them, nor does every stage have what is trained
+            continue
+        steps += named(f"{before}{of}: ", made.steps)
+        holds.append((what, Sym(f"{before}{of}: {made.answer.name}")))
+        touched |= dict.fromkeys(made.touched)
     if not holds and on == "device":
         state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several)  # says why
     return steps, tuple(holds), tuple(touched)

@@ -266,7 +266,9 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "ulysses_and_ring": [(SMALL, {"heads": 32, "kv_heads": heads}) for heads in (4, 16)],
     "packing": [(SMALL, {"lengths": "5, 3, 4, 7", "row": 9, "want": want})
                 for want in ("used", "rows", "padded", "longest", "pairs", "pairs_across")],
-    "update_flops": [(GIVEN, {}), (LLAMA, {"recipe": "fp32_muon(iterations=6)"})],
+    "update_flops": [(GIVEN, {}), (LLAMA, {"recipe": "fp32_muon(iterations=6)"}),
+                     (LLAMA, {"recipe": "fp32_adafactor(side=8)", "accounting": "all_ops"})],
+    "update_traffic": [(GIVEN, {}), (LLAMA, {"recipe": "fp32_shampoo"})],
     "amdahl": [
         *((SMALL, {"want": want, "serial": "1/20", "devices": 8}) for want in ("speedup", "efficiency", "scaled")),
         (SMALL, {"want": "limit", "serial": "1/20"}),

@@ -33,10 +33,16 @@ def test_each_recipe_keeps_its_bytes_for_each_parameter(recipe, each):
 
 
 def test_every_recipe_is_tested_and_adamw_is_adam():
+    parts = ("weight", "gradient", "state")
     by_shape = {name for name, one in RECIPES.items() if one.by_shape}  # in test_states_by_shape
-    assert by_shape == {f"{p}_{o}" for p in ("fp32", "mixed") for o in ("adamw8bit", "adafactor", "muon", "shampoo")}
-    assert len({*RECIPES.values()}) == 8 + len(by_shape)
-    assert recipe_of("fp32_adamw") == RECIPES["fp32_adam"]
+    assert by_shape == {
+        *(f"{p}_{o}" for p in ("fp32", "mixed") for o in ("adamw8bit", "adafactor", "muon", "shampoo")),
+        *(f"{p}_{o}" for p in ("fp8", "qlora") for o in ("adam", "adamw")),
+    }
+    of_adamw = {name for name in RECIPES if "adamw" in name and "8bit" not in name}
+    assert len(RECIPES) == 8 + len(by_shape) + len(of_adamw - by_shape)
+    assert all(recipe_of("fp32_adamw").kept(p, recipe_of("fp32_adamw").classes[0])
+               == RECIPES["fp32_adam"].kept(p, RECIPES["fp32_adam"].classes[0]) for p in parts)  # fmt: skip
 
 
 def test_experts_are_spread_while_norms_and_routers_are_on_every_rank():

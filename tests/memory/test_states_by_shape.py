@@ -107,3 +107,78 @@ def test_the_peak_of_states_by_shape_is_told_and_refused_as_the_states_are() -> 
     assert "offloading" in there.touched
     with pytest.raises(SymcommError, match="mixed_muon keeps rows, columns or blocks of whole weights"):
         model.peak_memory("zero-1(2)", recipe="mixed_muon")
+
+
+TIED = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128, "head_dim": 16}  # fmt: skip
+MATRICES = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 160), (64, 160), (160, 64)]  # of a layer
+TABLES, VECTORS = [(128, 64), (128, 64)], [64] * 7
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(("recipe", "table", "hidden", "vector"), [
+    ("fp32_sgd for tables, fp32_muon", lambda n: 0, lambda n: 4 * n, lambda n: 8 * n),
+    ("mixed_momentum for vectors, mixed_adam", lambda n: 12 * n, lambda n: 12 * n, lambda n: 8 * n),
+    ("fp32_lion for hidden, fp32_adamw8bit(block=32, elements=100) for matrices, fp32_adam",
+     lambda n: 2 * n + 8 * -(-n // 32), lambda n: 4 * n, lambda n: 8 * n),
+])  # fmt: skip
+def test_each_weight_has_the_states_of_the_first_recipe_that_is_for_it(
+    recipe: str, table: Any, hidden: Any, vector: Any
+) -> None:
+    model = sc.load(TIED)
+    by_hand = (sum(table(r * c) for r, c in TABLES) + 3 * sum(hidden(r * c) for r, c in MATRICES)
+               + sum(map(vector, VECTORS)))  # fmt: skip
+    made = model.state_memory(recipe=recipe, of="states")
+    assert made.at().value == by_hand
+    made.check(deep=True)
+    size = 2 if recipe.startswith("mixed") else 4
+    peaks = [model.at(B=2, L=16).peak_memory(recipe=said).at().value
+             for said in (recipe, {"weights": size, "gradients": size})]  # fmt: skip
+    assert peaks[0] - peaks[1] == by_hand
+
+
+def test_recipes_by_the_name_of_a_weight_and_with_weights_of_several_formats() -> None:
+    one = LAYER.at(D=6, F=10)
+    assert one.state_memory(recipe="fp32_sgd for b, fp32_adam", of="states").at().value == 8 * 60
+    mixed = one.state_memory(recipe="fp32_adam for vectors, 2+2+2")
+    assert mixed.at().value == 10 * (4 + 4 + 8) + 60 * (2 + 2 + 2)
+    mixed.check(deep=True)
+
+
+def test_a_frozen_matrix_of_qlora_has_four_bits_and_doubly_quantized_scales() -> None:
+    """Hidden matrices are 0.5 bytes, a byte for 64 numbers and 4 bytes for 256 of these: 0.127 bits, as printed."""
+    model, frozen = sc.load(TIED), "W*"
+    made = model.state_memory(recipe="qlora_adam", frozen=frozen, of="weights")
+    four_bits = sum(n / 2 + -(-n // 64) + 4 * -(-n // 2**14) for r, c in MATRICES for n in [r * c])
+    assert made.at().value == 3 * four_bits + 2 * (sum(r * c for r, c in TABLES) + sum(VECTORS))
+    made.check(deep=True)
+    assert model.state_memory(recipe="qlora_adam", frozen=frozen, of="states").at().value == 8 * sum(VECTORS)
+    large = LAYER.at(D=4096, F=4096).state_memory(recipe="qlora_adam", frozen="W", of="weights").at().value
+    assert float(8 * (large - 2 * 4096) / 4096**2) == pytest.approx(4 + 0.127, abs=5e-4)
+
+
+def test_weights_in_fp8_have_a_scale_for_each_tile() -> None:
+    config = {**TIED, "hidden_size": 320, "num_attention_heads": 4, "head_dim": 80}
+    matrices = [(320, 320), (320, 160), (320, 160), (320, 320), (320, 160), (320, 160), (160, 320)]
+    tiles = sum(-(-r // 128) * -(-c // 128) for r, c in matrices)
+    numbers, rest = sum(r * c for r, c in matrices), 2 * 128 * 320 + 7 * 320
+    weights = sc.load(config).state_memory(recipe="fp8_adam", of="weights")
+    assert weights.at().value == 3 * (numbers + 4 * tiles) + 2 * rest
+    weights.check(deep=True)
+    states = sc.load(config).state_memory(recipe="fp8_adam", of="states").at().value
+    assert states == 8 * (3 * numbers + rest)  # a copy in fp32 and two moments in bf16
+
+
+@pytest.mark.parametrize(("recipe", "message"), [
+    ("fp32_muon for hidden", "the recipe 'fp32_muon for hidden' leaves weights without a recipe\n"
+     "hint: such as fp32_muon for hidden, fp32_adam"),
+    ("fp32_sgd, fp32_muon for hidden, fp32_adam", "the recipe 'fp32_sgd, fp32_muon for hidden, fp32_adam' comes before "
+     "the last recipe, but is for all weights\nhint: such as fp32_muon for hidden, fp32_adam"),
+    ("mixed_muon for hidden, fp32_adam", "of 'mixed_muon for hidden, fp32_adam' only some have a copy of the weights\n"
+     "hint: all mixed_, or all fp32_"),
+    ("fp32_muon for hiden, fp32_adam", "no weight is called 'hiden'\nhint: did you mean 'hidden'?"),
+])  # fmt: skip
+def test_recipes_that_leave_a_weight_out_or_name_none_are_refused(recipe: str, message: str) -> None:
+    with pytest.raises(SymcommError) as caught:
+        LAYER.at(D=6, F=10).state_memory(recipe=recipe)
+    assert str(caught.value) == message

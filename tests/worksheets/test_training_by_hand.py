@@ -219,6 +219,8 @@ def test_the_products_of_an_update_of_muon(case: dict[str, Any]) -> None:
 def test_an_update_without_products_is_refused() -> None:
     with pytest.raises(sc.SymcommError) as caught:
         sc.load(ONE).update_flops(recipe="mixed_adam")
-    assert str(caught.value) == "an update of mixed_adam has no matrix products\nhint: recipe: mixed_muon"
+    assert str(caught.value) == (
+        "an update of mixed_adam has no matrix products\nhint: accounting: all_ops, or recipe: mixed_muon"
+    )
     with pytest.raises(sc.SymcommError, match="no hidden matrix"):
         sc.load("Computation\tInput\tOutput\ny = x + g\tx [B, D], g [D]\ty [B, D]\n").update_flops()

@@ -52,7 +52,7 @@ class RankStep:
     """The step of a rank that holds in each of its chunks some regions, the layers so often as the chunk says.
 
     ``program`` gives the program for a recomputation, ``measure`` the bytes of some numbers in a format, or of a role
-    of weights; ``states`` those that the optimizer keeps of one weight, where they depend on its shape.
+    of weights; ``shaped`` those of one weight in the roles where they depend on its shape.
     """
 
     graph: Graph
@@ -61,7 +61,7 @@ class RankStep:
     chunks: tuple[RankShare, ...]
     options: StepOptions
     dtype: str
-    states: Callable[[Tensor, Layout], Form] | None = None
+    shaped: Mapping[str, Callable[[Tensor, Layout], Form]]
     parts: list[RegionPasses] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -299,6 +299,8 @@ class RegionPasses:
 
     def size(self, weight: Tensor, layout: Iterable[tuple[str, int]], what: str) -> Form:
         """The bytes of a weight in a role, or in a format."""
+        if what in self.step.shaped:
+            return self.step.shaped[what](weight, tuple(layout))
         elements = self.line.autograd.cut(self.graph.elements(weight.name), cut_meshes(tuple(layout)))
         return self.step.measure(elements, what)
 
@@ -307,8 +309,6 @@ class RegionPasses:
         if role in self.step.made.host:
             return []
         weights = self.weights if role == "weight" else self.trained
-        if role == "state" and not what and self.step.states is not None:
-            return [self.step.states(w, self.step.layout(w, role)) for w in weights]
         return [self.size(w, self.step.layout(w, role), what or role) for w in weights]
 
     def moved(self, turns: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:

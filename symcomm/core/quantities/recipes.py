@@ -11,17 +11,19 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.records import dataclass, replace
 
 _BOUNDS = ("side", "elements", "block", "most", "iterations")
+PARTS_KEPT = ("weight", "gradient", "state")
+CLASSES = ("weights", "matrices", "hidden", "tables", "vectors")
 
 
 @dataclass(frozen=True)
 class StateTerm:
-    """Bytes that an optimizer keeps ``per`` element, row, column or block of a weight.
+    """Bytes or operations ``per`` element, row, column, block or square tile of a weight.
 
-    ``per`` may be ``row_square`` or ``column_square``: a square matrix with a side of that many. ``most`` is the
-    longest side for which the term is kept, ``block`` the elements that share one term.
+    ``per`` may be ``row_square``, ``column_square`` or ``short_square``: a square matrix with a side of that many.
+    ``most`` is the longest side for which the term is kept, ``block`` the elements, or the side, that share one term.
     """
 
-    per: Literal["element", "row", "column", "row_square", "column_square", "block"]
+    per: Literal["element", "row", "column", "row_square", "column_square", "short_square", "block", "tile"]
     size: int | Fraction
     block: int = 0
     most: int = 0
@@ -29,18 +31,30 @@ class StateTerm:
 
 @dataclass(frozen=True)
 class StateClass:
-    """The states that an optimizer keeps for the weights of one class of shapes.
+    """The states that an optimizer keeps for the weights of one class, and how it updates them.
 
-    ``of`` says which: all ``weights``, ``matrices``, or ``hidden`` matrices (neither a table nor a head). ``side`` is
-    the least length of both sides, ``elements`` the least number of elements. A weight is of the first class it fits.
-    ``iterations`` are those of Newton and Schulz that an update makes of a matrix.
+    ``of`` says which: all ``weights``, ``matrices``, ``hidden`` matrices (neither a table nor a head), those of them
+    that are ``frozen``, ``tables`` (and heads), or ``vectors``; ``only`` is what a user says: one of these or the name
+    of a weight. ``side`` is the least length of both sides, ``elements`` the least number of elements. A weight is of
+    the first class it fits.
+
+    ``weight`` and ``gradient`` are their bytes where they are not the recipe's. ``rules`` are the equations of an
+    update, for each element, row, ...; letters beside those of the weight are numbers that are known before.
+    ``products`` have rows, summed and columns (r rows, c columns, s the shorter, l the longer side of the weight), and
+    are made ``iterations`` times, as by Newton and Schulz; ``each_iteration`` has the rules of one.
     """
 
     terms: tuple[StateTerm, ...]
-    of: Literal["weights", "matrices", "hidden"] = "weights"
+    of: Literal["weights", "matrices", "hidden", "frozen", "tables", "vectors"] = "weights"
     side: int = 0
     elements: int = 0
     iterations: int = 0
+    only: str = "weights"
+    weight: tuple[StateTerm, ...] = ()
+    gradient: tuple[StateTerm, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
+    each_iteration: tuple[tuple[str, str], ...] = ()
+    products: tuple[str, ...] = ()
 
     def bounded(self, given: Mapping[str, int]) -> StateClass:
         """The class with other bounds, where it has them."""
@@ -66,24 +80,49 @@ class Recipe:
     classes: tuple[StateClass, ...]
     states: str
     source: str = ""
+    copy: bool = False  # whether the states have a copy of the weights, which the update reads instead of them
+
+    def kept(self, role: str, one: StateClass) -> tuple[StateTerm, ...]:
+        """The bytes of a ``weight``, ``gradient`` or ``state`` of a class, or the ``traffic`` of an update of it.
+
+        An update reads gradient, states and weight (or its copy), and writes weight and states. ``operations`` are the
+        operators and functions of its rules.
+        """
+        if role == "traffic":
+            moves = (("gradient", 1), ("state", 2), ("weight", 1 if self.copy else 2))
+            return tuple(replace(t, size=n * t.size) for part, n in moves for t in self.kept(part, one))
+        if role == "operations":
+            every = (*((per, text, 1) for per, text in one.rules),
+                     *((per, text, one.iterations) for per, text in one.each_iteration))  # fmt: skip
+            most = max((term.most for term in one.terms), default=0)
+            return tuple(StateTerm(per, n * operations(text), most=most if per.endswith("_square") else 0)  # type: ignore[arg-type]
+                         for per, text, n in every)  # fmt: skip
+        if role == "state":
+            return one.terms
+        size, own = (self.weight, one.weight) if role == "weight" else (self.gradient, one.gradient)
+        return own or (StateTerm("element", size),)
+
+    def shaped(self, role: str) -> bool:
+        """Whether the bytes of a weight, gradient or state depend on which weight it is."""
+        every = {self.kept(role, one) for one in self.classes}
+        return len(every) > 1 or any(term.per != "element" for term in self.kept(role, self.classes[0]))
 
     @property
     def by_shape(self) -> bool:
-        """Whether the states depend on the shapes of the weights."""
-        return len(self.classes) > 1 or any(term.per != "element" for term in self.classes[0].terms)
+        """Whether any of these depends on which weight it is."""
+        return any(map(self.shaped, PARTS_KEPT))
 
-    @property
-    def state(self) -> int | Fraction:
-        """The bytes of the optimizer's states per parameter.
+    def per_parameter(self, role: str) -> int | Fraction:
+        """The bytes of the weight, gradient or state of a parameter.
 
-        Raises ``ValuesError`` where they depend on the shapes of the weights.
+        Raises ``ValuesError`` where they depend on which weight it is.
         """
-        if self.by_shape:
-            what = f"{self.name} keeps states that depend on the shapes of the weights"
+        if self.shaped(role):
+            what = f"{self.name} keeps {role}s that depend on the shapes of the weights"
             raise ValuesError(
                 what, hint="state_memory counts them; here a recipe has bytes a parameter, such as 2+2+12"
             )
-        return sum(term.size for term in self.classes[0].terms)
+        return sum(term.size for term in self.kept(role, self.classes[0]))
 
     def changed(self, given: Mapping[str, str]) -> Recipe:
         """The recipe with other bounds: those of its classes, and ``block`` and ``most`` of their terms.
@@ -97,36 +136,62 @@ class Recipe:
             if not re.fullmatch(r"[1-9]\d{0,11}", text):
                 raise ValuesError(f"{key} of {self.name} is '{text[:40]}'", hint="a whole number of at least 1")
         sizes = {key: int(text) for key, text in given.items()}
-        return replace(self, classes=tuple(one.bounded(sizes) for one in self.classes))
+        called = f"{self.name}({', '.join(f'{key}={size}' for key, size in sizes.items())})"
+        return replace(self, name=called, classes=tuple(one.bounded(sizes) for one in self.classes))
 
 
-def _each(size: int | Fraction) -> tuple[StateClass, ...]:
-    return (StateClass((StateTerm("element", size),)),)
+def operations(text: str) -> int:
+    """The operations of some equations, written with all of their operators: operators and calls of functions.
+
+    >>> operations("m = b*m + g; w = w - a*sign(m)")
+    5
+    """
+    return len(re.findall(r"[*/+-]|\w\(", text))
+
+
+def _each(size: int | Fraction, rule: str = "") -> tuple[StateClass, ...]:
+    return (StateClass((StateTerm("element", size),), rules=(("element", rule),) if rule else ()),)
 
 
 _COPY = "an fp32 copy of the weights and "
-_DETTMERS = StateClass((StateTerm("element", 2), StateTerm("block", 8, block=256)), elements=4096)
-_FACTORED = StateClass((StateTerm("row", 4), StateTerm("column", 4)), of="matrices", side=128)
+# Kingma and Ba, Adam, end of section 2: the corrections of both moments are in the rate a.
+_ADAM = "m = b*m + d*g; v = c*v + f*g*g; w = w - a*m/(sqrt(v) + e)"
+_DETTMERS = StateClass(
+    (StateTerm("element", 2), StateTerm("block", 8, block=256)), elements=4096,
+    rules=(("element", f"m = s*m; v = t*v; {_ADAM}; s = max(abs(m)); t = max(abs(v)); m = m/s; v = v/t"),),
+)  # fmt: skip
+_FACTORED = StateClass(
+    (StateTerm("row", 4), StateTerm("column", 4)), of="matrices", side=128,
+    rules=(("element", "q = g*g + e; r = sum(q); c = sum(q); u = R*C*g; s = sum(u*u); w = w - a*u"),
+           ("row", "V = b*V + d*r; R = 1/sqrt(V/t)"), ("column", "U = b*U + d*c; C = 1/sqrt(U)")),
+)  # fmt: skip
+_UNFACTORED = "v = b*v + d*(g*g + e); u = g/sqrt(v); s = sum(u*u); w = w - a*u"
 _SHAMPOO = StateClass(
     (StateTerm("row_square", 8, most=8192), StateTerm("column_square", 8, most=8192), StateTerm("element", 4)),
-    of="matrices",
+    of="matrices", products=("r c r", "c r c", "r r c", "r c c"),
+    rules=(("element", "m = b*m + x; w = w - a*m"), ("row_square", "L = L + p"), ("column_square", "R = R + q")),
 )
-_MUON = StateClass((StateTerm("element", 4),), of="hidden", iterations=5)
+_MUON = StateClass(
+    (StateTerm("element", 4),), of="hidden", iterations=5, products=("s l s", "s s s", "s s l"),
+    rules=(("element", "m = b*m + g; n = sum(m*m); x = m/n; w = w - a*x"),),
+    each_iteration=(("element", "x = a*x + y"), ("short_square", "B = b*A + c*D")),
+)  # fmt: skip
 # One row an optimizer: what it keeps in fp32 beside the weights, and where that is said.
 _OPTIMIZERS: Mapping[str, tuple[tuple[StateClass, ...], str, str]] = {
-    "adam": (_each(8), "Adam's two moments", ""),
-    "momentum": (_each(4), "the momentum", ""),
-    "lion": (_each(4), "the momentum", "arXiv 2302.06675, algorithm 2"),
-    "sgd": (_each(0), "nothing", ""),
+    "adam": (_each(8, _ADAM), "Adam's two moments", ""),
+    "momentum": (_each(4, "m = b*m + g; w = w - a*m"), "the momentum", ""),
+    "lion": (_each(4, "u = sign(b*m + d*g); m = c*m + f*g; w = w - a*(u + l*w)"), "the momentum",
+             "arXiv 2302.06675, algorithm 2"),
+    "sgd": (_each(0, "w = w - a*g"), "nothing", ""),
     "adamw8bit": (
-        (_DETTMERS, *_each(8)), "Adam's two moments in 8 bits, with two fp32 scales a block",
+        (_DETTMERS, *_each(8, _ADAM)), "Adam's two moments in 8 bits, with two fp32 scales a block",
         "arXiv 2110.02861, section 2",
     ),
-    "adafactor": ((_FACTORED, *_each(4)), "a mean for each row and each column of a matrix",
+    "adafactor": ((_FACTORED, *_each(4, _UNFACTORED)), "a mean for each row and each column of a matrix",
                   "arXiv 1804.04235, section 3"),
-    "muon": ((_MUON, *_each(8)), "the momentum of hidden matrices, Adam's two moments of other weights",
+    "muon": ((_MUON, *_each(8, _ADAM)), "the momentum of hidden matrices, Adam's two moments of other weights",
              "K. Jordan, Muon: an optimizer for hidden layers"),
-    "shampoo": ((_SHAMPOO, *_each(8)), "two square matrices with their roots and a momentum for each matrix",
+    "shampoo": ((_SHAMPOO, *_each(8, _ADAM)), "two square matrices with their roots and a momentum for each matrix",
                 "arXiv 1802.09568, algorithm 1"),
 }  # fmt: skip
 
@@ -139,37 +204,66 @@ def _with_copy(one: StateClass) -> StateClass:
 
 RECIPES = {
     "mixed_adam": Recipe(
-        "mixed_adam", 2, 2, _each(12), _COPY + "Adam's two moments in fp32", "arXiv 1910.02054, section 3.1"
+        "mixed_adam", 2, 2, _each(12, _ADAM), _COPY + "Adam's two moments in fp32",
+        "arXiv 1910.02054, section 3.1", True,
     ),
     "mixed_adam_fp32_gradients": Recipe(
-        "mixed_adam_fp32_gradients", 2, 4, _each(12), _COPY + "Adam's two moments in fp32",
-        "arXiv 2201.11990, section 3.1: gradients are summed in fp32",
+        "mixed_adam_fp32_gradients", 2, 4, _each(12, _ADAM), _COPY + "Adam's two moments in fp32",
+        "arXiv 2201.11990, section 3.1: gradients are summed in fp32", True,
+    ),
+    "fp8_adam": Recipe(
+        "fp8_adam", 2, 4,
+        (StateClass((StateTerm("element", 8),), of="hidden", rules=(("element", _ADAM),),
+                    weight=(StateTerm("element", 1), StateTerm("tile", 4, block=128))), *_each(8, _ADAM)),
+        _COPY + "Adam's two moments in bf16; hidden matrices are in fp8 with a scale a tile",
+        "arXiv 2412.19437, section 3.3", True,
+    ),
+    "qlora_adam": Recipe(
+        "qlora_adam", 2, 2,
+        (StateClass((), of="frozen", weight=(
+            StateTerm("element", Fraction(1, 2)), StateTerm("block", 1, block=64), StateTerm("block", 4, block=2**14),
+        )), *_each(8, _ADAM)),
+        "Adam's two moments of trained weights; frozen matrices have 4 bits and a scale of 8 bits a block",
+        "arXiv 2305.14314, section 3: of 256 scales each group has one in fp32",
     ),
 }  # fmt: skip
 RECIPES |= {f"fp32_{key}": Recipe(f"fp32_{key}", 4, 4, *row) for key, row in _OPTIMIZERS.items()}
 RECIPES |= {
-    f"mixed_{key}": Recipe(f"mixed_{key}", 2, 2, tuple(map(_with_copy, classes)), _COPY + states, source)
+    f"mixed_{key}": Recipe(f"mixed_{key}", 2, 2, tuple(map(_with_copy, classes)), _COPY + states, source, True)
     for key, (classes, states, source) in _OPTIMIZERS.items() if key not in ("adam", "sgd")
 }  # fmt: skip
-# AdamW keeps what Adam keeps.
-RECIPES |= {n.replace("adam", "adamw"): r for n, r in RECIPES.items() if "adam" in n and "8bit" not in n}
+
+
+def _decayed(recipe: Recipe) -> Recipe:
+    """AdamW keeps what Adam keeps, and makes every weight a little smaller."""
+
+    def rules(one: StateClass) -> tuple[tuple[str, str], ...]:
+        return tuple((per, text.replace(_ADAM, f"{_ADAM}; w = l*w")) for per, text in one.rules)
+
+    return replace(recipe, classes=tuple(replace(one, rules=rules(one)) for one in recipe.classes))
+
+
+RECIPES |= {n.replace("adam", "adamw"): _decayed(r) for n, r in RECIPES.items() if "adam" in n and "8bit" not in n}
+RECIPES |= {n: _decayed(r) for n, r in RECIPES.items() if "8bit" in n}
 
 
 _PARTS = ("weights", "gradients", "master", "states")
 _SIZE = re.compile(r"\d{1,4}(\.\d{1,6})?|\d{1,4}/\d{1,4}")
+_BY_ROLE = re.compile(r",(?![^()]*\))")  # commas outside of brackets
 _HINT = "write weights=2, gradients=2, master=4, states=8, or 2+2+12: bytes of weights, gradients and states"
 
 
 def recipe_of(said: str | Mapping[str, object]) -> Recipe:
     """The recipe of a name, or one of one's own; AdamW keeps what Adam keeps.
 
-    Optimizers whose states depend on the shapes of weights take bounds: ``fp32_adamw8bit(block=2048)``.
+    Optimizers whose states depend on the shapes of weights take bounds: ``fp32_adamw8bit(block=2048)``. Several recipes
+    share the weights, each of the first that it fits: ``fp32_muon for hidden, fp32_sgd for W_g, fp32_adam``.
 
     One's own says the bytes a parameter takes: ``weights=2, gradients=2, master=4, states=2`` as text or as a mapping
     (what is not named takes none), or ``2+2+12``, the bytes of weights, gradients and states, in this order.
 
-    >>> recipe_of("fp32_adamw").state, recipe_of("2+2+16").state, recipe_of("weights=2, master=4, states=2").state
-    (8, 16, 6)
+    >>> [recipe_of(said).per_parameter("state") for said in ("fp32_adamw", "2+2+16", "weights=2, master=4, states=2")]
+    [8, 16, 6]
 
     Raises ``ValuesError`` for an unknown name, for two numbers (which of the three is left out?), and for what is no
     number of bytes.
@@ -178,6 +272,8 @@ def recipe_of(said: str | Mapping[str, object]) -> Recipe:
         return _own({str(key): str(value) for key, value in said.items()})
     if said in RECIPES:
         return RECIPES[said]
+    if " for " in said:
+        return _by_role(said)
     called = re.fullmatch(r"\s*(\w+)\(([^()]*)\)\s*", said)
     if called is not None and called[1] in RECIPES:
         bounds = [item.partition("=") for item in called[2].split(",")]
@@ -203,6 +299,26 @@ def recipe_of(said: str | Mapping[str, object]) -> Recipe:
     raise ValuesError(f"unknown recipe '{said[:40]}'", hint=f"{near}; or {_HINT}")
 
 
+def _by_role(said: str) -> Recipe:
+    """Recipes for some weights each, the last for all others: ``fp32_muon for hidden, fp32_adam``."""
+    parts = [tuple(map(str.strip, item.partition(" for ")[::2])) for item in _BY_ROLE.split(said)]
+    wrong = next((f"'{r} for {w}'" for r, w in parts[:-1] if not w), None)
+    if wrong is not None or parts[-1][1]:
+        what = "comes before the last recipe, but is for all weights" if wrong else "leaves weights without a recipe"
+        raise ValuesError(f"the recipe '{said[:60]}' {what}", hint="such as fp32_muon for hidden, fp32_adam")
+    found = [(recipe_of(name), only or "weights") for name, only in parts]
+    if len({one.copy for one, _ in found}) > 1:
+        raise ValuesError(f"of '{said[:60]}' only some have a copy of the weights", hint="all mixed_, or all fp32_")
+    classes = tuple(
+        replace(one, only=only, weight=recipe.kept("weight", one), gradient=recipe.kept("gradient", one))
+        for recipe, only in found for one in recipe.classes
+    )
+    first = found[0][0]
+    states = "; ".join(f"{one.states} ({only})" for one, only in found)
+    name = ", ".join(f"{one.name} for {only}" for one, only in found[:-1]) + f", {found[-1][0].name}"
+    return Recipe(name, first.weight, first.gradient, classes, states, copy=first.copy)
+
+
 def _own(named: Mapping[str, str]) -> Recipe:
     """A recipe of one's own, called by what it says."""
     sizes: dict[str, int | Fraction] = dict.fromkeys(_PARTS, 0)
@@ -218,4 +334,5 @@ def _own(named: Mapping[str, str]) -> Recipe:
     kept = (("a copy of the weights", sizes["master"]), ("the optimizer's states", sizes["states"]))
     states = " and ".join(f"{size} bytes for {what}" for what, size in kept if size) or "nothing"
     name = ", ".join(f"{key}={value}" for key, value in sizes.items() if value)
-    return Recipe(name, sizes["weights"], sizes["gradients"], _each(sizes["master"] + sizes["states"]), states)
+    each = _each(sizes["master"] + sizes["states"])
+    return Recipe(name, sizes["weights"], sizes["gradients"], each, states, copy=bool(sizes["master"]))

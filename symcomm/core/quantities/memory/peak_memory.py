@@ -189,7 +189,7 @@ def derive(
         setting.choice("gathered_weights")
     kept = run.recipe
     away = on_host(setting.accounting) - {"activation"}
-    if any((role == "state" and kept.by_shape) or getattr(kept, role) for role in away):
+    if any(kept.shaped(role) or kept.per_parameter(role) for role in away):
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):
         setting.choice("gradient_buckets")

@@ -1,4 +1,4 @@
-"""The states of optimizers that keep other things of a matrix than of a vector, such as Adafactor, Muon, Shampoo."""
+"""Bytes and operations of recipes that treat a matrix and a vector differently, as Adafactor, Muon and Shampoo do."""
 
 from __future__ import annotations
 
@@ -8,28 +8,38 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symcomm.core.derivation import Condition, Numbers
-from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, evaluate, from_expr, names, num, product, total
+from symcomm.core.errors import StrategyError, ValuesError, nearest
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Smallest, Total, evaluate, from_expr, names, num, product
+from symcomm.core.form import total as added
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.quantities.recipes import Recipe, StateClass, StateTerm
+from symcomm.core.quantities.recipes import CLASSES, Recipe, StateClass, StateTerm
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import dataclass
-from symcomm.core.setting import Setting, StepWriter
-from symcomm.core.units import BYTE
+from symcomm.core.setting import Setting, StepWriter, named_by
+from symcomm.core.units import BYTE, FLOP
 
 _PER = {
     "element": "an element", "row": "a row", "column": "a column", "block": "for {block} elements",
-    "row_square": "a pair of rows", "column_square": "a pair of columns",
+    "row_square": "a pair of rows", "column_square": "a pair of columns", "short_square": "a pair on the shorter side",
+    "tile": "a tile of {block} x {block}",
 }  # fmt: skip
-_OF = {"weights": "weight", "matrices": "matrix", "hidden": "hidden matrix"}
+_OF = {
+    "weights": "weight", "matrices": "matrix", "hidden": "hidden matrix", "frozen": "frozen matrix",
+    "tables": "table or head", "vectors": "vector",
+}  # fmt: skip
+
+
+class UnknownSideError(ValuesError):
+    """No value is known for a size on which it depends what a recipe keeps."""
 
 
 class WeightShape(NamedTuple):
     """A weight on one rank: so many matrices of so many rows and columns, and whether it is one inside of a model."""
 
+    name: str
     many: Form
     rows: Form
     columns: Form
@@ -58,7 +68,7 @@ def weight_shape(graph: Graph, strategy: Strategy | None, weight: Tensor, layout
         sides = {"many": [], "rows": every, "columns": []}
     ends = bool(op.attribute("lookup")) or not {*weight.axes}.isdisjoint(find_vocabulary(graph))
     many, rows, columns = (product(*sides[side]) if sides[side] else num(1) for side in ("many", "rows", "columns"))
-    return WeightShape(many, rows, columns, matrix, matrix and not ends)
+    return WeightShape(weight.name, many, rows, columns, matrix, matrix and not ends)
 
 
 @dataclass
@@ -66,8 +76,16 @@ class ShapeChoice:
     """The class of a weight and the states kept for it, with the conditions on sizes that decided."""
 
     recipe: Recipe
-    values: Mapping[str, Fraction]
+    setting: Setting
     where: dict[Condition, None] = field(default_factory=dict)
+    values: Mapping[str, Fraction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = [weight.name for weight in self.setting.graph.weights]
+        for said in {one.only for one in self.recipe.classes} - {*CLASSES}:
+            if not any(named_by(said, name) for name in weights):
+                raise ValuesError(f"no weight is called '{said[:60]}'", hint=nearest(said, [*CLASSES, *weights]))
+        self.values = self.setting.graph.relations.complete(self.setting.values)
 
     def reaches(self, form: Form, least: int) -> bool:
         """Whether a size reaches a bound.
@@ -77,7 +95,8 @@ class ShapeChoice:
         missing = [name for name in names(form) if name not in self.values]
         if missing:
             what = f"what {self.recipe.name} keeps depends on the sizes: no value is given for {', '.join(missing)}"
-            raise ValuesError(what, hint=f"for instance model.at({missing[0]}=1024), or given: {{{missing[0]}: 1024}}")
+            hint = f"for instance model.at({missing[0]}=1024), or given: {{{missing[0]}: 1024}}"
+            raise UnknownSideError(what, hint=hint)
         reached = evaluate(form, self.values) >= least
         if names(form):
             self.where[Condition(form, ">=", num(least)) if reached else Condition(num(least - 1), ">=", form)] = None
@@ -89,11 +108,19 @@ class ShapeChoice:
 
     def fits(self, one: StateClass, shape: WeightShape) -> bool:
         """Whether a weight is of a class."""
-        if (one.of == "matrices" and not shape.matrix) or (one.of == "hidden" and not shape.hidden):
+        if not (self.among(one.of, shape) and self.among(one.only, shape)):
             return False
         if one.side and not all(self.reaches(side, one.side) for side in (shape.rows, shape.columns)):
             return False
         return not one.elements or self.reaches(product(shape.rows, shape.columns), one.elements)
+
+    def among(self, of: str, shape: WeightShape) -> bool:
+        """Whether a weight is one of a class of weights, or has the name."""
+        found = {
+            "weights": True, "matrices": shape.matrix, "hidden": shape.hidden, "vectors": not shape.matrix,
+            "frozen": shape.hidden and shape.name in self.setting.frozen, "tables": shape.matrix and not shape.hidden,
+        }  # fmt: skip
+        return found[of] if of in found else named_by(of, shape.name)
 
     def kept(self, term: StateTerm, shape: WeightShape) -> Form | None:
         """How many times a term is kept of a weight."""
@@ -104,61 +131,62 @@ class ShapeChoice:
             return product(shape.many, shape.rows, shape.columns)
         if term.per == "block":
             return product(shape.many, Ceiling(Ratio(product(shape.rows, shape.columns), num(term.block))))
+        if term.per == "tile":
+            return product(shape.many, *(Ceiling(Ratio(s, num(term.block))) for s in (shape.rows, shape.columns)))
+        side = Smallest((shape.rows, shape.columns)) if term.per == "short_square" else side
         return product(shape.many, side, side) if term.per.endswith("square") else product(shape.many, side)
 
 
-def check_whole(recipe: Recipe, strategy: Strategy | None) -> None:
-    """Raises ``StrategyError`` where states are sharded over ranks that hold whole weights: a shard is no matrix."""
-    if strategy is not None and any(r.axis == "first" and "state" in r.on for _, r in strategy.rules):
+def check_whole(recipe: Recipe, strategy: Strategy | None, role: str) -> None:
+    """Raises ``StrategyError`` where ranks that hold whole weights share out what a recipe keeps of them by shape."""
+    if strategy is not None and any(r.axis == "first" and role in r.on for _, r in strategy.rules):
         what = f"{recipe.name} keeps rows, columns or blocks of whole weights; a shard of a weight is none of them"
         raise StrategyError(what, hint="tensor(8), or a recipe of bytes a parameter, such as fp32_adam")
 
 
-def state_bytes(graph: Graph, choice: ShapeChoice, strategy: Strategy, weight: Tensor, layout: Layout) -> Form:
-    """The bytes that an optimizer keeps of one weight on a rank."""
-    shape = weight_shape(graph, strategy, weight, layout)
-    found = [(term.size, choice.kept(term, shape)) for term in choice.state_class(shape).terms]
-    return total(*(product(count, Num(Fraction(size), BYTE)) for size, count in found if count is not None))
+def kept_bytes(choice: ShapeChoice, strategy: Strategy, role: str, weight: Tensor, layout: Layout) -> Form:
+    """The bytes of one weight on a rank, of its gradient or its states."""
+    shape = weight_shape(choice.setting.graph, strategy, weight, layout)
+    found = [(term.size, choice.kept(term, shape)) for term in choice.recipe.kept(role, choice.state_class(shape))]
+    return added(*(product(count, Num(Fraction(size), BYTE)) for size, count in found if count is not None))
 
 
 def shaped_states(
-    setting: Setting, work: StepWriter, recipe: Recipe, strategy: Strategy | None,
+    work: StepWriter, choice: ShapeChoice, strategy: Strategy | None, role: str, label: str, what: str,
     regions: Sequence[tuple[str, Form, Sequence[Tensor]]], layout: Callable[[Tensor, str], Layout],
-) -> tuple[Form, Callable[[Numbers], Fraction], tuple[Condition, ...]]:  # fmt: skip
-    """The bytes of the states on one rank, their witness, and the sizes for which they hold.
+) -> tuple[Form, Callable[[Numbers], Fraction]]:  # fmt: skip
+    """The bytes or operations of a recipe for all weights of a rank in a role, with their witness.
 
-    ``regions`` are names, repetitions and weights.
-
-    Raises ``StrategyError`` where states are sharded over ranks that hold whole weights: a shard is no matrix.
+    ``regions`` are names, repetitions and weights, ``what`` says what it is of which ``role``.
     """
-    choice = ShapeChoice(recipe, setting.graph.relations.complete(setting.values))
-    check_whole(recipe, strategy)
+    unit, recipe = FLOP if role == "operations" else BYTE, choice.recipe
     counts: list[Form] = []
-    each: list[tuple[Form, WeightShape, StateClass]] = []
+    each: list[tuple[Form, WeightShape, Sequence[StateTerm]]] = []
     for name, times, weights in regions:
         groups: dict[StateClass, list[WeightShape]] = {}
         for weight in weights:
-            shape = weight_shape(setting.graph, strategy, weight, layout(weight, "state"))
+            shape = weight_shape(work.setting.graph, strategy, weight, layout(weight, role))
             groups.setdefault(choice.state_class(shape), []).append(shape)
         for kept, shapes in groups.items():
-            each += [(times, shape, kept) for shape in shapes]
-            found = [(term, choice.kept(term, shape)) for shape in shapes for term in kept.terms]
-            terms = [product(count, Num(Fraction(term.size), BYTE)) for term, count in found if count is not None]
+            every = recipe.kept(role, kept)
+            each += [(times, shape, every) for shape in shapes]
+            found = [(term, choice.kept(term, shape)) for shape in shapes for term in every]
+            terms = [product(count, Num(Fraction(t.size), unit)) for t, count in found if count is not None and t.size]
             if not terms:
                 continue
-            texts = ", ".join(f"{t.size} bytes {_PER[t.per].format(block=t.block)}" for t in kept.terms)
-            text = f"Each {_OF[kept.of]}{name and ' of the ' + name}: {texts}."
-            label = f"M_O,{name.split()[0]}" if name else "M_O,part"
+            texts = ", ".join(f"{t.size} {unit}s {_PER[t.per].format(block=t.block)}" for t in every)
+            of = kept.of if kept.only == "weights" else kept.only
+            text = f"Each {_OF.get(of, f'`{of}`')}{name and ' of the ' + name}: {texts}."
             form = terms[0] if len(terms) == 1 else Total(tuple(terms))
-            one = work.define(label, form, BYTE, "bytes", text, witness=_witness([(num(1), s, kept) for s in shapes]))
+            one = work.define(f"{label},{name.split()[0] if name else 'part'}", form, unit, "bytes", text,
+                              witness=_witness([(num(1), s, every) for s in shapes]))  # fmt: skip
             counts.append(product(times, one) if times != num(1) else one)
-    form = counts[0] if len(counts) == 1 else Total(tuple(counts))
+    form = counts[0] if len(counts) == 1 else Total(tuple(counts)) if counts else Num(Fraction(0), unit)
     whole = _witness(each)
-    part = work.define("M_O", form, BYTE, "bytes", f"Optimizer states: {recipe.states}.", witness=whole)
-    return part, whole, tuple(choice.where)
+    return work.define(label, form, unit, "bytes" if unit == BYTE else "add", what, witness=whole), whole
 
 
-def _witness(each: Sequence[tuple[Form, WeightShape, StateClass]]) -> Callable[[Numbers], Fraction]:
+def _witness(each: Sequence[tuple[Form, WeightShape, Sequence[StateTerm]]]) -> Callable[[Numbers], Fraction]:
     """Adds up what is kept of each weight, matrix by matrix."""
 
     def bytes_of(numbers: Numbers) -> Fraction:
@@ -167,12 +195,14 @@ def _witness(each: Sequence[tuple[Form, WeightShape, StateClass]]) -> Callable[[
             rows, columns = number(shape.rows, numbers), number(shape.columns, numbers)
             worth = {
                 "element": rows * columns, "row": rows, "column": columns,
-                "row_square": rows**2, "column_square": columns**2,
+                "row_square": rows**2, "column_square": columns**2, "short_square": min(rows, columns) ** 2,
             }  # fmt: skip
-            for term in kept.terms:
+            for term in kept:
                 side = columns if term.per.startswith("column") else rows
                 if not term.most or side <= term.most:
-                    count = -(-rows * columns // term.block) if term.block else worth[term.per]
+                    b = term.block
+                    count = (-(-rows // b) * -(-columns // b) if term.per == "tile" else
+                             -(-rows * columns // b) if b else worth[term.per])  # fmt: skip
                     found += number(times, numbers) * number(shape.many, numbers) * count * Fraction(term.size)
         return found
 

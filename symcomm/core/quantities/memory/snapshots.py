@@ -23,8 +23,8 @@ from symcomm.core.program.step import RankStep, StepOptions, TaskStart
 from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory.allocated_memory import held_outside
-from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whole, state_bytes
-from symcomm.core.quantities.recipes import Recipe
+from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whole, kept_bytes
+from symcomm.core.quantities.recipes import PARTS_KEPT, Recipe
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
@@ -72,20 +72,22 @@ def step_of(
 ) -> RankStep:  # fmt: skip
     """The step of a rank that holds all of a model, or of its stage of a pipeline so many chunks."""
     byte, recipe = element_bytes("fp8").unit, run.recipe
-    known = ("weight", "gradient", *([] if recipe.by_shape else ["state"]))
-    roles = {role: Num(Fraction(getattr(recipe, role)), byte) for role in known}
-    states = None
-    if recipe.by_shape:
-        check_whole(recipe, run.strategy)
-        choice = ShapeChoice(recipe, setting.graph.relations.complete(setting.values))
-        states = partial(state_bytes, setting.graph, choice, run.strategy)
+    if recipe.shaped("gradient"):
+        raise ValuesError(f"{recipe.name} has gradients of several sizes: their peak is not counted",
+                          hint="recipes whose gradients have as many bytes, or state_memory")  # fmt: skip
+    by_shape = [role for role in PARTS_KEPT if recipe.shaped(role)]
+    roles = {r: Num(Fraction(recipe.per_parameter(r)), byte) for r in PARTS_KEPT if r not in by_shape}
+    for role in by_shape:
+        check_whole(recipe, run.strategy, role)
+    choice = ShapeChoice(recipe, setting)
+    shaped = {role: partial(kept_bytes, choice, run.strategy, role) for role in by_shape}
 
     def measure(elements: Expr, what: str) -> Form:
         return product(setting.written(elements), roles[what] if what in roles else element_bytes(what))
 
     made = partial(program, setting.graph, run.strategy, setting.accounting, setting.frozen, None)
     chunks = chunks or (pipeline.held(setting.graph, None),)
-    return RankStep(setting.graph, made, measure, chunks, run.options, setting.dtype, states)
+    return RankStep(setting.graph, made, measure, chunks, run.options, setting.dtype, shaped)
 
 
 def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Snapshot]:

@@ -24,7 +24,8 @@ from symcomm.core.program.schedules import find
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
-from symcomm.core.quantities.memory.shaped_states import shaped_states
+from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whole, shaped_states
+from symcomm.core.quantities.memory.shaped_states import UnknownSideError as UnknownSideError
 from symcomm.core.quantities.options import (
     Amount,
     Frozen,
@@ -103,32 +104,32 @@ def derive(
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
-        ("weight", kept.weight, "W", "weights"),
-        ("gradient", kept.gradient, "G", "gradients"),
-        ("state", 0 if kept.by_shape else kept.state, "O", f"optimizer states ({kept.states})"),
-    )
-    sized: tuple[Condition, ...] = ()
+        ("weight", "W", "weights"), ("gradient", "G", "gradients"), ("state", "O", f"optimizer states ({kept.states})"),
+    )  # fmt: skip
+    choice = ShapeChoice(kept, setting)
     away = False
-    for role, size, letter, what in rows:
+    for role, letter, what in rows:
         if of not in ("all", _KINDS_OF[role]):
             continue
-        away = away or bool(role in elsewhere and (size or (role == "state" and kept.by_shape)))
+        size = 0 if kept.shaped(role) else kept.per_parameter(role)
+        away = away or bool(role in elsewhere and (size or kept.shaped(role)))
         adds_here = role == "gradient" and whole and on == "device"  # which goes to the host when all are added
         if (role in elsewhere) != (on == "host") and not adds_here:
             continue
-        if role == "state" and kept.by_shape:
+        if kept.shaped(role):
             if rounding == "requests":
                 raise ValuesError(f"the requests of {kept.name} are not counted", hint="rounding: none")
-            trained = [
+            check_whole(kept, strategy, role)
+            there = [
                 ("" if alone and not region.times else region.name,
                  product(copies, held.times(region)) if region.times else num(1),
-                 [w for w in weights if w.name not in still])
+                 [w for w in weights if role == "weight" or w.name not in still])
                 for region, weights in held.weights(graph)
             ]  # fmt: skip
-            part, witness, shapes = shaped_states(setting, work, kept, strategy, trained, layout)
+            said = f"{what[0].upper()}{what[1:]}." if role != "state" else f"Optimizer states: {kept.states}."
+            part, witness = shaped_states(work, choice, strategy, role, f"M_{letter}", said, there, layout)
             parts.append(part)
             held_here.append(witness)
-            sized = shapes
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -190,7 +191,7 @@ def derive(
         setting.choice(name)
     made = setting.derivation(title, work.steps, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
-    return replace(made, where=(*held.where, *more, *sized, *fits))
+    return replace(made, where=(*held.where, *more, *choice.where, *fits))
 
 
 def _fits(work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity: Fraction) -> tuple[Condition, ...]:
