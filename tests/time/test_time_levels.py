@@ -116,6 +116,24 @@ def test_rings_on_all_network_cards_overtake_the_hierarchical_algorithm(case: di
     assert n + longer(n) / slope == Fraction(case["value"])
 
 
+@pytest.mark.parametrize("case", cases("levels.crossover")[:1])
+def test_one_call_finds_where_rings_on_all_cards_overtake_the_hierarchical_algorithm(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
+    at = numbers(case)
+    g, m, columns = int(at["g"]), int(at["m"]), 2**6 * 3**4
+    net = drawn(tmp_path, [g, m], [at["W_in"], at["W_out"]], [at["a_in"], at["a_out"]], [1, g])
+    how = {"phase": "end_of_batch", "term": "network", "gradient_dtype": "int8"}
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]",
+                    values={"B": 2**10 * 3**4 * 5, "F": columns})  # fmt: skip
+    nested = model.time(f"data({g * m})", device=net, accounting="hierarchical", **how)
+    cards = f"data={g * at['W_out'] / 1000} kB/s @ {at['a_out']} s"
+    rings = model.time(f"data({g * m})", device="H100-SXM", links=cards, **how)
+    found = sc.crossover(nested, rings, over="D", between=(1, 10**6)).at().value
+    rows = Fraction(case["value"]) / columns
+    assert found - 1 < rows <= found or found == rows
+
+
 @pytest.mark.parametrize("case", cases("levels.three"))
 def test_an_all_reduce_over_three_levels(case: dict[str, Any], tmp_path: Path) -> None:
     at = case["at"]
@@ -164,6 +182,47 @@ def test_all_axes_of_a_torus_are_used_at_once(case: dict[str, Any]) -> None:
     made = sc.derive("collective_time", collective="all-gather", payload=f"{at['n']} B", ranks=ranks,
                      bandwidth=f"{at['W']} B/s", accounting=how)  # fmt: skip
     assert made.at(k_x=int(at["shape"][0])).value == (1 + Fraction(1, int(at["shape"][0]))) * Fraction(case["value"])
+
+
+@pytest.mark.parametrize("case", [case for case in cases("levels.torus") if not case.values[0].get("at")])
+def test_which_axes_of_a_slice_wrap_around(case: dict[str, Any]) -> None:
+    words = case["question"].split()
+    net = sc.network(f"{words[words.index('TPU') + 1]} {words[words.index('slice') - 1]}".replace("v5", "TPU-v5", 1))
+    around = [level.size for level in net.levels if not level.line]
+    assert around == ([int(word) for word in case["value"].split() if word.isdigit()] or [])
+
+
+@pytest.mark.parametrize(("name", "around"), [
+    ("TPU-v5e 16x16", [16, 16]), ("TPU-v6e 4x4", []), ("TPU-v6e 16x2", [16]), ("TPU-v5p 4x4x8", [4, 4, 8]),
+    ("TPU-v4 8x8x2", []), ("tpu v4 4x4x4", [4, 4, 4]),
+])  # fmt: skip
+def test_an_axis_of_a_whole_pod_and_the_axes_of_whole_cubes_wrap_around(name: str, around: list[int]) -> None:
+    assert [level.size for level in sc.network(name).levels if not level.line] == around
+
+
+def test_a_line_of_a_slice_takes_longer_than_a_ring_and_is_shown(tmp_path: Path) -> None:
+    """Both ways round a ring of 16 a block goes 8 links at most; along a line of 2 each half goes all the way."""
+    times = {}
+    for name in ("TPU-v5e 16x1", "TPU-v5p 2x2x1"):
+        net = sc.network(name)
+        made = one_weight(2880 * 6912).time(
+            f"data({net.size})", phase="end_of_batch", term="network", device=net, dtype="bf16", gradient_dtype="int8",
+            accounting={"algorithm": "hierarchical", "rings": "both_ways"},
+        )
+        times[name] = made.at().value
+    assert times["TPU-v5e 16x1"] == 2 * Fraction(8, 16) * 2880 * 6912 / (50 * 10**9)
+    assert times["TPU-v5p 2x2x1"] == Fraction(2, 2) * (1 + Fraction(1, 2)) * 2880 * 6912 / (100 * 10**9)
+    told = CliRunner().invoke(main, ["show", "TPU-v5p 2x2x4"]).output
+    assert "slice  4 planes   16       4 x ICI (3D torus) along z, a line  100 GB/s" in told
+
+
+def test_a_slice_that_a_torus_does_not_have_is_refused() -> None:
+    for name in ("TPU-v5e 4x4x4", "TPU-v5e 32x32"):
+        with pytest.raises(sc.SymcommError) as caught:
+            sc.network(name)
+        assert str(caught.value) == (
+            f"TPU-v5e has no slice of {name.split()[1]}\nhint: 2 axes and at most 256 devices, such as 16x16"
+        )
 
 
 # -- messages one by one ------------------------------------------------------------------------------------

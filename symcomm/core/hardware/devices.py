@@ -178,6 +178,8 @@ class Link:
     published: PublishedNumber | None = keyed("what the seller prints for all of them", _SPEED)
     published_direction: Direction = keyed("what that counts", _COUNTED, name="direction", default="both")
     joins: int = keyed("the devices that they join, which make up a node", POSITIVE)
+    axes: int = keyed("the axes of a torus", POSITIVE)
+    wraps: int = keyed("the length of an axis of a 2D torus that wraps around, or the side of cubes that do", POSITIVE)
     source: str = keyed("where the numbers are from", _LINE)
 
     def bandwidth(self, direction: Direction) -> Quantity:
@@ -574,10 +576,12 @@ def _networks(root: Section) -> Mapping[str, Network]:
 
 
 def network(name: str) -> Network:
-    """The network of a name; case, spaces and hyphens do not matter. Raises ``ValuesError`` for an unknown name.
+    """The network of a name, or a slice of a torus; case and hyphens do not matter.
 
-    >>> network("dgx h100").size
-    64
+    >>> network("dgx h100").size, [level.line for level in network("TPU-v5e 8x16").levels]
+    (64, [True, False])
+
+    Raises ``ValuesError`` for an unknown name, and for a slice that the torus of a device does not have.
     """
     found = network_if(name)
     if found is None:
@@ -589,8 +593,33 @@ def network_if(name: object) -> Network | None:
     """The network of a name, or None where it is none of a network."""
     if isinstance(name, Network):
         return name
-    return next((c for c in known_networks().values() if isinstance(name, str) and _folded(c.name) == _folded(name)),
-                None)  # fmt: skip
+    if not isinstance(name, str):
+        return None
+    slice_ = re.fullmatch(r"(.{1,40}?)[ -](\d{1,6}(?:x\d{1,6})+)", name.strip())
+    return next((c for c in known_networks().values() if _folded(c.name) == _folded(name)),
+                _slice(slice_[1], [*map(int, slice_[2].split("x"))]) if slice_ else None)  # fmt: skip
+
+
+def _slice(name: str, sizes: list[int]) -> Network | None:
+    """A part of a torus: one level for each of its axes; of a 3D torus all of them wrap around, or none.
+
+    Raises ``ValuesError`` where the torus of the device has no such part.
+    """
+    device_ = next((d for d in known_devices().values() if _folded(name) in map(_folded, (d.name, *d.aliases))), None)
+    link = next((one for one in device_.links.values() if one.wraps), None) if device_ is not None else None
+    if device_ is None or link is None:
+        return None
+    text = "x".join(map(str, sizes))
+    if len(sizes) != link.axes or prod(sizes) > (link.joins or 0) or not all(sizes):
+        what = f"{device_.name} has no slice of {text}"
+        hint = f"{link.axes} axes and at most {link.joins} devices, such as " + "x".join([str(link.wraps)] * link.axes)
+        raise ValuesError(what, hint=hint)
+    cubes = all(size % link.wraps == 0 for size in sizes)
+    around = [size == link.wraps if link.axes == 2 else cubes for size in sizes]
+    units = (*("row", "plane")[: len(sizes) - 1], "slice")
+    levels = [Level(unit, size, f"{link.name} along {axis}{'' if wraps else ', a line'}", link.rate, line=not wraps)
+              for unit, axis, size, wraps in zip(units, "xyz", sizes, around, strict=False)]  # fmt: skip
+    return Network(f"{device_.name} {text}", device_, tuple(levels), link.source or device_.source)
 
 
 def networks(path: str | Path) -> Mapping[str, Network]:

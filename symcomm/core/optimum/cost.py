@@ -173,7 +173,10 @@ def closed(cost: Derivation) -> Form:
     for step in cost.steps:
         if step.relation == ":=":
             made[step.name], units[step.name] = in_symbols(step), step.unit
-    return in_symbols(cost.answer)
+    try:
+        return in_symbols(cost.answer)
+    except DerivationError:  # terms over one denominator, where a byte of a number is no more than 1
+        return made[cost.answer.name]
 
 
 def read(cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
