@@ -105,6 +105,56 @@ def test_bytes_and_bandwidths_of_offloading(case: dict[str, Any]) -> None:
     assert back == part
 
 
+@pytest.mark.parametrize("case", cases("offload.activations"))
+def test_the_copy_of_a_layer_hides_behind_its_forward_pass(case: dict[str, Any]) -> None:
+    at = {name: int(value) for name, value in case["at"].items()}
+    bytes_each = case["question"].split("copy ")[1].split(" B L D")[0]
+    sizes = {"sequences": at["B"], "length": at["L"], "hidden": at["D"]}
+    peak, copied = {"peak": f"{at['R']} FLOP/s"}, {"bytes": f"{bytes_each} B", "bandwidth": f"{at['W']} B/s"}
+    sheet = "offload_efficiency"
+    found = [worth(sheet, want="forward", **sizes, **peak), worth(sheet, want="copy", **sizes, **copied),
+             worth(sheet, want="hidden", **sizes, **peak, **copied), worth(sheet, want="width", **peak, **copied)]  # fmt: skip
+    assert found == [*map(Fraction, case["value"])]
+
+
+@pytest.mark.parametrize(("before", "decay"), [((0.5, 0.2, 0.0, 0.0, 1), 0), ((0.5, 0.2, 0.1, 0.04, 3), 0.01),
+                                               ((2.0, 0.001, 0.5, 0.3, 100), 0.1)])  # fmt: skip
+def test_a_step_of_adam_is_that_of_pytorch(before: tuple[float, float, float, float, int], decay: float) -> None:
+    torch = pytest.importorskip("torch")
+    weight, gradient, first, second, step = before
+    one = torch.nn.Parameter(torch.tensor([weight], dtype=torch.float64))
+    optimizer = torch.optim.AdamW([one], lr=1e-3, weight_decay=decay)
+    one.grad = torch.tensor([gradient], dtype=torch.float64)
+    optimizer.state[one] = {"step": torch.tensor(float(step - 1)), "exp_avg": torch.tensor([first]).double(),
+                            "exp_avg_sq": torch.tensor([second]).double()}  # fmt: skip
+    optimizer.step()
+    said = {"weight": weight, "gradient": gradient, "moment": first, "second_moment": second, "step": step}
+    made = sc.derive("adam_step", weight_decay=str(decay), **{name: str(value) for name, value in said.items()})
+    assert float(made.at().value) == pytest.approx(one.item(), rel=1e-7)
+    made.check(deep=True)
+
+
+def test_disks_read_and_write_the_states_of_all_devices_of_a_node() -> None:
+    """Adam in mixed precision: 12 bytes a weight, of which each of four devices has a fourth."""
+    model, weights = sc.load(ONE).at(B=4, D=8, F=16), 8 * 16
+    how = {"strategy": "zero-2(4)", "accounting": "states_on_host", "devices_of_node": 4}
+    links = {"disk": "100 B/s", "host_link": "50 B/s"}
+
+    def asked(want: str, **more: str) -> Fraction:
+        return Fraction(model.derive("disk_offload", want=want, **how, **more).at().value)
+
+    read_and_written = 4 * 2 * 12 * weights // 4
+    seconds = Fraction(read_and_written, 100) + Fraction(2 * weights // 4 + 2 * weights // 4, 50)
+    assert asked("bytes") == read_and_written
+    assert asked("time", **links) == seconds
+    assert asked("used", disk_capacity="1 TB") == Fraction(12 * weights, 10**12)
+    with pytest.raises(sc.SymcommError) as caught:
+        asked("used", disk_capacity="1 kB")
+    assert str(caught.value) == (
+        "the states of a device take 384 bytes, and the disks of its node hold 1000\nhint: more nodes, or larger disks"
+    )
+
+
 @pytest.mark.parametrize("case", cases("ulysses.crossover"))
 def test_ulysses_sends_less_from_so_many_ranks_on(case: dict[str, Any]) -> None:
     said = {"heads": int(case["at"]["n_H"]), "kv_heads": int(case["at"]["n_kv"])}

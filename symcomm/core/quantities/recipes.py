@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Literal
 
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.records import dataclass, replace
@@ -17,13 +17,14 @@ CLASSES = ("weights", "matrices", "hidden", "tables", "vectors")
 
 @dataclass(frozen=True)
 class StateTerm:
-    """Bytes or operations ``per`` element, row, column, block or square tile of a weight.
+    """Bytes or operations ``per`` ``block`` of elements or square ``tile`` of a weight, or for each of its sides.
 
-    ``per`` may be ``row_square``, ``column_square`` or ``short_square``: a square matrix with a side of that many.
-    ``most`` is the longest side for which the term is kept, ``block`` the elements, or the side, that share one term.
+    Of the sides ``r`` are rows, ``c`` columns, ``s`` the shorter and ``l`` the longer one: ``rc`` is an element, ``rr``
+    an entry of a square matrix, ``rcr`` a product of three sizes. ``most`` is the longest side of which there is a
+    square, ``block`` the elements, or the side, that share one term.
     """
 
-    per: Literal["element", "row", "column", "row_square", "column_square", "short_square", "block", "tile"]
+    per: str
     size: int | Fraction
     block: int = 0
     most: int = 0
@@ -39,13 +40,13 @@ class StateClass:
     the first class it fits.
 
     ``weight`` and ``gradient`` are their bytes where they are not the recipe's. ``rules`` are the equations of an
-    update, for each element, row, ...; letters beside those of the weight are numbers that are known before.
-    ``products`` have rows, summed and columns (r rows, c columns, s the shorter, l the longer side of the weight), and
-    are made ``iterations`` times, as by Newton and Schulz; ``each_iteration`` has the rules of one.
+    update, for each element (``rc``), row, ...; letters without such a size are numbers that are known before.
+    ``products`` have rows, summed and columns; they are made ``iterations`` times, as by Newton and Schulz, with the
+    rules of ``each_iteration``.
     """
 
     terms: tuple[StateTerm, ...]
-    of: Literal["weights", "matrices", "hidden", "frozen", "tables", "vectors"] = "weights"
+    of: str = "weights"
     side: int = 0
     elements: int = 0
     iterations: int = 0
@@ -85,27 +86,29 @@ class Recipe:
     def kept(self, role: str, one: StateClass) -> tuple[StateTerm, ...]:
         """The bytes of a ``weight``, ``gradient`` or ``state`` of a class, or the ``traffic`` of an update of it.
 
-        An update reads gradient, states and weight (or its copy), and writes weight and states. ``operations`` are the
-        operators and functions of its rules.
+        An update reads gradient, states and weight (or its copy), and writes weight and states. ``operations`` are
+        those of its ``products``, a multiplication and an addition each, and of its rules.
         """
         if role == "traffic":
             moves = (("gradient", 1), ("state", 2), ("weight", 1 if self.copy else 2))
             return tuple(replace(t, size=n * t.size) for part, n in moves for t in self.kept(part, one))
-        if role == "operations":
-            every = (*((per, text, 1) for per, text in one.rules),
-                     *((per, text, one.iterations) for per, text in one.each_iteration))  # fmt: skip
-            most = max((term.most for term in one.terms), default=0)
-            return tuple(StateTerm(per, n * operations(text), most=most if per.endswith("_square") else 0)  # type: ignore[arg-type]
-                         for per, text, n in every)  # fmt: skip
+        if role in ("products", "operations"):
+            most, n = max((term.most for term in one.terms), default=0), one.iterations or 1
+            found = Counter[str]()
+            for text in one.products:
+                found["".join(sorted(text))] += n * 2
+            for per, text, times in [(*rule, 1) for rule in one.rules] + [(*rule, n) for rule in one.each_iteration]:
+                found[per] += times * operations(text) if role == "operations" else 0
+            return tuple(StateTerm(per, many, most=most) for per, many in found.items() if many)
         if role == "state":
             return one.terms
         size, own = (self.weight, one.weight) if role == "weight" else (self.gradient, one.gradient)
-        return own or (StateTerm("element", size),)
+        return own or (StateTerm("rc", size),)
 
     def shaped(self, role: str) -> bool:
         """Whether the bytes of a weight, gradient or state depend on which weight it is."""
         every = {self.kept(role, one) for one in self.classes}
-        return len(every) > 1 or any(term.per != "element" for term in self.kept(role, self.classes[0]))
+        return len(every) > 1 or any(term.per != "rc" for term in self.kept(role, self.classes[0]))
 
     @property
     def by_shape(self) -> bool:
@@ -150,31 +153,31 @@ def operations(text: str) -> int:
 
 
 def _each(size: int | Fraction, rule: str = "") -> tuple[StateClass, ...]:
-    return (StateClass((StateTerm("element", size),), rules=(("element", rule),) if rule else ()),)
+    return (StateClass((StateTerm("rc", size),), rules=(("rc", rule),) if rule else ()),)
 
 
 _COPY = "an fp32 copy of the weights and "
 # Kingma and Ba, Adam, end of section 2: the corrections of both moments are in the rate a.
 _ADAM = "m = b*m + d*g; v = c*v + f*g*g; w = w - a*m/(sqrt(v) + e)"
 _DETTMERS = StateClass(
-    (StateTerm("element", 2), StateTerm("block", 8, block=256)), elements=4096,
-    rules=(("element", f"m = s*m; v = t*v; {_ADAM}; s = max(abs(m)); t = max(abs(v)); m = m/s; v = v/t"),),
+    (StateTerm("rc", 2), StateTerm("block", 8, block=256)), elements=4096,
+    rules=(("rc", f"m = s*m; v = t*v; {_ADAM}; s = max(abs(m)); t = max(abs(v)); m = m/s; v = v/t"),),
 )  # fmt: skip
 _FACTORED = StateClass(
-    (StateTerm("row", 4), StateTerm("column", 4)), of="matrices", side=128,
-    rules=(("element", "q = g*g + e; r = sum(q); c = sum(q); u = R*C*g; s = sum(u*u); w = w - a*u"),
-           ("row", "V = b*V + d*r; R = 1/sqrt(V/t)"), ("column", "U = b*U + d*c; C = 1/sqrt(U)")),
+    (StateTerm("r", 4), StateTerm("c", 4)), of="matrices", side=128,
+    rules=(("rc", "q = g*g + e; r = sum(q); c = sum(q); u = R*C*g; s = sum(u*u); w = w - a*u"),
+           ("r", "V = b*V + d*r; R = 1/sqrt(V/t)"), ("c", "U = b*U + d*c; C = 1/sqrt(U)")),
 )  # fmt: skip
 _UNFACTORED = "v = b*v + d*(g*g + e); u = g/sqrt(v); s = sum(u*u); w = w - a*u"
 _SHAMPOO = StateClass(
-    (StateTerm("row_square", 8, most=8192), StateTerm("column_square", 8, most=8192), StateTerm("element", 4)),
-    of="matrices", products=("r c r", "c r c", "r r c", "r c c"),
-    rules=(("element", "m = b*m + x; w = w - a*m"), ("row_square", "L = L + p"), ("column_square", "R = R + q")),
+    (StateTerm("rr", 8, most=8192), StateTerm("cc", 8, most=8192), StateTerm("rc", 4)),
+    of="matrices", products=("rcr", "crc", "rrc", "rcc"),
+    rules=(("rc", "m = b*m + x; w = w - a*m"), ("rr", "L = L + p"), ("cc", "R = R + q")),
 )
 _MUON = StateClass(
-    (StateTerm("element", 4),), of="hidden", iterations=5, products=("s l s", "s s s", "s s l"),
-    rules=(("element", "m = b*m + g; n = sum(m*m); x = m/n; w = w - a*x"),),
-    each_iteration=(("element", "x = a*x + y"), ("short_square", "B = b*A + c*D")),
+    (StateTerm("rc", 4),), of="hidden", iterations=5, products=("sls", "sss", "ssl"),
+    rules=(("rc", "m = b*m + g; n = sum(m*m); x = m/n; w = w - a*x"),),
+    each_iteration=(("rc", "x = a*x + y"), ("ss", "B = b*A + c*D")),
 )  # fmt: skip
 # One row an optimizer: what it keeps in fp32 beside the weights, and where that is said.
 _OPTIMIZERS: Mapping[str, tuple[tuple[StateClass, ...], str, str]] = {
@@ -198,8 +201,8 @@ _OPTIMIZERS: Mapping[str, tuple[tuple[StateClass, ...], str, str]] = {
 
 def _with_copy(one: StateClass) -> StateClass:
     """The class with an fp32 copy of the weights besides."""
-    size = 4 + sum(term.size for term in one.terms if term.per == "element")
-    return replace(one, terms=(StateTerm("element", size), *(term for term in one.terms if term.per != "element")))
+    size = 4 + sum(term.size for term in one.terms if term.per == "rc")
+    return replace(one, terms=(StateTerm("rc", size), *(term for term in one.terms if term.per != "rc")))
 
 
 RECIPES = {
@@ -213,15 +216,15 @@ RECIPES = {
     ),
     "fp8_adam": Recipe(
         "fp8_adam", 2, 4,
-        (StateClass((StateTerm("element", 8),), of="hidden", rules=(("element", _ADAM),),
-                    weight=(StateTerm("element", 1), StateTerm("tile", 4, block=128))), *_each(8, _ADAM)),
+        (StateClass((StateTerm("rc", 8),), of="hidden", rules=(("rc", _ADAM),),
+                    weight=(StateTerm("rc", 1), StateTerm("tile", 4, block=128))), *_each(8, _ADAM)),
         _COPY + "Adam's two moments in bf16; hidden matrices are in fp8 with a scale a tile",
         "arXiv 2412.19437, section 3.3", True,
     ),
     "qlora_adam": Recipe(
         "qlora_adam", 2, 2,
         (StateClass((), of="frozen", weight=(
-            StateTerm("element", Fraction(1, 2)), StateTerm("block", 1, block=64), StateTerm("block", 4, block=2**14),
+            StateTerm("rc", Fraction(1, 2)), StateTerm("block", 1, block=64), StateTerm("block", 4, block=2**14),
         )), *_each(8, _ADAM)),
         "Adam's two moments of trained weights; frozen matrices have 4 bits and a scale of 8 bits a block",
         "arXiv 2305.14314, section 3: of 256 scales each group has one in fp32",

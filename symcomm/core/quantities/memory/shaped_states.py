@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
+from math import prod
 from typing import NamedTuple
 
 from symcomm.core.derivation import Condition, Numbers
 from symcomm.core.errors import StrategyError, ValuesError, nearest
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Smallest, Total, evaluate, from_expr, names, num, product
+from symcomm.core.form import (
+    Ceiling,
+    Form,
+    Largest,
+    Num,
+    Ratio,
+    Smallest,
+    Total,
+    evaluate,
+    from_expr,
+    names,
+    num,
+    product,
+)
 from symcomm.core.form import total as added
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph, Tensor
@@ -22,9 +36,8 @@ from symcomm.core.setting import Setting, StepWriter, named_by
 from symcomm.core.units import BYTE, FLOP
 
 _PER = {
-    "element": "an element", "row": "a row", "column": "a column", "block": "for {block} elements",
-    "row_square": "a pair of rows", "column_square": "a pair of columns", "short_square": "a pair on the shorter side",
-    "tile": "a tile of {block} x {block}",
+    "rc": "an element", "r": "a row", "c": "a column", "block": "for {block} elements", "rr": "a pair of rows",
+    "cc": "a pair of columns", "ss": "a pair on the shorter side", "tile": "a tile of {block} x {block}",
 }  # fmt: skip
 _OF = {
     "weights": "weight", "matrices": "matrix", "hidden": "hidden matrix", "frozen": "frozen matrix",
@@ -124,17 +137,15 @@ class ShapeChoice:
 
     def kept(self, term: StateTerm, shape: WeightShape) -> Form | None:
         """How many times a term is kept of a weight."""
-        side = shape.columns if term.per.startswith("column") else shape.rows
-        if term.most and self.reaches(side, term.most + 1):
+        both = (shape.rows, shape.columns)
+        if term.block:
+            parts = both if term.per == "tile" else (product(*both),)
+            return product(shape.many, *(Ceiling(Ratio(part, num(term.block))) for part in parts))
+        sides = {"r": shape.rows, "c": shape.columns, "s": Smallest(both), "l": Largest(both)}
+        twice = next((sides[n] for n in "rc" if term.per.count(n) > 1), None)
+        if term.most and twice is not None and self.reaches(twice, term.most + 1):
             return None
-        if term.per == "element":
-            return product(shape.many, shape.rows, shape.columns)
-        if term.per == "block":
-            return product(shape.many, Ceiling(Ratio(product(shape.rows, shape.columns), num(term.block))))
-        if term.per == "tile":
-            return product(shape.many, *(Ceiling(Ratio(s, num(term.block))) for s in (shape.rows, shape.columns)))
-        side = Smallest((shape.rows, shape.columns)) if term.per == "short_square" else side
-        return product(shape.many, side, side) if term.per.endswith("square") else product(shape.many, side)
+        return product(shape.many, *(sides[n] for n in term.per))
 
 
 def check_whole(recipe: Recipe, strategy: Strategy | None, role: str) -> None:
@@ -159,7 +170,7 @@ def shaped_states(
 
     ``regions`` are names, repetitions and weights, ``what`` says what it is of which ``role``.
     """
-    unit, recipe = FLOP if role == "operations" else BYTE, choice.recipe
+    unit, recipe = FLOP if role in ("products", "operations") else BYTE, choice.recipe
     counts: list[Form] = []
     each: list[tuple[Form, WeightShape, Sequence[StateTerm]]] = []
     for name, times, weights in regions:
@@ -174,7 +185,9 @@ def shaped_states(
             terms = [product(count, Num(Fraction(t.size), unit)) for t, count in found if count is not None and t.size]
             if not terms:
                 continue
-            texts = ", ".join(f"{t.size} {unit}s {_PER[t.per].format(block=t.block)}" for t in every)
+            said = [f"{t.size} {unit}s {_PER[t.per].format(block=t.block)}" for t in every if t.per in _PER]
+            many = f", {kept.iterations} times" if kept.iterations else ""
+            texts = ", ".join([f"{len(kept.products)} products{many}"] * (unit == FLOP and bool(kept.products)) + said)
             of = kept.of if kept.only == "weights" else kept.only
             text = f"Each {_OF.get(of, f'`{of}`')}{name and ' of the ' + name}: {texts}."
             form = terms[0] if len(terms) == 1 else Total(tuple(terms))
@@ -193,17 +206,13 @@ def _witness(each: Sequence[tuple[Form, WeightShape, Sequence[StateTerm]]]) -> C
         found = Fraction(0)
         for times, shape, kept in each:
             rows, columns = number(shape.rows, numbers), number(shape.columns, numbers)
-            worth = {
-                "element": rows * columns, "row": rows, "column": columns,
-                "row_square": rows**2, "column_square": columns**2, "short_square": min(rows, columns) ** 2,
-            }  # fmt: skip
             for term in kept:
-                side = columns if term.per.startswith("column") else rows
-                if not term.most or side <= term.most:
-                    b = term.block
-                    count = (-(-rows // b) * -(-columns // b) if term.per == "tile" else
-                             -(-rows * columns // b) if b else worth[term.per])  # fmt: skip
-                    found += number(times, numbers) * number(shape.many, numbers) * count * Fraction(term.size)
+                sides = {"r": rows, "c": columns, "s": min(rows, columns), "l": max(rows, columns)}
+                if term.most and any(term.per.count(n) > 1 and sides[n] > term.most for n in "rc"):
+                    continue
+                parts = [rows, columns] if term.per == "tile" else [rows * columns]
+                count = prod(-(-p // term.block) for p in parts) if term.block else prod(sides[n] for n in term.per)
+                found += number(times, numbers) * number(shape.many, numbers) * count * Fraction(term.size)
         return found
 
     return bytes_of

@@ -120,14 +120,14 @@ def derive(
             if rounding == "requests":
                 raise ValuesError(f"the requests of {kept.name} are not counted", hint="rounding: none")
             check_whole(kept, strategy, role)
-            there = [
+            mine = [
                 ("" if alone and not region.times else region.name,
                  product(copies, held.times(region)) if region.times else num(1),
                  [w for w in weights if role == "weight" or w.name not in still])
                 for region, weights in held.weights(graph)
             ]  # fmt: skip
             said = f"{what[0].upper()}{what[1:]}." if role != "state" else f"Optimizer states: {kept.states}."
-            part, witness = shaped_states(work, choice, strategy, role, f"M_{letter}", said, there, layout)
+            part, witness = shaped_states(work, choice, strategy, role, f"M_{letter}", said, mine, layout)
             parts.append(part)
             held_here.append(witness)
             continue

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from symcomm.core.derivation import Derivation
-from symcomm.core.form import num
-from symcomm.core.quantities.memory.shaped_states import ShapeChoice, shaped_states
+from symcomm.core.quantities.memory.shaped_states import ShapeChoice
 from symcomm.core.quantities.options import Frozen, RecipeName
 from symcomm.core.quantities.recipes import recipe_of
-from symcomm.core.records import replace
-from symcomm.core.setting import Setting, StepWriter, times
+from symcomm.core.quantities.time.update_flops import update
+from symcomm.core.setting import Setting
 
 EXTENT = "model all"
 
@@ -25,11 +24,5 @@ def derive(setting: Setting, recipe: RecipeName = "mixed_adam", frozen: Frozen |
     '980 byte'
     """
     setting, kept = setting.freeze(frozen), recipe_of(recipe)
-    work, choice = StepWriter(setting), ShapeChoice(kept, setting)
-    there = [
-        (region.name, times(region, num(1)), [w for w in part.graph.weights if w.name not in setting.frozen])
-        for region, part in zip(setting.regions, setting.parts, strict=True)
-    ]
     text = "The update reads gradients, states and weights, and writes states and weights."
-    shaped_states(work, choice, None, "traffic", "M_update", text, there, lambda *_: ())
-    return replace(setting.derivation("Memory traffic of an update", work.steps), where=tuple(choice.where))
+    return update(setting, ShapeChoice(kept, setting), "traffic", "M_update", text, "Memory traffic of an update")
