@@ -137,6 +137,30 @@ def test_each_weight_has_the_states_of_the_first_recipe_that_is_for_it(
     assert peaks[0] - peaks[1] == by_hand
 
 
+@pytest.mark.parametrize("strategy", ["zero-1(4)", "fully-sharded(4)"])
+def test_states_of_so_many_bytes_a_number_are_sharded_whatever_weight_they_are_of(strategy: str) -> None:
+    model, recipe = sc.load(TIED).at(B=8, L=16), "fp32_lion for hidden, fp32_adam"
+    numbers = 3 * sum(r * c for r, c in MATRICES), sum(r * c for r, c in TABLES) + sum(VECTORS)
+    made = model.state_memory(strategy, recipe=recipe, of="states")
+    assert made.at().value == (4 * numbers[0] + 8 * numbers[1]) / 4
+    made.check(deep=True)
+    peaks = [model.peak_memory(strategy, recipe=said).at().value for said in (recipe, "4+4+0")]
+    assert peaks[0] - peaks[1] == made.at().value
+    with pytest.raises(SymcommError) as caught:
+        model.state_memory(strategy, recipe=recipe, accounting="padded_shards")
+    assert str(caught.value) == (
+        f"shards of {recipe} that are filled up are not counted\nhint: shards: mean_shard"
+    )
+
+
+def test_two_axes_of_the_mesh_that_cut_one_side_both_count() -> None:
+    """A side of 48 over 2 x 3 ranks is 8 long, and a block has 16 of 8 x 10 numbers."""
+    cut = LAYER.at(B=6, D=48, F=10).state_memory(
+        "cut(D, 2, mesh=a) + cut(D, 3, mesh=b)", recipe="fp32_adamw8bit(block=16, elements=50)", of="states"
+    )
+    assert cut.at().value == 2 * 80 + 8 * 5 + 8 * 10
+
+
 def test_recipes_by_the_name_of_a_weight_and_with_weights_of_several_formats() -> None:
     one = LAYER.at(D=6, F=10)
     assert one.state_memory(recipe="fp32_sgd for b, fp32_adam", of="states").at().value == 8 * 60

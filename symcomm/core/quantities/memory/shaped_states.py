@@ -68,13 +68,12 @@ def weight_shape(graph: Graph, strategy: Strategy | None, weight: Tensor, layout
     op = next(op for op in graph.consumers[weight.name] if op.phase == "forward")
     mine = op.indices[op.inputs.index(weight.name)]
     others = {i for name, operand in zip(op.inputs, op.indices, strict=True) if name != weight.name for i in operand}
-    cuts = {position: mesh for mesh, position in layout}
     sides: dict[str, list[Form]] = {"many": [], "rows": [], "columns": []}
     for position, (axis, index) in enumerate(zip(weight.axes, mine, strict=True)):
         side = "columns" if index in op.summed else "many" if index in others else "rows"
         size = from_expr(graph.axes[axis].size)
-        mesh = cuts.get(position)
-        sides[side].append(Ratio(size, strategy.sizes[mesh]) if strategy is not None and mesh is not None else size)
+        parts = [strategy.sizes[mesh] for mesh, at in layout if at == position] if strategy is not None else []
+        sides[side].append(Ratio(size, product(*parts)) if parts else size)
     matrix = bool(sides["rows"] and sides["columns"])
     if not matrix:
         every = [size for several in sides.values() for size in several]
@@ -150,7 +149,8 @@ class ShapeChoice:
 
 def check_whole(recipe: Recipe, strategy: Strategy | None, role: str) -> None:
     """Raises ``StrategyError`` where ranks that hold whole weights share out what a recipe keeps of them by shape."""
-    if strategy is not None and any(r.axis == "first" and role in r.on for _, r in strategy.rules):
+    alone = all(term.per == "rc" and not one.products for one in recipe.classes for term in recipe.kept(role, one))
+    if strategy is not None and not alone and any(r.axis == "first" and role in r.on for _, r in strategy.rules):
         what = f"{recipe.name} keeps rows, columns or blocks of whole weights; a shard of a weight is none of them"
         raise StrategyError(what, hint="tensor(8), or a recipe of bytes a parameter, such as fp32_adam")
 

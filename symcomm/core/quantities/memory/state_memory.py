@@ -119,6 +119,8 @@ def derive(
         if kept.shaped(role):
             if rounding == "requests":
                 raise ValuesError(f"the requests of {kept.name} are not counted", hint="rounding: none")
+            if setting.accounting.shards == "padded_shards" and rules:
+                raise ValuesError(f"shards of {kept.name} that are filled up are not counted", hint="shards: mean_shard")
             check_whole(kept, strategy, role)
             mine = [
                 ("" if alone and not region.times else region.name,
