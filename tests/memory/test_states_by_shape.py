@@ -149,7 +149,7 @@ def test_states_of_so_many_bytes_a_number_are_sharded_whatever_weight_they_are_o
     with pytest.raises(SymcommError) as caught:
         model.state_memory(strategy, recipe=recipe, accounting="padded_shards")
     assert str(caught.value) == (
-        f"shards of {recipe} that are filled up are not counted\nhint: shards: mean_shard"
+        f"filled-up shards of {recipe} are not counted\nhint: shards: mean_shard"
     )
 
 

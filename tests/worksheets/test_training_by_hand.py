@@ -113,7 +113,8 @@ def test_the_copy_of_a_layer_hides_behind_its_forward_pass(case: dict[str, Any])
     peak, copied = {"peak": f"{at['R']} FLOP/s"}, {"bytes": f"{bytes_each} B", "bandwidth": f"{at['W']} B/s"}
     sheet = "offload_efficiency"
     found = [worth(sheet, want="forward", **sizes, **peak), worth(sheet, want="copy", **sizes, **copied),
-             worth(sheet, want="hidden", **sizes, **peak, **copied), worth(sheet, want="width", **peak, **copied)]  # fmt: skip
+             worth(sheet, want="hidden", **sizes, **peak, **copied),
+             worth(sheet, want="width", **peak, **copied)]  # fmt: skip
     assert found == [*map(Fraction, case["value"])]
 
 

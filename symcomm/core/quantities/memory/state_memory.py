@@ -120,7 +120,7 @@ def derive(
             if rounding == "requests":
                 raise ValuesError(f"the requests of {kept.name} are not counted", hint="rounding: none")
             if setting.accounting.shards == "padded_shards" and rules:
-                raise ValuesError(f"shards of {kept.name} that are filled up are not counted", hint="shards: mean_shard")
+                raise ValuesError(f"filled-up shards of {kept.name} are not counted", hint="shards: mean_shard")
             check_whole(kept, strategy, role)
             mine = [
                 ("" if alone and not region.times else region.name,
