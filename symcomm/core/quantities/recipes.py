@@ -91,7 +91,10 @@ class Recipe:
         """
         if role == "traffic":
             moves = (("gradient", 1), ("state", 2), ("weight", 1 if self.copy else 2))
-            return tuple(replace(t, size=n * t.size) for part, n in moves for t in self.kept(part, one))
+            sizes: dict[StateTerm, int | Fraction] = {}
+            for term, n in ((t, n) for part, n in moves for t in self.kept(part, one)):
+                sizes[replace(term, size=0)] = sizes.get(replace(term, size=0), 0) + n * term.size
+            return tuple(replace(term, size=size) for term, size in sizes.items())
         if role in ("products", "operations"):
             most, n = max((term.most for term in one.terms), default=0), one.iterations or 1
             found = Counter[str]()

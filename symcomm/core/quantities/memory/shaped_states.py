@@ -185,15 +185,17 @@ def shaped_states(
             terms = [product(count, Num(Fraction(t.size), unit)) for t, count in found if count is not None and t.size]
             if not terms:
                 continue
-            said = [f"{t.size} {unit}s {_PER[t.per].format(block=t.block)}" for t in every if t.per in _PER]
+            one = "FLOP" if unit == FLOP else "byte"
+            said = [f"{t.size} {one}{'s' * (t.size != 1)} {_PER[t.per].format(block=t.block)}"
+                    for t in every if t.per in _PER]  # fmt: skip
             many = f", {kept.iterations} times" if kept.iterations else ""
             texts = ", ".join([f"{len(kept.products)} products{many}"] * (unit == FLOP and bool(kept.products)) + said)
             of = kept.of if kept.only == "weights" else kept.only
             text = f"Each {_OF.get(of, f'`{of}`')}{name and ' of the ' + name}: {texts}."
             form = terms[0] if len(terms) == 1 else Total(tuple(terms))
-            one = work.define(f"{label},{name.split()[0] if name else 'part'}", form, unit, "bytes", text,
+            part = work.define(f"{label},{name.split()[0] if name else 'part'}", form, unit, "bytes", text,
                               witness=_witness([(num(1), s, every) for s in shapes]))  # fmt: skip
-            counts.append(product(times, one) if times != num(1) else one)
+            counts.append(product(times, part) if times != num(1) else part)
     form = counts[0] if len(counts) == 1 else Total(tuple(counts)) if counts else Num(Fraction(0), unit)
     whole = _witness(each)
     return work.define(label, form, unit, "bytes" if unit == BYTE else "add", what, witness=whole), whole
