@@ -65,7 +65,7 @@ RecipeName = Annotated[
     OneOf(RECIPES, open=True),
     Meaning(
         "the bytes per parameter: a recipe, or your own as 2+2+12 (weights, gradients, states) or weights=2, "
-        "gradients=2, master=4, states=2"
+        "gradients=2, master=4, states=2; or several: fp32_muon for hidden, fp32_adam"
     ),
 ]
 Documents = Annotated[str, Meaning("tokens of each document of a row, which a mask keeps apart")]
