@@ -21,7 +21,7 @@ def derive(setting: Setting, recipe: RecipeName = "mixed_adam", frozen: Frozen |
     >>> import symcomm as sc
     >>> table = "Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]"
     >>> str(sc.load(table).at(D=7, F=5).update_traffic("fp32_adam").at())
-    '980 byte'
+    '980 B'
     """
     setting, kept = setting.freeze(frozen), recipe_of(recipe)
     text = "The update reads gradients, states and weights, and writes states and weights."
