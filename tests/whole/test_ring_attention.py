@@ -239,7 +239,7 @@ def test_two_rings_do_not_make_one() -> None:
     model = one_layer(4, 2, 3, {"B": "1", "L": "8"}, 2)
     with pytest.raises(StrategyError, match="would go round the mesh axes 'ring' and 'context' at once") as caught:
         model.communication("ring(2) + context(2)")
-    assert "hint: cut positions by one ring, or by ring(k) + ulysses(u)" in str(caught.value)
+    assert "hint: cut positions by one ring, or several KV heads by ring(k) + ulysses(u)" in str(caught.value)
 
 
 RUN = [c for c in of("measured") if c.values[0]["options"]["method"] == "alltoall"]
