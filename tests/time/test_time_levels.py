@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations, product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,100 @@ def test_a_network_of_four_levels_takes_the_time_of_its_messages(seed: int, tmp_
         assert found == max(sent for (_, level), sent in [*nested.sent.items(), ((0, n), 0)] if level == n)
         found = bytes_over(net, weights, strategy, f"l{n}")
         assert found == max(sent for (_, level), sent in [*flat.sent.items(), ((0, n), 0)] if level == n)
+
+
+# -- tokens that go to few nodes ---------------------------------------------------------------------------
+
+EXPERTS = {
+    "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "num_local_experts": 16, "num_experts_per_tok": 4,
+}  # fmt: skip
+
+
+def dispatched(sizes: list[int], most: int) -> list[Fraction]:
+    """The copies of a token that a rank sends over each level, on average: each token of each rank by itself.
+
+    All ways to choose so many nodes and equally many experts in each; there are two experts on a rank. A node's copy
+    goes to the rank of the same place, which sends one for each expert of another rank.
+    """
+    node, world = sizes[0], prod(sizes)
+    each, experts = 4 // most, 2 * node
+    places = Messages(sizes, [Fraction(1)] * len(sizes), [Fraction(0)] * len(sizes), [1] * len(sizes))
+    tokens, sent = 0, [0] * len(sizes)
+    for rank in range(world):
+        for nodes in combinations(range(world // node), most):
+            for chosen in product(combinations(range(experts), each), repeat=most):
+                tokens += 1
+                for one, there in zip(nodes, chosen, strict=True):
+                    relay = one * node + rank % node
+                    if relay != rank:
+                        sent[places.level(rank, relay)] += 1
+                    sent[0] += sum(one * node + expert // 2 != relay for expert in there)
+    return [Fraction(number, tokens) for number in sent]
+
+
+@pytest.mark.parametrize(("sizes", "most", "algorithm"), [
+    ([2, 4], 2, "pairwise"), ([2, 4], 1, "hierarchical"), ([4, 2], 2, "hierarchical"), ([2, 2, 2], 2, "pairwise"),
+])  # fmt: skip
+def test_tokens_go_to_the_experts_of_few_nodes(sizes: list[int], most: int, algorithm: str, tmp_path: Path) -> None:
+    """Two layers with four exchanges each, of 64 numbers of two bytes for a copy; 3 sequences of 5 tokens a rank."""
+    rates = [Fraction(2 ** (20 - 3 * n)) for n in range(len(sizes))]
+    cards = [1, *(prod(sizes[:n]) for n in range(1, len(sizes)))]
+    net = drawn(tmp_path, sizes, rates, [Fraction(n, 1000) for n in range(1, len(sizes) + 1)], cards)
+    strategy, how = f"data({prod(sizes)}) + expert(nodes={most})", {**SENT, "algorithm": f"all-to-all: {algorithm}"}
+    model = sc.load(EXPERTS, values={"B": 3 * prod(sizes), "L": 5})
+    once = [3 * 5 * copies * 64 * 2 for copies in dispatched(sizes, most)]
+    for n, bytes_once in enumerate(once):
+        made = model.communication(strategy, level=f"l{n}", device=net, collective="all-to-all", accounting=how)
+        assert made.at().value == 2 * 4 * bytes_once
+        made.check(deep=True)
+    # In each exchange a message to each other place of a node, and to the same place of each other node.
+    peers = [sizes[0] - 1, *(prod(sizes[1 : n + 1]) - prod(sizes[1:n]) for n in range(1, len(sizes)))]
+    made = model.time(strategy, phase="microbatch", term="network", device=net, accounting=how)
+    assert made.at().value == sum(
+        2 * 4 * (peers[n] * Fraction(n + 1, 1000) + once[n] / rates[n]) for n in range(len(sizes))
+    )
+
+
+def test_fewer_nodes_than_experts_of_a_token_have_each_token_once() -> None:
+    """DeepSeek-V3: of 8 copies at most 4 leave for other nodes, which halves their bytes (arXiv 2505.09343, 4.3)."""
+    links = "node=4, inside=450 GB/s, between=50 GB/s"
+    model = sc.load(EXPERTS | {"num_experts_per_tok": 8}, values={"B": 16, "L": 8})
+    sent = [model.communication(f"data(16) + expert{nodes}", level="between", links=links, collective="all-to-all",
+                                accounting=SENT).at().value for nodes in ("", "(nodes=4)", "(nodes=2)")]  # fmt: skip
+    assert sent[0] == 2 * sent[1] == 4 * sent[2]
+
+
+def test_a_limit_of_nodes_that_would_change_nothing_is_refused() -> None:
+    model, links = sc.load(EXPERTS, values={"B": 16, "L": 8}), "node=4, inside=450 GB/s, between=50 GB/s"
+
+    def refusal(strategy: str, **options: Any) -> str:
+        with pytest.raises(sc.SymcommError) as caught:
+            model.communication(strategy, collective="all-to-all", **options)
+        return str(caught.value)
+
+    assert refusal("data(16) + expert(nodes=2)") == (
+        "a limit of nodes changes only the bytes of a level, and there is no level\n"
+        "hint: level=between, links=node=8, inside=900 GB/s, between=50 GB/s"
+    )
+    over = {"level": "between", "links": links}
+    assert refusal("data(16) + expert(nodes=2)", **over, accounting={**SENT, "algorithm": "all-to-all: ring"}) == (
+        "the algorithm 'ring' does not send a token to each of its nodes once\n"
+        "hint: algorithm: pairwise, or hierarchical"
+    )
+    assert refusal("data(16) + expert(nodes=some)", **over) == (
+        "'some' is no number of nodes\nhint: for instance expert(64, nodes=4)"
+    )
+    assert refusal("data(2) + ulysses(4, mesh=sp) + expert(4, mesh=sp, nodes=2)", **over, accounting=SENT) == (
+        "every all-to-all over 'sp' has to take tokens to equally many experts\n"
+        "hint: leave out nodes=, or give the experts an axis of their own"
+    )
+    with pytest.raises(sc.SymcommError) as caught:
+        model.step_time("data(16) + expert(nodes=2)", device="H100-SXM", network="50 GB/s")
+    assert str(caught.value) == (
+        "the experts of a token are on 2 nodes, but the links have none\n"
+        "hint: for instance node=8, inside=900 GB/s, between=50 GB/s"
+    )
 
 
 # -- registered at run time ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.core.form import Applied, Form, NumericFunction, Power, Ratio, Smallest, Total, negative, num, product
-from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.graph.graph import Graph, Op, Tensor
 from symcomm.core.libraries import Expr, np
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -54,6 +54,12 @@ def chosen_experts(graph: Graph) -> dict[str, Routing]:
                     found.setdefault(name, Routing(tensor.axes[place], place, chosen, tokens))
         routed[op.output] = {place: along[i] for place, i in enumerate(op.output_indices) if i in along}
     return found
+
+
+def routed(graph: Graph, tensor: Tensor) -> Op | None:
+    """The op that routed the tokens of a tensor to the slots of experts; None for a tensor without such slots."""
+    routes = (op for op in graph.ops if op.kind == "route")
+    return next((op for op in routes if graph.tensors[op.output].axes[-1] in tensor.axes), None)
 
 
 @dataclass(frozen=True)

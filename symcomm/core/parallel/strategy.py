@@ -36,7 +36,8 @@ class Rule:
     be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of
     keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
     ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves whole
-    the tables in which ids are looked up, and nothing else reads."""
+    the tables in which ids are looked up, and nothing else reads. ``nodes`` are those that have experts of one token,
+    at most; 0 where there is no such limit."""
 
     axis: str
     mesh: str
@@ -45,6 +46,7 @@ class Rule:
     where: Literal["", "across"] = ""
     passes: bool = False
     spares: bool = False
+    nodes: int = 0
 
 
 @dataclass(frozen=True)
@@ -353,13 +355,21 @@ def Ulysses(size: Size = "N_SP", mesh: str = "ulysses") -> Strategy:  # noqa: N8
     )
 
 
-def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N802
+def Expert(size: Size | None = None, mesh: str = "data", nodes: int | str = 0) -> Strategy:  # noqa: N802
     """Expert parallelism: the experts are spread over the ranks of a mesh axis, by default that of the data.
 
-    Source: Lepikhin et al., arXiv 2006.16668, section 3.
+    The experts of a token are on at most so many ``nodes``, each of which gets the token once.
+
+    >>> Expert(nodes=4).rules[0][1].nodes
+    4
+
+    Source: Lepikhin et al., arXiv 2006.16668, section 3; DeepSeek-AI, arXiv 2412.19437, section 2.1.2, for ``nodes``.
     """
+    if isinstance(nodes, bool) or not re.fullmatch(r"\d{1,6}", str(nodes).strip()):
+        raise StrategyError(f"'{str(nodes)[:40]}' is no number of nodes", hint="for instance expert(64, nodes=4)")
+    name = f"Expert on {int(nodes)} node{'s' * (int(nodes) > 1)}" if int(nodes) else "Expert"
     return Strategy(
-        "Expert", ((_EXPERT, Rule("experts", mesh)),), ((mesh, None if size is None else degree(size)),),
+        name, ((_EXPERT, Rule("experts", mesh, nodes=int(nodes))),), ((mesh, None if size is None else degree(size)),),
         "Each rank holds some of the experts; tokens travel to their experts and back.",
     )  # fmt: skip
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from symcomm.core.dtypes import row_dtype
-from symcomm.core.form import Form, num, product
+from symcomm.core.errors import StrategyError
+from symcomm.core.form import Form, from_expr, num, product
+from symcomm.core.graph.experts import routed
 from symcomm.core.graph.graph import Region
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
@@ -48,6 +50,7 @@ class Call:
     half: str
     parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
     by: tuple[str, ...] = field(default=(), compare=False)  # the conventions by which it is there
+    copies: Form | None = None  # of each token, one for each of its experts
 
     @property
     def shown(self) -> str:
@@ -85,9 +88,14 @@ def calls(
     """
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     held = held or kinds(setting.graph, None)["only"]
+    limited = {rule.mesh for _, rule in strategy.rules if rule.nodes}
     found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting.dtype)
              for turn, loops in repeats(training_step(made, held, microbatches))
              if not isinstance(turn.work, Compute) and (copies or turn.work.meshes != HOST)]  # fmt: skip
+    few = [call for call in found if call.kind == "all-to-all" and limited & {*call.meshes}]
+    if few and (few[0].copies is None or any(call.copies != few[0].copies for call in few)):
+        what = "every all-to-all over '" + joint(few[0].meshes) + "' has to take tokens to equally many experts"
+        raise StrategyError(what, hint="leave out nodes=, or give the experts an axis of their own")
     return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
 
 
@@ -106,11 +114,13 @@ def _counted(
     if tensor.role == "statistic":
         of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
     parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
+    route = routed(made.graph, of)
+    copies = None if route is None else from_expr(route.attribute("k"))
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
     return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
                 turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
-                turn.accumulates, tensor.name, turn.half, parts, turn.by)  # fmt: skip
+                turn.accumulates, tensor.name, turn.half, parts, turn.by, copies)  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from symcomm.core.program.instructions import HOST
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint
-from symcomm.core.quantities.communication.links import TO_HOST, level_share, linked
+from symcomm.core.quantities.communication.links import TO_HOST, level_share, linked, node_limit
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
@@ -110,6 +110,9 @@ def derive(
         ]  # fmt: skip
 
     chosen = wanted(setting)
+    if over is None and any(node_limit(strategy, c) for c in chosen):
+        raise ValuesError("a limit of nodes changes only the bytes of a level, and there is no level",
+                          hint="level=between, links=node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     counted_as, stages = setting.accounting.communication, setting.accounting.pipeline
     if per_rank and stage is None and stages == "all_boundaries" and any(c.kind == "send" for c in chosen):
         raise AccountingError(f"{counted_as} counts one rank, but {stages} adds up what all stages send",
@@ -195,7 +198,7 @@ def _over_level(
     if not how.communication.endswith("per_rank"):
         raise AccountingError(f"{how.communication} counts no level: a rank sends over it, or it does not",
                               hint="accounting: sent_per_rank")  # fmt: skip
-    return lambda call: level_share(made, strategy, how, level, call.kind, call.meshes, call.ranks(strategy))
+    return lambda call: level_share(made, strategy, how, level, call)
 
 
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:

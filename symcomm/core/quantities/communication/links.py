@@ -24,6 +24,7 @@ from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, HOST
 from symcomm.core.program.rewrites.offloading import on_host
+from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.wire import Wire, by_level, direct, wire
 from symcomm.core.quantities.machine import (
     ONE_LINK,
@@ -530,9 +531,48 @@ def nested(found: Sequence[tuple[MachineLink, Form]]) -> bool:
 
 
 def ways(
+    made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
+) -> list[tuple[MachineLink, Wire]]:
+    """The links that a call over some axes of the mesh goes over, and what it costs on each of them.
+
+    Raises ``AccountingError`` where its tokens go to few nodes, but not straight to these.
+    """
+    over = _ways(made, strategy, how, call.kind, call.meshes, k)
+    most, copies = node_limit(strategy, call), call.copies
+    if not most or copies is None:
+        return over
+    if not made.levels:
+        raise ValuesError(f"the experts of a token are on {most} nodes, but the links have none",
+                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
+    found = levels(made, strategy, call.meshes)
+    inner = found[0][1] if found[0][0] == made.levels[0] else num(1)
+    if len(found) == 1 and inner != num(1):
+        return over  # all in one node
+    if over[0][1].by not in ("pairwise", "hierarchical"):
+        raise AccountingError(f"the algorithm '{over[0][1].by}' does not send a token to each of its nodes once",
+                              hint="algorithm: pairwise, or hierarchical")  # fmt: skip
+    # A node gets one copy, at the rank of the same place, which hands it to all experts that are there.
+    nodes = times(k, Ratio(num(1), inner))
+    part = times(_least([copies, num(most), nodes]), Ratio(num(1), copies))
+    inside, between = by_level(call.kind, k, (inner,))
+    spread = inner if over[0][1].by == "pairwise" else num(1)
+    out = [(link, replace(cost, path=times(part, cost.path), moved=times(part, cost.moved), how=between.how,
+                          rounds=times(cost.rounds, Ratio(num(1), spread))))
+           for link, cost in over[inner != num(1) :]]  # fmt: skip
+    return [*([(over[0][0], inside)] if inner != num(1) else []), *out]
+
+
+def node_limit(strategy: Strategy, call: Call) -> int:
+    """The nodes that have the experts of a token of a call, at most; 0 where they may be on any."""
+    if call.kind != "all-to-all":
+        return 0
+    return max((rule.nodes for _, rule in strategy.rules if rule.mesh in call.meshes), default=0)
+
+
+def _ways(
     made: Machine, strategy: Strategy, how: Accounting, kind: str, meshes: tuple[str, ...], k: Form
 ) -> list[tuple[MachineLink, Wire]]:
-    """The links that a call over some axes of the mesh goes over, and what it costs on each of them."""
+    """The same where a token may go to any node."""
     found = levels(made, strategy, meshes)
     if meshes == HOST:  # it goes one way, once
         return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
@@ -554,17 +594,15 @@ def ways(
     return [(flat, wire(kind, name, k, rings, how.torus))]
 
 
-def level_share(
-    made: Machine, strategy: Strategy, how: Accounting, level: str, kind: str, meshes: tuple[str, ...], k: Form
-) -> Form:  # fmt: skip
+def level_share(made: Machine, strategy: Strategy, how: Accounting, level: str, call: Call) -> Form:
     """The bytes that the busiest rank sends over a level in a call, or also receives, as a share of the payload.
 
     Raises ``AccountingError`` for a flat algorithm whose messages are not known to go round the levels in order.
     """
-    found = [] if meshes == HOST else [link.name for link, _ in levels(made, strategy, meshes)]
+    found = [] if call.meshes == HOST else [link.name for link, _ in levels(made, strategy, call.meshes)]
     if level not in found:
         return num(0)
-    over = ways(made, strategy, how, kind, meshes, k)
+    over = ways(made, strategy, how, call, call.ranks(strategy))
     cost = next((cost for link, cost in over if link.name == level), over[0][1])
     if len(over) < len(found) and cost.by not in ("ring", "send"):
         raise AccountingError(f"which messages of the algorithm '{cost.by}' go over '{level}' is not known",

@@ -251,7 +251,7 @@ class TimeWriter:
 
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
-        return ways(self.machine, self.strategy, self.setting.accounting, call.kind, call.meshes, k)
+        return ways(self.machine, self.strategy, self.setting.accounting, call, k)
 
     def network(
         self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
