@@ -220,7 +220,7 @@ def _named(said: str | Sequence[str] | None, usual: Iterable[str], known: Iterab
 def _timed_alike() -> list[str]:
     """The schedules under which a step takes as long as under the usual one, whose time is what is searched."""
     usual = slots(find(USUAL_SCHEDULE))
-    whole = [s for s in all_schedules() if s.chunks == 1 and s.kinds == {"F", "D"}]
+    whole = [s for s in all_schedules() if s.chunks == 1 and s.kinds == {"F", "D"} and not s.stashes]
     found = [(s.name, slots(s)) for s in whole]
     return [name for name, form in found if form and usual and form.form == usual.form and not form.conditions]
 

@@ -46,6 +46,40 @@ def test_numbers_that_come_later_choose_the_stage_as_well() -> None:
         assert kept.at(**sizes).value == max(each) == each[-1]  # the logits are on the last one
 
 
+@pytest.mark.parametrize("microbatches", [8, 3])
+def test_pipedream_keeps_the_weights_that_each_microbatch_in_flight_has_read(microbatches: int) -> None:
+    """By hand: stage s has run p - s microbatches forward before the first one comes back, or all there are."""
+    model, ends = sc.load(LLAMA), [WORDS, 0, 0, WORDS + 64]
+    for stage in range(4):
+        weights = 2 * LAYER + ends[stage]
+        versions = min([4, 3, 2, 1][stage], microbatches)
+        ask = {"schedule": "pipedream", "stage": stage, "recipe": "mixed_adam"}
+        kept = model.state_memory(f"pipeline(4, microbatches={microbatches})", **ask)
+        assert kept.at().value == (2 * versions + 2 + 12) * weights
+        kept.check(deep=True)
+        alone = model.state_memory(f"pipeline(4, microbatches={microbatches})", of="weights", **ask)
+        assert alone.at().value == 2 * versions * weights
+    symbols = model.state_memory("pipeline(p, microbatches=m)", schedule="pipedream", stage=1, of="weights")
+    assert symbols.at(p=4, m=8).value == 2 * 3 * 2 * LAYER
+    halves = model.state_memory("pipeline(4, microbatches=8) + tensor(2)", schedule="pipedream", stage=1, of="weights")
+    assert halves.at().value == 2 * 3 * 2 * (LAYER // 2 + 64)  # each rank has the gains of both norms
+
+
+def test_a_schedule_without_a_flush_has_no_step() -> None:
+    model = sc.load(LLAMA)
+    told = "pipedream updates the weights with each microbatch, so the {} of a step is not derived"
+    hint = "\nhint: 1f1b, with one update a step; state_memory counts the versions of the weights"
+    for what, ask in (("peak", model.peak_memory), ("time", model.step_time)):
+        with pytest.raises(StrategyError) as caught:
+            ask("pipeline(4, microbatches=8)", schedule="pipedream")
+        assert str(caught.value) == told.format(what) + hint
+    with pytest.raises(sc.SymcommError) as caught_too:
+        model.state_memory("pipeline(4, microbatches=8)", schedule="pipedream", frozen="W^V")
+    assert str(caught_too.value) == (
+        "the versions of weights that pipedream keeps are not counted beside frozen weights\nhint: leave out frozen"
+    )
+
+
 @pytest.mark.parametrize("rank", range(4))
 def test_a_rank_of_dualpipe_holds_the_layers_of_both_its_stages(rank: int) -> None:
     layers, model = [1, 2, 3, 2], sc.load(LLAMA)

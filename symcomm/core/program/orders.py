@@ -74,6 +74,7 @@ class Schedule:
     ``order(rank, p, m, v)`` gives the items of a rank for p ranks, m microbatches and v chunks a rank, with chunks
     where an ``Action`` has its stage. ``chunks`` is the v it is made for, None where any will do. ``needs`` are the
     conditions on the sizes, each with what is told where it does not hold (with the sizes in braces) and a hint.
+    A schedule that ``stashes`` updates the weights with each microbatch, and keeps a version for each one in flight.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Schedule:
     placement: Placement = LOOP
     chunks: int | None = 1
     needs: tuple[tuple[str, str, str], ...] = ()
+    stashes: bool = False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -135,6 +137,14 @@ class Schedule:
         v = self.chunks or 1
         every = [{self.placement.stage(r, chunk, p) for chunk in range(v)} for r in range(p)]
         return 0 in every[rank], max(map(max, every)) in every[rank]
+
+    def flushed(self, what: str) -> Schedule:
+        """Itself; raises ``StrategyError`` where it has no step that ends with one update."""
+        if self.stashes:
+            hint = "1f1b, with one update a step; state_memory counts the versions of the weights"
+            told = f"{self.name} updates the weights with each microbatch, so {what} is not derived"
+            raise StrategyError(told, hint=hint)
+        return self
 
     def wrong_chunks(self, said: object) -> StrategyError:
         """The error for other chunks than the schedule is made for."""

@@ -530,35 +530,31 @@ def nested(found: Sequence[tuple[MachineLink, Form]]) -> bool:
     return len(found) > 1 and all(a in [*b.down] for (a, _), (b, _) in pairwise(found))
 
 
-def ways(
-    made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
-) -> list[tuple[MachineLink, Wire]]:
+def ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
     """The links that a call over some axes of the mesh goes over, and what it costs on each of them.
 
     Raises ``AccountingError`` where its tokens go to few nodes, but not straight to these.
     """
     over = _ways(made, strategy, how, call.kind, call.meshes, k)
-    most, copies = node_limit(strategy, call), call.copies
+    most, copies, by = node_limit(strategy, call), call.copies, over[0][1].by
     if not most or copies is None:
         return over
-    if not made.levels:
-        raise ValuesError(f"the experts of a token are on {most} nodes, but the links have none",
-                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     found = levels(made, strategy, call.meshes)
-    inner = found[0][1] if found[0][0] == made.levels[0] else num(1)
-    if len(found) == 1 and inner != num(1):
-        return over  # all in one node
-    if over[0][1].by not in ("pairwise", "hierarchical"):
-        raise AccountingError(f"the algorithm '{over[0][1].by}' does not send a token to each of its nodes once",
-                              hint="algorithm: pairwise, or hierarchical")  # fmt: skip
+    if len(found) == 1 and found[0][0] in made.levels[:1]:  # all in one node
+        return over
+    if not made.levels:
+        hint = "for instance node=8, inside=900 GB/s, between=50 GB/s"
+        raise ValuesError(f"the experts of a token are on {most} nodes, but the links have none", hint=hint)
+    if by not in ("pairwise", "hierarchical"):
+        hint = "algorithm: pairwise, or hierarchical"
+        raise AccountingError(f"the algorithm '{by}' does not send a token to each of its nodes once", hint=hint)
     # A node gets one copy, at the rank of the same place, which hands it to all experts that are there.
-    nodes = times(k, Ratio(num(1), inner))
-    part = times(_least([copies, num(most), nodes]), Ratio(num(1), copies))
+    inner = found[0][1] if found[0][0] == made.levels[0] else num(1)
+    part = times(_least([copies, num(most), times(k, Ratio(num(1), inner))]), Ratio(num(1), copies))
     inside, between = by_level(call.kind, k, (inner,))
-    spread = inner if over[0][1].by == "pairwise" else num(1)
+    rounds = Ratio(num(1), inner if by == "pairwise" else num(1))
     out = [(link, replace(cost, path=times(part, cost.path), moved=times(part, cost.moved), how=between.how,
-                          rounds=times(cost.rounds, Ratio(num(1), spread))))
-           for link, cost in over[inner != num(1) :]]  # fmt: skip
+                          rounds=times(cost.rounds, rounds))) for link, cost in over[inner != num(1) :]]  # fmt: skip
     return [*([(over[0][0], inside)] if inner != num(1) else []), *out]
 
 

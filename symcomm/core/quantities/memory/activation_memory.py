@@ -194,7 +194,7 @@ def _all_layers(
         stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define(
             "p", stages, ONE, "stages", "The stages.", witness=together([stages]))  # fmt: skip
-        flying, text, where = _in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
+        flying, text, where = in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
 
     def in_all(numbers: Numbers) -> Fraction:
         groups = number(degree(every), numbers) if every is not None else 1
@@ -289,8 +289,9 @@ def _all_chunks(
     work.define("A", Largest(tuple(written)) if len(written) > 1 else written[0], BYTE, "in flight", told, witness=run)
 
 
-def _in_flight(
-    work: StepWriter, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
+def in_flight(
+    work: StepWriter, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None,
+    chunks: int | str | None = None,
 ) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
     """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
     found = find(schedule)

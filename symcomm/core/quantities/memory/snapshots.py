@@ -118,7 +118,7 @@ def _stage(
     setting: Setting, run: StepRun, cut: PipelineCut, values: Mapping[str, Fraction]
 ) -> tuple[RankStep, list[Item]]:
     """The step of a stage of a pipeline, and its tasks."""
-    graph, record = setting.graph, find(run.schedule)
+    graph, record = setting.graph, find(run.schedule).flushed("the peak of a step")
     counted = pipeline.layer_count(graph)
     stages = pipeline.whole(pipeline.stage_count(cut, graph), values, "stages")
     count = pipeline.whole(cut.microbatches, values, "microbatches")

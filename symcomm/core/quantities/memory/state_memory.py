@@ -22,6 +22,7 @@ from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import find
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.memory.activation_memory import in_flight
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
 from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whole, shaped_states
@@ -67,7 +68,8 @@ def derive(
     """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
-    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). The gradients of several
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``), or keep a version of the
+    weights for each microbatch in flight (``pipedream``). The gradients of several
     ``microbatches`` that are reduced once are added as they are computed, whole, also where each rank keeps a shard of
     them in the end. With ``rounding: requests`` an allocator rounds every tensor up to 512 bytes: each of a rank's
     weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
@@ -107,7 +109,22 @@ def derive(
         ("weight", "W", "weights"), ("gradient", "G", "gradients"), ("state", "O", f"optimizer states ({kept.states})"),
     )  # fmt: skip
     choice = ShapeChoice(kept, setting)
+    versions, flying = num(1), ()
+    if order is not None and order.stashes and cut is not None and of in ("all", "weights"):
+        if still:
+            raise ValuesError(f"the versions of weights that {order.name} keeps are not counted beside frozen weights",
+                              hint="leave out frozen")  # fmt: skip
+        versions, _, flying = in_flight(work, cut, pipeline.stage_count(cut, graph), order.name, stage)
     away = False
+
+    def stash(role: str) -> None:
+        """The versions of the weights beside the newest one."""
+        if role == "weight" and parts and versions != num(1):
+            newest, form = held_here[-1], product(Total((versions, num(-1))), parts[-1])
+            held_here.append(lambda numbers: (number(versions, numbers) - 1) * newest(numbers))
+            text = "The versions that older microbatches have read."
+            parts.append(work.define("M_V", form, BYTE, "versions", text, witness=held_here[-1]))
+
     for role, letter, what in rows:
         if of not in ("all", _KINDS_OF[role]):
             continue
@@ -132,6 +149,7 @@ def derive(
             part, witness = shaped_states(work, choice, strategy, role, f"M_{letter}", said, mine, layout)
             parts.append(part)
             held_here.append(witness)
+            stash(role)
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -167,6 +185,7 @@ def derive(
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             text = f"{size} bytes per parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
+        stash(role)
     if not parts and on == "host" and not elsewhere:
         raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
     if not parts and of != "all" and elsewhere:
@@ -193,7 +212,7 @@ def derive(
         setting.choice(name)
     made = setting.derivation(title, work.steps, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
-    return replace(made, where=(*held.where, *more, *choice.where, *fits))
+    return replace(made, where=(*held.where, *flying, *more, *choice.where, *fits))
 
 
 def _fits(work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity: Fraction) -> tuple[Condition, ...]:

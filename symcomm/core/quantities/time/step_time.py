@@ -197,7 +197,7 @@ def _run(
     if step is not None or (schedule is None and sizes["p"] == num(1) and "only" in kinds):
         return Run(USUAL_SCHEDULE, {**sizes, "v": num(1)})
     said = schedule or USUAL_SCHEDULE
-    record = find(said)
+    record = find(said).flushed("the time of a step")
     v = chunks_of(record, chunks)
     sizes = {**sizes, "v": v}
     values = setting.graph.relations.complete(setting.values)
