@@ -122,7 +122,7 @@ def derive(
         setting.choice("accumulation")
     setting.decided((*TAKES_OUT, "recomputation"), wanted)
     title = (
-        f"Communication of {_title(strategy)}"
+        f"Communication of {strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name}"
         + (f", {collective}" if collective else "")
         + (f", {phase}" if phase else "")
         + (f", level {level}" if level else "")
@@ -150,7 +150,8 @@ def derive(
         while f"n_{name}" in work.known:
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
-        n = work.define(f"n_{name}", total(*elements), ELEMENT, _rule(kind), _text(members, many),
+        rule = "cut between stages" if kind == "send" else kind
+        n = work.define(f"n_{name}", total(*elements), ELEMENT, rule, _text(members, many),
                         witness=partial(sizes_of, members), by=rests_on(members))  # fmt: skip
         made = volume(work, name, n, members)
         if kind == "send":
@@ -226,14 +227,6 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
             yield f"{said}, as here."
         else:
             yield f"{said}. That does not hold here ({less} and {more}): another placement would send fewer."
-
-
-def _title(strategy: Strategy) -> str:
-    return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
-
-
-def _rule(kind: str) -> str:
-    return {"send": "cut between stages"}.get(kind, kind)
 
 
 def _text(members: list[Call], many: bool) -> str:

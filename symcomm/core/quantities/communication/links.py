@@ -535,7 +535,7 @@ def ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
 
     Raises ``AccountingError`` where its tokens go to few nodes, but not straight to these.
     """
-    over = _ways(made, strategy, how, call.kind, call.meshes, k)
+    over = _ways(made, strategy, how, call, k)
     most, copies, by = node_limit(strategy, call), call.copies, over[0][1].by
     if not most or copies is None:
         return over
@@ -565,11 +565,9 @@ def node_limit(strategy: Strategy, call: Call) -> int:
     return max((rule.nodes for _, rule in strategy.rules if rule.mesh in call.meshes), default=0)
 
 
-def _ways(
-    made: Machine, strategy: Strategy, how: Accounting, kind: str, meshes: tuple[str, ...], k: Form
-) -> list[tuple[MachineLink, Wire]]:
+def _ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
     """The same where a token may go to any node."""
-    found = levels(made, strategy, meshes)
+    found, kind, meshes = levels(made, strategy, call.meshes), call.kind, call.meshes
     if meshes == HOST:  # it goes one way, once
         return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
     name = runs_by(how.algorithm, kind)

@@ -290,8 +290,7 @@ def _all_chunks(
 
 
 def in_flight(
-    work: StepWriter, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None,
-    chunks: int | str | None = None,
+    work: StepWriter, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
 ) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
     """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
     found = find(schedule)

@@ -114,17 +114,8 @@ def derive(
         if still:
             raise ValuesError(f"the versions of weights that {order.name} keeps are not counted beside frozen weights",
                               hint="leave out frozen")  # fmt: skip
-        versions, _, flying = in_flight(work, cut, pipeline.stage_count(cut, graph), order.name, stage)
+        versions, _, flying = in_flight(work, cut, pipeline.stage_count(cut, graph), order.name, stage, None)
     away = False
-
-    def stash(role: str) -> None:
-        """The versions of the weights beside the newest one."""
-        if role == "weight" and parts and versions != num(1):
-            newest, form = held_here[-1], product(Total((versions, num(-1))), parts[-1])
-            held_here.append(lambda numbers: (number(versions, numbers) - 1) * newest(numbers))
-            text = "The versions that older microbatches have read."
-            parts.append(work.define("M_V", form, BYTE, "versions", text, witness=held_here[-1]))
-
     for role, letter, what in rows:
         if of not in ("all", _KINDS_OF[role]):
             continue
@@ -149,7 +140,6 @@ def derive(
             part, witness = shaped_states(work, choice, strategy, role, f"M_{letter}", said, mine, layout)
             parts.append(part)
             held_here.append(witness)
-            stash(role)
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -185,7 +175,11 @@ def derive(
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             text = f"{size} bytes per parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
-        stash(role)
+    if versions != num(1) and parts and ("weight" in elsewhere) == (on == "host"):
+        newest, form = held_here[0], product(Total((versions, num(-1))), parts[0])
+        held_here.append(lambda numbers: (number(versions, numbers) - 1) * newest(numbers))
+        text = "The versions that older microbatches have read."
+        parts.append(work.define("M_V", form, BYTE, "versions", text, witness=held_here[-1]))
     if not parts and on == "host" and not elsewhere:
         raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
     if not parts and of != "all" and elsewhere:
