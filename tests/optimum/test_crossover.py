@@ -169,6 +169,19 @@ def test_one_that_is_always_better_is_said_to_be() -> None:
     assert d.exhibits[0].rows[0][2] == "time of all-reduce by recursive doubling"
 
 
+def test_a_number_of_a_crossover_that_there_is_not_is_refused_with_the_reason() -> None:
+    none = sc.crossover("a D + 3", "D + 1", over="D", given={"a": 2}, between=(1, 1000))
+    for known in ({}, {"D": 8}):
+        with pytest.raises(ValuesError) as caught:
+            none.at(**known)
+        assert str(caught.value) == (
+            "There is no crossover: D + 1 is less than a·D + 3 for every D from 1 to 1000\n"
+            "hint: another range, with between"
+        )
+    with pytest.raises(ValuesError, match="Both are equal for every D from 1 to 9"):
+        sc.crossover("2 D", "D + D", over="D", between=(1, 9)).at()
+
+
 def test_equal_costs_are_said_to_be_equal() -> None:
     found = crossovers(cost("a", product(num(2), N)), cost("b", Total((N, N))), "n")
     assert found.less == (0,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, pairwise
 
 from symcomm.core import form as forms
@@ -127,7 +128,8 @@ def _crossovers(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
         tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if field_of(f) not in said)), pair.relations, exhibits,
         tuple(known.items()), pair.notation, (*said.values(), *notes),
-        (*a.where, *b.where, *([where] if where else [])), checks=(*a.checks, *b.checks),
+        (*a.where, *b.where, *([where] if where else [])),
+        checks=(*a.checks, *b.checks, *([] if missing or crossings else [partial(_refused, notes[-1].rstrip("."))])),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 
@@ -185,6 +187,10 @@ def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
         return f"Both are equal {span}."
     better, worse = pair.titles if side < 0 else pair.titles[::-1]
     return f"There is no crossover: {better} is less than {worse} {span}."
+
+
+def _refused(told: str, known: Mapping[str, Fraction]) -> None:
+    raise ValuesError(told, hint="another range, with between")
 
 
 def _unsure(pair: Pair, low: Fraction, high: Fraction) -> str:
