@@ -111,7 +111,7 @@ NAMES = {
     "symcomm.core.quantities.memory.snapshots": "StepRun snapshots step_of",
     "symcomm.core.quantities.recipes": "RECIPES recipe_of",
     "symcomm.core.quantities.time": "pipeline_time",
-    "symcomm.core.quantities.time.bound": "judge",
+    "symcomm.core.quantities.time.judge": "judge",
     "symcomm.core.quantities.communication.links": "by_axis",
     "symcomm.core.quantities.witnesses": "witnesses_passes=passes",
     "symcomm.core.readers.architectures": "ARCHITECTURES class_names",

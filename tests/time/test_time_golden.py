@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from api import Derivation, from_expr, judge
+from api import Derivation, ValuesError, from_expr, judge
 from api import form_evaluate as evaluate
 from api import model as sc
 from time_models import ATTENTION, CALL, GOLDEN, PLACED, PRINTED, RATES, homework, linear, product, published
@@ -155,7 +155,13 @@ def test_a_forward_pass_of_attention_below_the_time_to_write_its_scores_is_impos
     assert verdict.bound.value == published("002.attn.fwd_floor")
     assert "impossible" in verdict.text
     assert "2.564 ms" in verdict.text
-    assert model.bound(tensor="S", memory="3.35 TB/s", measured="0.000222 s").notes == (verdict.text,)
+    told = "222 µs is impossible: it takes at least 2.564 ms. Something else was timed, such as an asynchronous launch."
+    assert model.bound(tensor="S", memory="3.35 TB/s", measured="0.000222 s").notes == (told,)
+    assert model.bound(tensor="S", memory="3.35 TB/s", measured="0.106797 s").notes == (
+        "106.797 ms is possible: the bound is 2.564 ms.",
+    )
+    with pytest.raises(ValuesError, match="phase makes no difference to 'Least time'"):
+        model.bound(tensor="S", phase="backward")
     assert judge(floor, "0.106797 s").possible
 
 

@@ -75,7 +75,8 @@ def questions() -> Iterator[tuple[str, str, dict[str, Any], dict[str, str]]]:
         product(MODELS, ("least_time", "implied_rate", "implied_bandwidth"), ("forward", "microbatch"), RATES)
     ):
         more = ({}, {"measured": "0.5 s"}, {"op": row(name)}, {"tensor": row(name)})[n % 4]
-        yield name, "bound", {"of": of, "phase": phase, **rates, **more}, COUNTS[(n + n // 12) % 12]
+        phased = {} if "tensor" in more else {"phase": phase}  # writing a tensor has no phase
+        yield name, "bound", {"of": of, **phased, **rates, **more}, COUNTS[(n + n // 12) % 12]
     for n, (name, kind, strategy) in enumerate(product(MODELS, ("strong", "weak", "speedup"), GROWING)):
         yield name, "scaling", {"strategy": strategy, "kind": kind, **RATES[n % 3]}, COUNTS[n % 4]
     for name, strategy in product(MODELS, ("pipeline(p)", "pipeline(layers_per_stage=2)", "data(k)")):

@@ -270,7 +270,7 @@ def test_what_a_sheet_requires_is_asked_of_numbers_that_come_later():
     text = sheet(f"- F [FLOP] from {OPEN}\n  x: So.", "- require F < x: {F} is more than {x}\n  take less",
                  symbols="- x [FLOP] from bound: a bound")  # fmt: skip
     made = sc.worksheet(text, block())(bound="100 FLOP")
-    with pytest.raises(SymcommError, match=r"36 864 FLOP .* is more than 100 FLOP\nhint: take less"):
+    with pytest.raises(SymcommError, match=r"36.864 kFLOP is more than 100 FLOP\nhint: take less"):
         made.at(**SIZES)
 
 

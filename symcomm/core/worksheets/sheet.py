@@ -751,14 +751,15 @@ def _worth(form: Form, told: Mapping[str, Expr]) -> Expr | None:
 
 
 def _said(told: Mapping[str, Expr], units: Mapping[str, Unit], name: str, about: str) -> str:
-    """A number in a sentence: exact with its unit, or about."""
+    """A number in a sentence: with its unit as a table shows it, or about."""
     value = told.get(name)
     if value is None:
         return name
     if about or not value.is_Rational:
         near = float(value)
         return f"{near:,.0f}".replace(",", " ") if 1e4 <= abs(near) < 1e12 else f"{near:.4g}"
-    return str(Quantity(Fraction(int(value.p), int(value.q)), units.get(name, ONE)))
+    quantity = Quantity(Fraction(int(value.p), int(value.q)), units.get(name, ONE))
+    return quantity.reading if quantity.unit.powers else str(quantity)
 
 
 def _written_out(form: Form, by: Mapping[str, Form]) -> Form:

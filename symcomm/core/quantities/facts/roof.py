@@ -12,13 +12,18 @@ from symcomm.core.quantities.options import Dtype, NoModel, Roofs, StrategyOptio
 EXTENT = "rank"
 
 
+class SustainedRoofs(Roofs, total=False):
+    """The rates of one device, and the part of them that it sustains."""
+
+    utilisation: Utilisation
+
+
 def derive(
     setting: NoModel,
     of: Annotated[Literal["peak", "memory"], Meaning("the rate of operations, or of bytes")],
     strategy: StrategyOption | None = None,
     dtype: Dtype | None = None,
-    utilisation: Utilisation | None = None,
-    **rates: Unpack[Roofs],
+    **rates: Unpack[SustainedRoofs],
 ) -> Derivation:
     """The rate that a device sustains: the peak rate or the bandwidth of its memory, times the utilisation."""
-    return rate(setting, of, strategy, dtype, {**rates, "utilisation": utilisation}, sustained=True)
+    return rate(setting, of, strategy, dtype, rates, sustained=True)
