@@ -95,6 +95,14 @@ def questions() -> Iterator[tuple[str, str, dict[str, Any], dict[str, str]]]:
         yield "", "collective_bandwidth", {"collective": kind, **sizes}, {"bandwidth": how}
 
 
+    steps = (None, "data(k)", "tensor(2)", "pipeline(2)", "pipeline(2, microbatches=2) + tensor(2)")
+    for name, per, strategy, rates, past in product(
+        ("homework", *WHOLE[::-1], LAYERS[1]), ("replica", "device"), steps, RATES[::2], (None, "127")
+    ):
+        counts: dict[str, str] = COUNTS[(0, 4, 11, 7)[len(str(strategy)) % 4]]
+        yield name, "decode_throughput", {"per": per, "strategy": strategy, "past": past, **rates}, counts
+
+
 def row(name: str) -> str:
     """A row of the model: what its first product makes."""
     return next(op.output for op in model(name).graph.ops if op.summed)
