@@ -137,6 +137,27 @@ def test_ranks_that_do_not_divide_the_tokens_are_refused() -> None:
     assert str(caught.value) == "10 tokens do not divide among 4 ranks\nhint: such as length: 4096 and ranks: 8"
 
 
+@pytest.mark.parametrize(("k", "c", "send"), [(8, 6, 19), (4, 8, 34), (3, 10, 52), (8, 6, 18), (8, 6, 21), (2, 6, 19)])
+def test_a_zigzag_block_waits_for_a_place_where_its_send_is_shorter_than_the_own_block(
+    k: int, c: int, send: int
+) -> None:
+    """A rank has two places: what comes after the next block comes when its own block is computed."""
+    own, block = c * (c + 1) // 2, c * c // 2
+    there, done = [[0] * k for _ in range(k)], [[own] * k for _ in range(k)]
+    for step in range(1, k):
+        for r in range(k):
+            free = max(done[step - 2][r], there[step - 1][(r + 1) % k]) if step > 1 else 0
+            there[step][r] = max(there[step - 1][r - 1], there[step - 1][r], free) + send
+        done[step] = [max(done[step - 1][r], there[step][r]) + block for r in range(k)]
+    said = {"ranks": k, "length": k * c, "pair": "1 s", "send": f"{send} s"}
+    assert worth("time", "zigzag", **said) == max(done[-1])
+
+
+def test_a_ring_of_one_rank_is_refused() -> None:
+    with pytest.raises(sc.SymcommError, match="one rank has no ring\nhint: ranks: 2, or more"):
+        worth("time", ranks=1, compute="3 s", send="2 s")
+
+
 def test_the_rank_makes_no_difference_where_all_have_as_many_pairs() -> None:
     with pytest.raises(sc.SymcommError, match="rank makes no difference to 'FLOPs of attention on a rank'"):
         worth("flops", "zigzag", length=16, ranks=4, rank=1, heads=2, head_size=4)
