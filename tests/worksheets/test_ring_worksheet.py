@@ -153,6 +153,11 @@ def test_a_zigzag_block_waits_for_a_place_where_its_send_is_shorter_than_the_own
     assert worth("time", "zigzag", **said) == max(done[-1])
 
 
+def test_sends_that_take_no_time_leave_the_time_of_computing() -> None:
+    assert worth("time", ranks=4, compute="3 s", send="0 s") == 4 * 3
+    assert worth("time", "zigzag", ranks=4, length=24, pair="1 s", send="0 s") == 6 * 7 // 2 + 3 * 6 * 6 // 2
+
+
 def test_a_ring_of_one_rank_is_refused() -> None:
     with pytest.raises(sc.SymcommError, match="one rank has no ring\nhint: ranks: 2, or more"):
         worth("time", ranks=1, compute="3 s", send="2 s")
