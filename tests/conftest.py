@@ -15,6 +15,7 @@ settings.register_profile("few", _PATIENT, max_examples=20, derandomize=True)
 settings.register_profile("other", _PATIENT, max_examples=40)
 settings.register_profile("thorough", _PATIENT, max_examples=400)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))
+os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width: our commands would fold their lines
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -84,6 +84,7 @@ def by_op(model: Model, values: Mapping[str, Fraction], device: Device) -> RowTi
     ``values`` are sizes that stay as they are; the others are small. Raises ``VerificationError`` where
     PyTorch is missing.
     """
+    model.graph.check_trains("times are measured of training steps")
     graph = replace(model.graph, fused=False)  # the module that runs writes attention out
     batch = {s.name: Fraction(4 * _WIDE) for a in batch_axes(graph) for s in graph.axes[a].size.free_symbols}
     sizes = small_sizes(graph, batch | dict(values), _LARGE)

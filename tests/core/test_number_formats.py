@@ -67,7 +67,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 WITHOUT_TENSORS = {
     "collective_time", "collective_table", "collective_crossover", "peak_rate", "number_format", "rounded",
-    "loss_scaling", "cast_copies",
+    "loss_scaling", "cast_copies", "balance",
 }  # fmt: skip
 # Of the steps of a language model; their formats are in tests/inference.
 OF_STEPS = {

@@ -324,7 +324,7 @@ def test_the_keys_are_the_same_in_csv_and_json_and_draw_the_papers_again(tmp_pat
     (tmp_path / "keys.json").write_text(keys_json(exam, records), encoding="utf-8")
     _, again = papers_of(made, tmp_path / "keys.json")
     assert [told(p) for p in again] == [told(p) for p in papers]
-    with pytest.raises(DocumentError, match="belongs to other draws"):
+    with pytest.raises(DocumentError, match="differ from the ones of quiz"):
         papers_of(template(text=PEAK + "```symcomm\ndraw: {other: [1, 2]}\n```\n"), tmp_path / "keys.json")
     whole = keys_json(exam, records)
     answer = json.loads(whole)["papers"][1]["answers"][0]

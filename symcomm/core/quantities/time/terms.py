@@ -130,7 +130,7 @@ class TimeWriter:
         return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
 
     def often(self, region: str, form: Form) -> Form:
-        """A count of one repetition of a region, as often as it occurs, where a load is that of several regions."""
+        """A count of one repetition of a region, as often as it occurs in a load of several regions."""
         every = self.load.regions
         return next((times(r, form) for r in every if r.name == region and len(every) > 1), form)
 
