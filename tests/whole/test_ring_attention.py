@@ -178,6 +178,18 @@ def test_every_rank_of_ulysses_inside_a_ring_makes_its_part_and_sends_what_is_de
     }
 
 
+@pytest.mark.parametrize(("heads", "shared", "u", "r"), [(8, 1, 4, 2), (4, 1, 2, 3), (8, 2, 4, 2)])
+def test_a_ring_passes_copies_of_few_heads_on(heads: int, shared: int, u: int, r: int) -> None:
+    """A head is copied for each of u ranks before the exchange, its gradients are added behind the one back."""
+    model = one_layer(heads, shared, 4, {"B": "2", "L": str(6 * u * r)}, 2)
+    strategy, block = f"ring({r}) + ulysses({u})", 2 * 2 * 6 * 4  # bytes of a head at the positions of a rank
+    exchanged = Fraction(u - 1, u) * block * (2 * heads + 2 * u)
+    assert [sent(model, strategy, "all-to-all", phase) for phase in ("forward", "backward")] == [exchanged] * 2
+    passed = (r - 1) * 2 * u * block  # keys and values of one head at the positions of u ranks
+    assert [sent(model, strategy, "ring-pass", phase) for phase in ("forward", "backward")] == [passed] * 2
+    assert sent(model, strategy, "ring-sum", "backward") == 2 * passed  # in fp32
+
+
 @pytest.mark.parametrize("case", of("ring.bytes"))
 def test_a_ring_sends_the_bytes_that_were_counted_by_hand(case: dict) -> None:
     at, said = case["at"], case["question"]
@@ -239,7 +251,7 @@ def test_two_rings_do_not_make_one() -> None:
     model = one_layer(4, 2, 3, {"B": "1", "L": "8"}, 2)
     with pytest.raises(StrategyError, match="would go round the mesh axes 'ring' and 'context' at once") as caught:
         model.communication("ring(2) + context(2)")
-    assert "hint: cut positions by one ring, or several KV heads by ring(k) + ulysses(u)" in str(caught.value)
+    assert "hint: cut positions by one ring, or by ring(k) + ulysses(u)" in str(caught.value)
 
 
 RUN = [c for c in of("measured") if c.values[0]["options"]["method"] == "alltoall"]

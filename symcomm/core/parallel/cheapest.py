@@ -22,6 +22,7 @@ from math import inf, prod
 from typing import Any, Literal, NamedTuple
 
 from symcomm.core.graph.graph import Graph
+from symcomm.core.parallel.copies import COPIES
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, moves
 from symcomm.core.parallel.lowering import Piece
@@ -301,6 +302,10 @@ class PlacementProblem:
             return [Mode()]  # never stored: every rank makes the part that is read
         if own is not None and op.kind == "update":
             return [Mode(own[0])]  # the states of an optimizer are updated where they are
+        if own is not None and self.limited == {mesh: {COPIES}} and op.kind == "contraction" and len(op.inputs) == 1:
+            loops = self.graph.index_axes(op)
+            if COPIES in {loops[i] for i in {*op.indices[0]} ^ {*op.output_indices}}:
+                return [Mode(own[0])]  # copies of the only head are made before they are exchanged, and added behind
         summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
         made = self.graph.tensors[step.output]
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"

@@ -18,7 +18,7 @@ from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import OF_A_HEAD, Rule, Strategy
 from symcomm.core.records import replace
 
-_NAME = "copies of a head"  # of the axis over the ranks that share a key/value head
+COPIES = "copies of a head"  # of the axis over the ranks that share a key/value head
 
 
 def with_copied_heads(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> tuple[Graph, Strategy]:
@@ -66,8 +66,8 @@ def _copies(name: str, ranks: Fraction, heads: Fraction, queries: Fraction) -> i
 
 def _over(strategy: Strategy, rule: Rule, heads: str, number: int, each: int) -> Strategy:
     """The strategy whose mesh axis is two: the heads, and the ranks that share one."""
-    mine = [(rule.mesh, heads, number), (f"{rule.mesh}{OF_A_HEAD}", _NAME, each)]
-    mine = mine if number > 1 else [(rule.mesh, _NAME, each)]
+    mine = [(rule.mesh, heads, number), (f"{rule.mesh}{OF_A_HEAD}", COPIES, each)]
+    mine = mine if number > 1 else [(rule.mesh, COPIES, each)]
     mesh = [new for axis, size in strategy.mesh
             for new in ([(m, num(n)) for m, _, n in mine] if axis == rule.mesh else [(axis, size)])]  # fmt: skip
     rules = [
@@ -99,7 +99,7 @@ def _attends(graph: Graph, op: Op, name: str) -> bool:
 def _copied(graph: Graph, heads: str, group: str, copies: int) -> Graph:
     """The graph whose ops read ``copies`` of each head, for as many parts of the axis ``group`` of its queries."""
     size = graph.axes[group].size
-    first = Axis(_NAME, str(copies), sp.Integer(copies), "copies")
+    first = Axis(COPIES, str(copies), sp.Integer(copies), "copies")
     second = Axis(f"{group} of a copy", str(size / copies), size / copies, "copies")
     both = (first.name, second.name)
     tensors = {

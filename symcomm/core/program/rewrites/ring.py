@@ -53,7 +53,7 @@ class _Ring:
             parts = self.parts(call) if call.kind in ("reduce-scatter", "all-reduce") else frozenset[int]()
             if (names or parts) and (call.meshes != (self.mesh,) or call.kind == "all-reduce"):
                 others = " and ".join(f"'{mesh}'" for mesh in call.meshes)
-                hint = "cut positions by one ring, or several KV heads by ring(k) + ulysses(u)"
+                hint = "cut positions by one ring, or by ring(k) + ulysses(u)"
                 what = f"{call.tensor} would go round the mesh axes {others} at once, which is no ring"
                 raise StrategyError(what, hint=hint)
             self.passed |= {id(turn): names} if names else {}
