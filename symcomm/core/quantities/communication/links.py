@@ -537,10 +537,8 @@ def ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
     """
     over = _ways(made, strategy, how, call, k)
     most, copies, by = node_limit(strategy, call), call.copies, over[0][1].by
-    if not most or copies is None:
-        return over
-    found = levels(made, strategy, call.meshes)
-    if len(found) == 1 and found[0][0] in made.levels[:1]:  # all in one node
+    found = levels(made, strategy, call.meshes) if most else []
+    if copies is None or not most or (len(found) == 1 and found[0][0] in made.levels[:1]):  # all in one node
         return over
     if not made.levels:
         hint = "for instance node=8, inside=900 GB/s, between=50 GB/s"
@@ -560,9 +558,8 @@ def ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
 
 def node_limit(strategy: Strategy, call: Call) -> int:
     """The nodes that have the experts of a token of a call, at most; 0 where they may be on any."""
-    if call.kind != "all-to-all":
-        return 0
-    return max((rule.nodes for _, rule in strategy.rules if rule.mesh in call.meshes), default=0)
+    limits = (rule.nodes for _, rule in strategy.rules if rule.mesh in call.meshes and call.kind == "all-to-all")
+    return max(limits, default=0)
 
 
 def _ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:

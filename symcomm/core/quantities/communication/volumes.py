@@ -161,8 +161,9 @@ def sent_over_boundaries(work: StepWriter, strategy: Strategy, counted: list[For
                             "The batch is sent in equal microbatches.")  # fmt: skip
     elif choice == "all_boundaries":
         stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
+        name = f"`{stages.name}`" if isinstance(stages, Sym) else "the"
         sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
-                           f"{maths_name(stages)} stages have {maths_name(stages)} - 1 boundaries.",
+                           f"{name} stages have {name} - 1 boundaries.",
                            witness=_at_each_boundary(stages, sent))  # fmt: skip
     ranks = [size for size in strategy.sizes.values() if size != num(1)]
     if accounting.communication in ("all_links", "contributed") and ranks:
@@ -178,8 +179,3 @@ def _at_each_boundary(stages: Form, sent: Form) -> Witness:
 
 def _by_each_rank(ranks: Sequence[Form], sent: Form) -> Witness:
     return lambda numbers: number(sent, numbers) * passes(number(one, numbers) for one in ranks)
-
-
-def maths_name(form: Form) -> str:
-    """A symbol as it is in a sentence."""
-    return f"`{form.name}`" if isinstance(form, Sym) else "the"

@@ -109,11 +109,11 @@ def derive(
         ("weight", "W", "weights"), ("gradient", "G", "gradients"), ("state", "O", f"optimizer states ({kept.states})"),
     )  # fmt: skip
     choice = ShapeChoice(kept, setting)
-    versions, flying = num(1), ()
+    versions: Form = num(1)
+    flying: tuple[Condition, ...] = ()
     if order is not None and order.stashes and cut is not None and of in ("all", "weights"):
         if still:
-            raise ValuesError(f"the versions of weights that {order.name} keeps are not counted beside frozen weights",
-                              hint="leave out frozen")  # fmt: skip
+            raise ValuesError(f"{order.name} keeps versions of weights that change, not of frozen ones", hint="1f1b")
         versions, _, flying = in_flight(work, cut, pipeline.stage_count(cut, graph), order.name, stage, None)
     away = False
     for role, letter, what in rows:
@@ -178,8 +178,7 @@ def derive(
     if versions != num(1) and parts and ("weight" in elsewhere) == (on == "host"):
         newest, form = held_here[0], product(Total((versions, num(-1))), parts[0])
         held_here.append(lambda numbers: (number(versions, numbers) - 1) * newest(numbers))
-        text = "The versions that older microbatches have read."
-        parts.append(work.define("M_V", form, BYTE, "versions", text, witness=held_here[-1]))
+        parts.append(work.define("M_V", form, BYTE, "versions", "Older versions of weights.", witness=held_here[-1]))
     if not parts and on == "host" and not elsewhere:
         raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
     if not parts and of != "all" and elsewhere:
