@@ -50,7 +50,7 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
             if placed.axes is None:
-                # Any axis will do: the one of the other shards, else a longer one that nothing cuts, so that shards stay
+                # Any axis will do: the one of the other shards, else a longer one that nothing cuts, so shards stay
                 # blocks. An axis of length 1, as in the kernels of a depthwise convolution, has no parts.
                 shards = [p for other, p in found if other.axes is None]
                 free = [p for p, name in enumerate(tensor.axes) if p not in cut and graph.axes[name].size != 1]
