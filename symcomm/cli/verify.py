@@ -87,7 +87,7 @@ def verify(
     if timed:
         from symcomm.verify import by_op
 
-        rows = by_op.by_op(models[0], values, device_of(device) if device else by_op.at_hand())
+        rows = by_op.by_op(models[0], values, device_of(device) if device else None)
         write(json.dumps(rows.json(), indent=2) if as_json else by_op.text(rows), output, files[0])
         return
     if grid:

@@ -78,13 +78,14 @@ def at_hand() -> Device:
         return devices(file)["this-machine"]
 
 
-def by_op(model: Model, values: Mapping[str, Fraction], device: Device) -> RowTimes:
+def by_op(model: Model, values: Mapping[str, Fraction], device: Device | None = None) -> RowTimes:
     """Times each row of a model's layers, and derives its time from the device's rates and its table.
 
-    ``values`` are sizes that stay as they are; the others are small. Raises ``VerificationError`` where
-    PyTorch is missing.
+    ``values`` are sizes that stay as they are; the others are small. Without a ``device`` the machine at hand is
+    measured. Raises ``ValuesError`` for a step without a backward pass, ``VerificationError`` where PyTorch is missing.
     """
     model.graph.check_trains("times are measured of training steps")
+    device = device or at_hand()
     graph = replace(model.graph, fused=False)  # the module that runs writes attention out
     batch = {s.name: Fraction(4 * _WIDE) for a in batch_axes(graph) for s in graph.axes[a].size.free_symbols}
     sizes = small_sizes(graph, batch | dict(values), _LARGE)
