@@ -34,7 +34,7 @@ CASES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mar
 
 
 PAGES = {"homework": 4, "communication-accounting": 8, "bert": 7, "zero": 1, "ddp-buckets": 5, "pipeline-chunks": 6,
-         "autodiff-traces": 4, "peak": 3, "serving": 5, "long-context": 3, "quiz": 2, "gpt3": 2}  # fmt: skip
+         "autodiff-traces": 4, "peak": 3, "serving": 6, "long-context": 4, "quiz": 2, "gpt3": 2}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", CASES)
