@@ -41,7 +41,7 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "message": (("messages",), False),
     "iteration": (("iterations",), False),
     "dollar": (("dollars", "USD"), True),
-    "watt": (("watts",), True),
+    "watt": (("watts", "W"), True),
     "joule": (("joules",), True),
     "kgCO2": (("kg_CO2", "kgCO2e"), False),
 }

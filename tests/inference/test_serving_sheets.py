@@ -24,10 +24,6 @@ def asked(sheet: str, want: str, **options: Any) -> Fraction:
 @pytest.mark.parametrize("case", of("speculative.tokens"))
 def test_a_verification_gives_the_expected_tokens(case: dict[str, Any]) -> None:
     at = case["at"]
-    if at["a"] == "1":
-        with pytest.raises(sc.SymcommError, match="a verification gives a token for each draft and one more"):
-            asked("speculative_decoding", "tokens", acceptance=at["a"], drafts=at["g"])
-        return
     assert asked("speculative_decoding", "tokens", acceptance=at["a"], drafts=at["g"]) == Fraction(case["value"])
 
 
@@ -71,6 +67,28 @@ def test_tokens_leave_the_caches_as_fast_as_they_come(case: dict[str, Any]) -> N
     at = case["at"]
     found = asked("prefill_decode_balance", "evicted", sequences=at["B"], prompt=at["P"], generated=at["G"])
     assert found == Fraction(case["value"])
+
+
+def test_where_all_drafts_are_accepted_each_is_a_token_and_no_number_of_them_is_the_best() -> None:
+    # Five drafts of a twentieth of a step each: 6 tokens in 1.25 steps.
+    assert asked("speculative_decoding", "speedup", acceptance="1", drafts="5", draft_cost="1/20") == Fraction(24, 5)
+    for want in ("positions", "greatest"):
+        with pytest.raises(sc.SymcommError, match="acceptance = 1: no number of drafts is the best\nhint: such as 4/5"):
+            asked("speculative_decoding", want, acceptance="1", draft_cost="1/20")
+
+
+def test_a_share_of_accepted_drafts_above_one_is_refused_and_so_is_one_in_the_general_formula() -> None:
+    with pytest.raises(sc.SymcommError, match=r"acceptance = 1\.5 is more than 1\nhint: a probability, such as 4/5"):
+        asked("speculative_decoding", "tokens", acceptance="3/2", drafts="5")
+    with pytest.raises(sc.SymcommError, match="a = 1 is a case with its own formula\nhint: give this number"):
+        sc.derive("speculative_decoding").at(a=1, g=5)
+
+
+def test_a_power_may_be_in_watts_by_their_symbol() -> None:
+    # 8 devices of 700 W make 1000 tokens a second.
+    for power in ("700 W", "0.7 kW", "700 watt"):
+        said = {"devices": 8, "tokens_per_second": "1000 token/second"}
+        assert asked("serving_cost", "energy", power=power, **said) == Fraction(8 * 700, 1000)
 
 
 def test_the_expected_tokens_are_a_formula_of_the_acceptance() -> None:

@@ -98,6 +98,36 @@ def test_a_comparison_without_its_numbers_says_which_are_missing():
         sc.worksheet(GUARDED, block())()
 
 
+SPECIAL = """# Special
+
+A sum of powers.
+
+## Symbols
+
+- a from share: a share
+- g [count] from terms: how many
+
+## Lines
+
+- note where a < 1, where g = 2: two terms below {g}
+- n := g, where a = 1
+  all: Each is one.
+  run: same(n, g)
+- n := (1 - a^g)/(1 - a)
+  sum: A geometric sum.
+  run: same(n (1 - a), 1 - a^g)
+"""
+
+
+def test_an_equality_without_numbers_does_not_hold_and_is_refused_where_it_comes_to_hold_later():
+    assert sc.worksheet(SPECIAL)(share=1, terms=7).at().value == 7
+    assert sc.worksheet(SPECIAL)(share=2, terms=3).at().value == 1 + 2 + 4
+    general = sc.worksheet(SPECIAL)()
+    assert general.at(a=3, g=2).value == 1 + 3
+    with pytest.raises(SymcommError, match="a = 1 is a case with its own formula\nhint: give this number when it is"):
+        general.at(a=1, g=7)
+
+
 OPEN = "flops(scope: training, op: none, frozen: none, documents: none)"
 WRONG = {
     "a quantity": (f"- F from {OPEN.replace('flops', 'flop')}", "there is no quantity or fact 'flop'", "'flops'"),

@@ -29,9 +29,10 @@ def count(said: int | str, name: str = "tokens", least: int = 0) -> Expr:
     """
     text = str(said)
     number = re.fullmatch(r"-?\d{1,12}", text) is not None
-    if isinstance(said, bool) or not (number or re.fullmatch(r"[^\W\d][\w']{0,39}", text)) \
-            or (number and int(text) < least):  # fmt: skip
+    if isinstance(said, bool) or not (number or re.fullmatch(r"[^\W\d][\w']{0,39}", text)):
         raise ValuesError(f"{name} is {text[:60]}", hint="a number of positions, or a symbol for it")
+    if number and int(text) < least:
+        raise ValuesError(f"{name} is {text}", hint=f"at least {least}, or a symbol for the number of positions")
     return sp.Integer(int(text)) if number else symbol(text)
 
 

@@ -268,6 +268,8 @@ class _Asked:
                     raise DocumentError(what, line.span, nearest(line.formulas[place].text, [*self.symbols]))
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
+            for left, _, right in claim.guards.compared:
+                self.compared |= {side: self.form(side, known) for side in (left, right)}
             for name in re.findall(_TOLD, claim.text):
                 if name[1] not in known:
                     raise DocumentError(f"'{name[1]}' has no number", claim.span, nearest(name[1], known))
@@ -318,6 +320,7 @@ class _Asking:
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         self.picked: dict[str, WorksheetLine] = {}
+        self.special: list[tuple[str, list[Form]]] = []  # equalities that numbers did not decide
         self.lines = self.chosen()
         for name in (n for line in self.lines for form in asked.runs.get(line, ()) for n in forms.names(form)):
             self.pick(name)  # a run may take what the answer does not
@@ -340,7 +343,7 @@ class _Asking:
             return
         several = [one for one in self.asked.lines if one.name == name and one.relation == ":="]
         for line in several:
-            if self.holds(line.guards):
+            if self.holds(line.guards, self.special):
                 self.picked[name] = line
                 if line.source:
                     self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.passed)
@@ -353,8 +356,8 @@ class _Asking:
         hint = f"give {wanted}" if wanted else "one line must hold without a condition"
         raise ValuesError(f"no line of {self.sheet.file} says what {name} is here", hint=hint)
 
-    def holds(self, guards: Guards) -> bool:
-        """Whether the options, the conventions and the numbers are those that a line is for."""
+    def holds(self, guards: Guards, special: list[tuple[str, list[Form]]]) -> bool:
+        """Whether the options, conventions and numbers are those of a line; ``special`` gets open equalities."""
         if not all(any(option in self.said for option in group) for group in guards.given):
             return False
         for convention, choices in guards.conventions:
@@ -366,6 +369,9 @@ class _Asking:
                 self.pick(name)
             known = self.known()
             values = [_worth(self.plain(side), known) for side in sides]
+            if None in values and relation == "=":  # a special case: not the general one
+                special.append((f"{left.text} = {right.text}", sides))
+                return False
             if values[0] is None or values[1] is None:
                 lacking = dict.fromkeys(n for side in sides for n in forms.names(self.plain(side)) if n not in known)
                 raise ValuesError(f"{left.text} {relation} {right.text} decides which formula holds",
@@ -449,7 +455,7 @@ class _Asking:
         touched = (*(f for f, _ in self.question.conventions), *(f for made in facts for f in made.touched))
         where = dict.fromkeys(condition for made in facts for condition in made.where)
         checks = [check for made in facts for check in made.checks]
-        if any(claim.required for claim, _ in asked.claims):
+        if self.special or any(claim.required for claim, _ in asked.claims):
             checks.append(self.required)
         named = {n for made in facts for n in made.named}
         exhibits = tuple(dict.fromkeys(one for made in facts for one in made.exhibits))
@@ -700,12 +706,17 @@ class _Asking:
         away = self.asked.needs.keys() - self.picked.keys()  # a sentence about a line that nobody asked for is not told
         claims = [
             (claim, sides) for claim, sides in self.asked.claims
-            if self.holds(claim.guards) and (claim.required or not away & {n for _, n in re.findall(_TOLD, claim.text)})
+            if self.holds(claim.guards, [])
+            and (claim.required or not away & {n for _, n in re.findall(_TOLD, claim.text)})
         ]  # fmt: skip
-        if not claims:
+        if not claims and not self.special:
             return []
         known = self.known() | {name: rational(value) for name, value in later.items()}
         known |= {n + _OWN: known[new] for n in self.symbols if (new := self.called(n)) in later}
+        for text, sides in self.special:
+            values = [_worth(self.plain(side), known) for side in sides]
+            if None not in values and values[0] == values[1]:
+                raise ValuesError(f"{text} is a case with its own formula", hint="give this number when it is derived")
         told: dict[str, Expr] = {}
         for claim, sides in claims:
             compared = (n for side in sides for n in forms.names(side))
