@@ -25,7 +25,7 @@ def words(ranks: int, multiple: int = 1) -> int:
     return held * multiple
 
 
-def states(ranks: int, rows: int) -> int:
+def states(ranks: int, rows: int | Fraction) -> int | Fraction:
     """16 bytes a parameter of GPT-2: matrices and the biases of columns cut, all else whole."""
     D, F = 768, 3072
     layer = (4 * D * D + 2 * D * F + 3 * D + F) // ranks + 6 * D
@@ -102,6 +102,17 @@ def test_a_vocabulary_is_filled_up_to_128_words_a_rank_as_megatron_does() -> Non
     assert filled - even.state_memory("tensor(8)").at().value == 16 * 2 * 4096 * (129024 - 128256) // 8
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_may_hold_the_mean_of_the_words_by_name(ranks: int) -> None:
+    model, said = sc.load(GPT2), {"accounting": "mean_part"}
+    for strategy, values in ((f"tensor({ranks})", {}), ("tensor(k)", {"k": ranks})):
+        made = model.state_memory(strategy, **said)
+        assert made.at(**values).value == states(ranks, Fraction(50257, ranks))
+        assert "vocabulary" in made.touched
+    with pytest.raises(sc.SymcommError, match=r"cuts n_H = 12 .* into 5 parts"):
+        model.state_memory("tensor(5)", **said)
+
+
 def test_a_convention_that_no_word_decides_is_not_named() -> None:
     model = sc.load(GPT2)
     assert "vocabulary" not in model.state_memory("data(4)").touched
@@ -111,7 +122,7 @@ def test_a_convention_that_no_word_decides_is_not_named() -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("convention", ["largest_part", "padded_vocabulary"])
+@pytest.mark.parametrize("convention", ["largest_part", "padded_vocabulary", "mean_part"])
 def test_a_search_has_the_times_and_states_of_uneven_parts(convention: str) -> None:
     model = sc.load(GPT2).at(B=8, L=64)
     rates = {"peak": "100 TFLOP/s", "memory": "1 TB/s", "network": "100 GB/s"}

@@ -36,13 +36,14 @@ class Axis:
 
     ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
     what the author says it is (or what the symbol usually means), for where the ops alone do not tell; ``copies``
-    share the queries of a head.
+    share the queries of a head. Ranks that do not divide one that is ``uneven`` have the mean of it.
     """
 
     name: str
     label: str
     size: Expr
     role: AxisRole | Literal["copies"] = ""
+    uneven: bool = False
 
 
 @dataclass(frozen=True)

@@ -481,7 +481,8 @@ def cut_axes(
         for mesh, position in place(tensor, graph, rules):
             ways.setdefault(position, []).append(mesh)
         for position, meshes in ways.items():
-            yield tensor, graph.axes[tensor.axes[position]], tuple(meshes)
+            if not (axis := graph.axes[tensor.axes[position]]).uneven:
+                yield tensor, axis, tuple(meshes)
 
 
 def check_cuts(

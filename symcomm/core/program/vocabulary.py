@@ -39,10 +39,12 @@ class CutVocabulary:
         return any((evaluate(size, values) / evaluate(self.ranks, values)).denominator != 1 for size in sizes)
 
     def in_parts(self, graph: Graph, accounting: Accounting) -> Graph:
-        """The graph with as many words as the ranks hold together, each a part as large as the largest.
+        """The graph with as many words as the ranks hold together, each a part as large as the largest, or the mean.
 
         It holds for each number of ranks that is a symbol: one rank has all words, and fills nothing up.
         """
+        if accounting.vocabulary == "mean_part":
+            return replace(graph, axes={**graph.axes, **{a: replace(graph.axes[a], uneven=True) for a in self.axes}})
         ranks = value(self.ranks)
         several = 1 if ranks.is_number else sp.Min(1, ranks - 1)
         unit = ranks * (1 + (MULTIPLE - 1) * several if accounting.vocabulary == "padded_vocabulary" else 1)
@@ -78,6 +80,6 @@ def _in_parts(
     held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, values: tuple[tuple[str, Fraction], ...]
 ) -> Graph:
     cut = cut_vocabulary(held, strategy)
-    if cut is None or not (accounting.vocabulary == "padded_vocabulary" or cut.uneven(held.it, dict(values))):
+    if cut is None or not (accounting.vocabulary != "largest_part" or cut.uneven(held.it, dict(values))):
         return held.it
     return cut.in_parts(held.it, accounting)
