@@ -83,7 +83,8 @@ def _nesting(draft: Draft, holds: tuple[int, ...], sizes: dict[str, int]) -> Nes
 def _stages(question: SearchQuestion, stages: int) -> int:
     """The number of stages where it settles which kinds of layers each of them holds; else 0.
 
-    It does not where the first stage holds all kinds but the last one; a number that does not divide is refused anyway.
+    It does not where the first stage holds all kinds but the last one and none alternate; a number that does not
+    divide is refused anyway.
     """
     model = question.model
     layers = pipeline.stacked(model.graph) if stages > 1 else ()
@@ -91,7 +92,7 @@ def _stages(question: SearchQuestion, stages: int) -> int:
         return 0
     counts = _counts(model, [r.times for r in layers], question.varied)
     share, rest = divmod(sum(counts), stages)
-    return 0 if rest or sum(counts[:-1]) <= share else stages
+    return 0 if rest or (sum(counts[:-1]) <= share and not model.graph.order) else stages
 
 
 def _counts(model: Model, names: list[str], varied: tuple[str, ...]) -> list[int]:

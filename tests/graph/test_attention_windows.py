@@ -181,6 +181,32 @@ def test_layers_that_alternate_are_kinds_of_layers(config: dict[str, Any], kinds
     assert layers(config) == kinds
 
 
+@pytest.mark.parametrize("stages", [[4, 3, 4, 2], [1, 12], [13]])
+def test_a_stage_keeps_the_windows_and_the_whole_contexts_of_the_layers_that_stand_in_it(stages: list[int]) -> None:
+    begin, model, c = 0, sc.load(GEMMA), 9
+    for n, size in enumerate(stages):
+        places = range(begin, begin + size)
+        kept = sum(2 * 2 * 16 * 2 * (c if layer in (5, 11) else 5) for layer in places)  # K and V, 2 heads of 16, bf16
+        strategy = f"pipeline(layers={':'.join(map(str, stages))})"
+        assert model.kv_cache("sequence", strategy, stage=n, dtype="bf16").at(c=c).value == kept
+        begin += size
+
+
+def test_a_stage_has_the_experts_of_the_layers_that_stand_in_it() -> None:
+    D, F, E, S, weights = 64, 128, 32, 64, []
+    for layer in range(9):
+        both = 2 * D + 4 * D * D + 3 * D  # two norms, attention, biases of queries, keys and values
+        routed = layer % 3 == 2  # the others are dense
+        weights.append(both + (D * 4 + 4 * 3 * D * E + 3 * D * S + D if routed else 3 * D * F))
+    model = sc.load(QWEN)
+    ends = {0: 96 * D, 2: 96 * D + D}  # the embedding; the last norm and the head
+    for stage in range(3):
+        held = sum(weights[3 * stage : 3 * stage + 3]) + ends.get(stage, 0)
+        assert model.state_memory("pipeline(3)", stage=stage).at().value == 16 * held
+    with pytest.raises(sc.SymcommError, match="alternate, so the layers of a stage depend on how many there are"):
+        model.state_memory("pipeline(p)", stage=0)
+
+
 def test_a_window_without_its_key_is_that_of_transformers() -> None:
     plain = {k: v for k, v in GEMMA.items() if k != "sliding_window"}
     found = {kind: sc.load({**plain, "model_type": kind}).values.get("L_w")

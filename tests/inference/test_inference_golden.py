@@ -480,7 +480,6 @@ ASKED: dict[str, Callable[[Case], Any]] = {
 }
 # What is not asked yet, and what comes out otherwise; each with its reason.
 MISSING: dict[str, str] = {
-    "cache.pipeline.2": "layers with a window are read before others, wherever they stand in between",
     "capacity.4": "the copies of key/value heads have weights, too, which the case leaves out",
     "time.tensor.4": "the copies of key/value heads have weights and operations, too, which the case leaves out",
 }

@@ -209,9 +209,9 @@ class Graph:
     next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
     false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
     what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
-    ``fused`` says that the library it was read from runs attention as one kernel. ``explicit`` rows write every mask.
-    ``documents`` are the tokens of each document of a row, where a mask keeps several apart.
-    ``step`` is there where the graph is a step of generating text.
+    ``order`` names the region of each layer where kinds alternate. ``fused`` says that the library it was read from
+    runs attention as one kernel. ``explicit`` rows write every mask. ``documents`` are the tokens of each document of
+    a row, where a mask keeps several apart. ``step`` is there where the graph is a step of generating text.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -226,6 +226,7 @@ class Graph:
     flow: bool = True
     windowed: bool = False
     limits: tuple[tuple[str, str, int], ...] = ()
+    order: tuple[str, ...] = ()
     fused: bool = False
     explicit: bool = False
     documents: tuple[int, ...] = ()

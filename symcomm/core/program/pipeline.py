@@ -156,7 +156,8 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
 
     What stands before the layers is on the first stage, what stands behind them on the last one, and what stands
     between two kinds of layers with the layer before it. Of several kinds of layers all but the last kind are on the
-    first stage, or the numbers of layers and stages have to be known. Raises ``StrategyError`` where they are not.
+    first stage, or the numbers of layers and stages have to be known, as where kinds alternate. Raises
+    ``StrategyError`` where they are not.
     """
     every = [region.name for region in graph.regions] or [graph.name]
     if cut is None:
@@ -173,14 +174,14 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
     if cut.layers and (len(layers) == 1 or len(counts) == len(layers)):
         return _listed(graph, list(cut.layers), counts)
     early = layers[:-1]
-    fits = each is None or sum(counts[:-1]) <= each
+    fits = not graph.order and (each is None or sum(counts[:-1]) <= each)
     if cut.layers or not fits:
         if each is not None and isinstance(stages, Num):
             return _listed(graph, [int(each)] * int(stages.number), counts)
         said = " and ".join([*(region.times for region in layers), *(["the stages"] if not cut.layers else [])])
         raise StrategyError(
-            f"{' and '.join(r.name for r in layers)} follow one another, so the layers of a stage "
-            "depend on how many there are", hint=f"give numbers for {said}, such as pipeline(4)",
+            f"{' and '.join(r.name for r in layers)} {'alternate' if graph.order else 'follow one another'}, so the "
+            "layers of a stage depend on how many there are", hint=f"give numbers for {said}, such as pipeline(4)",
         )  # fmt: skip
     share = cut.layers_per_stage or Ratio(layer_count(graph), stages)
     others = [Sym(region.times) for region in early]
@@ -205,6 +206,7 @@ def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Ran
     every, layers = [region.name for region in graph.regions], stacked(graph)
     counts = counts if len(counts) == len(layers) else [sum(stages)]
     ends = [sum(counts[: n + 1]) for n in range(len(counts))]
+    in_order = Counter(graph.order) == {region.name: n for region, n in zip(layers, counts, strict=True)}
     found: dict[str, RankShare] = {}
     begin = 0
     for number, size in enumerate(stages, 1):
@@ -218,6 +220,7 @@ def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Ran
                 here = begin < seen <= end if seen else begin == 0
             else:
                 shared = min(end, ends[at]) - max(begin, ends[at] - counts[at])
+                shared = graph.order[begin:end].count(name) if in_order else shared
                 here, seen = shared > 0, ends[at]
                 mine += [(name, num(shared))] if here else []
             regions += [name] if here else []

@@ -85,7 +85,7 @@ class Blueprint:
     weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
     sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
     says; ``fused`` that its library runs attention as one kernel. ``edges`` say what flows where, and ``ties`` which
-    weights of different parts are one; without edges the parts are a chain. ``limits`` are those of ``Graph``.
+    weights of different parts are one; without edges the parts are a chain. ``limits`` and ``order`` are of ``Graph``.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Blueprint:
     ties: Ties = ()
     limits: tuple[tuple[str, str, int], ...] = ()
     fused: bool = False
+    order: tuple[str, ...] = ()
 
     @cached_property
     def graph(self) -> Graph:
@@ -128,7 +129,7 @@ class Blueprint:
         edges = (self.edges or chain(graphs)) if self.flow else ()
         whole = joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
         explicit = all(isinstance(part, PartTable) for part in self.parts)  # a reader writes every mask
-        return replace(whole, limits=self.limits, explicit=explicit)
+        return replace(whole, limits=self.limits, explicit=explicit, order=self.order)
 
     def count(self) -> int | None:
         """The number of parameters, or None where a size is unknown."""

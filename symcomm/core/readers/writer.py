@@ -71,6 +71,7 @@ class ModelWriter:
     loss: bool | None = False  # None: counted where there are logits over a vocabulary
     notes: list[str] = field(default_factory=list)
     limits: list[tuple[str, str, int]] = field(default_factory=list)
+    order: tuple[str, ...] = ()
 
     def blueprint(self) -> Blueprint:
         """The blueprint; raises ``ReaderError`` for a key whose weights the tables do not have."""
@@ -98,7 +99,7 @@ class ModelWriter:
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
             self.name, parts, values, MEANINGS, notes, one_axis=("V", "B"), dtype=self.number_format(), edges=edges,
-            ties=ties, limits=tuple(self.limits), fused=fused,
+            ties=ties, limits=tuple(self.limits), fused=fused, order=self.order,
         )  # fmt: skip
 
     def fused(self) -> bool:
@@ -290,10 +291,9 @@ class ModelWriter:
             if count > LAYERS_LIMIT:
                 self.config.fail(f"{count} layers of several kinds", self.record.sizes["N_layer"],
                                  f"at most {LAYERS_LIMIT} are looked at one by one")  # fmt: skip
-            kinds = Counter(
-                (dense if isinstance(dense, bool) else dense(n), local if isinstance(local, bool) else local(n))
-                for n in range(count)
-            )  # fmt: skip
+            each = [(dense if isinstance(dense, bool) else dense(n), local if isinstance(local, bool) else local(n))
+                    for n in range(count)]  # fmt: skip
+            kinds = Counter(each)
         for plain, symbols in ((True, ("F",)), (False, ("E", "F_E", "F_S", "n_top"))):
             if not any(kind[0] is plain for kind in kinds):
                 for symbol in symbols:
@@ -304,20 +304,21 @@ class ModelWriter:
             [(plain, windowed)] = kinds
             return (PartTable("layer", self.layer(not plain, windowed=windowed), "N_layer"),)
         del values["N_layer"]
-        parts = []
+        parts, names = [], dict[tuple[bool, bool], str]()
         several = [len({kind[n] for kind in kinds}) > 1 for n in (0, 1)]
         for plain, windowed in sorted(kinds, reverse=True):
             words = [("sliding" if windowed else "full")] if several[1] else []
             symbol = "_".join(["N", *words, *([("dense" if plain else "moe")] if several[0] else [])])
             name = " ".join(["-".join([*words, *(["dense"] if plain and several[0] else [])]), "layer"]).strip()
             name += " with experts" if several[0] and not plain else ""
+            names[plain, windowed] = name
             values[symbol] = kinds[plain, windowed]
             parts.append(PartTable(name, self.layer(not plain, windowed=windowed), symbol))
-        told = {
-            0: "layers with experts are read behind those without",
-            1: "layers with a window are read before others",
-        }
-        self.notes += [f"{told[n]}, wherever they stand in between" for n in (0, 1) if several[n]]
+        told = ("layers with experts are read behind those without", "layers with a window are read before others")
+        where = "wherever they stand in between; stages hold each in its place"
+        self.notes += [f"{told[n]}, {where}" for n in (0, 1) if several[n]]
+        if each != sorted(each, reverse=True):
+            self.order = tuple(names[kind] for kind in each)
         return tuple(parts)
 
     def dense_layers(self) -> bool | Callable[[int], bool]:
