@@ -73,6 +73,8 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
 
     >>> measure("GiB")[0] == 2**30, str(measure("ms")[1]), measure("D")
     (True, 's', None)
+    >>> str(measure("watt")[1]), measure("W"), measure("kW")
+    ('watt', None, None)
     """
     if word in _BASES:
         name, worth = _BASES[word]
@@ -99,6 +101,8 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
             return worth * Fraction(10) ** _LONG[prefix.lower()], unit, max(0, _LONG[prefix.lower()] // 3)
     if len(word) in (2, 3) and word.endswith("b") and word[:-1] in _DECIMAL | _BINARY:
         raise UnreadError(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
+    if word.endswith("W"):  # weights or a bandwidth: what is printed is the word, watt
+        return None
     try:  # whatever is printed can be typed
         printed = Quantity.parse(f"1 {word}")
     except SymcommError:
