@@ -42,7 +42,7 @@ def test_every_quantity_has_a_row_in_every_language_with_a_heading_and_a_sentenc
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_the_choices_of_a_row_are_choices_of_its_quantity_or_conventions(language: str) -> None:
-    conventions = {"sent_per_rank", "all_links", "algbw", "busbw"}
+    conventions = {"sent_per_rank", "all_links", "algbw", "busbw", "host"}  # the last a level of any network
     for key, text in LANGUAGES[language]["rows"].items():
         name, *choices = key.split(" ")
         options = {option.name: option for option in QUANTITIES[name].options}
@@ -57,6 +57,36 @@ def test_a_block_without_a_question_is_asked_for_by_its_quantity_and_options() -
     assert wanted not in source(document(ask, words="What does a GPU send?"), "md", edition="paper")
     assert wanted not in source(document(ask), "md")
     assert wanted in source(document(ask), "html", edition="paper")
+
+
+def test_a_paper_names_the_level_and_the_links_over_which_bytes_are_asked_for() -> None:
+    links = "node=8, inside=900 GB/s, between=50 GB/s"
+    ask = f"ask: communication\nstrategy: data(64)\nlevel: between\nlinks: {links}\naccounting: sent_per_rank\n"
+    paper = source(document(ask), "md", edition="paper")
+    assert "over level between" in paper
+    assert "(links: node=8, inside=900 GB/s and between=50 GB/s)?" in paper
+    pod = ask.replace("between\nlinks: " + links, "pod\ndevice: DGX-H100")
+    assert "over level pod of DGX-H100 in a training step" in source(document(pod), "md", edition="paper")
+    for language in ("de", "zh"):
+        assert "node=8" in source(document(ask, language), "md", edition="paper")
+        assert "DGX-H100" in source(document(pod, language), "md", edition="paper")
+    copies = "ask: communication\nstrategy: data(64)\nlevel: host\naccounting: {offloading: states_on_host}\n"
+    assert "How many bytes does one GPU copy to its host and back" in source(document(copies), "md", edition="paper")
+
+
+def test_experts_on_few_nodes_are_called_so_in_every_language() -> None:
+    told = {language: questions(language)._said("strategy", "Expert on 4 nodes: 64") for language in LANGUAGES}
+    assert told["en"] == "expert parallelism (nodes per token: at most 4) on 64 GPUs"
+    assert all("4" in text and "64" in text and "Expert on" not in text for text in told.values())
+
+
+def test_an_example_for_authors_does_not_stand_beside_a_given_number() -> None:
+    ask = "ask: speculative_decoding\nacceptance: 0.85\ndrafts: 2\n"
+    meanings = {"en": "a draft is accepted)", "de": "angenommen wird)", "zh": "一个草稿被接受的概率)"}
+    for language, meaning in meanings.items():
+        made = source(document(ask, language), "md")
+        assert meaning in made
+        assert "4/5" not in made
 
 
 def test_a_question_in_words_asks_for_what_stands_below_it_up_to_the_next_words() -> None:

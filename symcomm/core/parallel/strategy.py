@@ -149,12 +149,13 @@ class Strategy:
         >>> (FullySharded("k") | Tensor(8) | Sequence()).parts({"k": Fraction(4)})
         ('Fully sharded: 4', 'Tensor: 8', 'Sequence')
         """
-        own = {part: mesh for part, mesh in _MESHES.items() if part in self.name.split(" + ")}
-        sizes = {part: dict(self.mesh).get(mesh) for part, mesh in own.items()}
+        parts = self.name.split(" + ")
+        alone = self.mesh[0][0] if len(self.mesh) == len(parts) == 1 else ""
+        sizes = {part: dict(self.mesh).get(_MESHES.get(part, alone)) for part in parts}
         if self.pipeline is not None:
             sizes["Pipeline"] = self.pipeline.stages
         told = []
-        for part in self.name.split(" + "):
+        for part in parts:
             size = sizes.get(part)
             number = _number(size, values) if size is not None else None
             shown = number if number is not None else f"`{size.name}`" if isinstance(size, Sym) else size

@@ -53,7 +53,7 @@ def said(quantity: Quantity) -> tuple[QuantityText, ...]:
             noughts = next(n for n, group in enumerate([*reversed(groups), "1"]) if group != "000")
             groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
         unit = unit or ""
-        unit = unit if text.startswith(("1 ", "-1 ")) else _COUNTED.sub(r"\1s", unit)
+        unit = unit if groups == ("1",) and not decimals and not lower and not exponent else _COUNTED.sub(r"\1s", unit)
         out.append(QuantityText(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
     return tuple(out)
 

@@ -347,7 +347,7 @@ class AnswerWriter:
         for g in values:
             meaning = "" if self.meant.get(g.name) == g.meaning else g.meaning
             self.meant |= {g.name: meaning} if meaning else {}
-            made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.sentence(meaning)))
+            made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.meaning(meaning)))
         return tuple(made)
 
     def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
@@ -356,7 +356,7 @@ class AnswerWriter:
         found = {n: meanings.get(n, "") for n in forms.names(last.last) if n not in known}
         fresh = [name for name, meaning in found.items() if meaning and self.meant.get(name) != meaning]
         self.meant |= {name: found[name] for name in fresh}
-        return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
+        return tuple(GivenView(writer.form(Sym(name)), writer.meaning(meanings[name])) for name in fresh)
 
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
         """The conventions of some answers, without those that the document or its question has told."""

@@ -95,7 +95,9 @@ class Questions:
 
     def _kind(self, part: str) -> str:
         kind, _, axis = part.partition(": ")[0].partition("Cut ")
-        return f"{self.words['Cut']} `{axis}`" if axis else self.words.get(kind, kind)
+        kind, _, nodes = kind.partition(" on ")  # such as 'Expert on 4 nodes'
+        most = self.words["at most nodes"].format(nodes.split()[0]) if nodes else ""
+        return f"{self.words['Cut']} `{axis}`" if axis else self.words.get(kind, kind) + most
 
     def _listed(self, parts: Sequence[str]) -> str:
         *others, last = parts

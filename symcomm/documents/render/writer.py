@@ -28,6 +28,7 @@ _DIALECT: dict[str, DialectName] = {"md": "latex", "tex": "latex", "html": "math
 _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
 _RELATION = 1.6
 _UNIT = re.compile(r'(\\ \\text\{|</mspace><mtext>|med ")([a-z]{4,}(?:/[A-Za-z]+)?)')  # behind a number
+_EXAMPLE = re.compile(r", (?:such as|etwa) \d[^,;]*|，(?:例如|如) \d[^，；]*")  # for authors
 _KEPT = 4096  # forms and sentences that a writer keeps as it wrote them
 
 
@@ -61,6 +62,7 @@ class PageWriter:
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
         self.sentence = lru_cache(maxsize=_KEPT)(lambda text: self._sentence(self.say(text)))
+        self.meaning = lru_cache(maxsize=_KEPT)(lambda text: self._sentence(_EXAMPLE.sub("", self.say(text))))
         self.own = lru_cache(maxsize=_KEPT)(self._sentence)  # of a text in the language of the page
         self.width = lru_cache(maxsize=_KEPT)(partial(printing.width, names=None, notation=notation))
         self._plain_link = lru_cache(maxsize=_KEPT)(self._link)
