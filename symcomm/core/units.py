@@ -378,7 +378,7 @@ class Quantity:
         said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
         bases = dict(self.unit.powers)
         # Prefixes go on what the unit measures; a count of layers or stages takes none.
-        rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
+        rest = {b: power for b, power in bases.items() if (power != 1 or b == "second") and b not in ("link", "device")}
         plain = rest in ({}, {"second": -1}, {"second": 1})
         leads = ("byte", "FLOP", "operation", "cycle", "second")
         named = self.unit.powers in _NAMED

@@ -105,6 +105,20 @@ def test_the_numbers_that_a_question_needs_stand_beside_it() -> None:
     assert "Given: $D = 3$, $F = 5$." in text
 
 
+def test_a_million_parameters_are_many_though_the_number_begins_with_a_one() -> None:
+    made = source(document("ask: parameters\ngiven: {D: 1024, F: 1024}\n"), "md")
+    assert re.search(r"1\D*048\D*576\D*parameters", made)
+    assert re.search(r"= 1\D*parameter\b", source(document("ask: parameters\ngiven: {D: 1, F: 1}\n"), "md"))
+
+
+def test_a_long_text_in_a_table_of_a_page_has_room_and_a_caption_is_no_column_on_a_phone() -> None:
+    made = source(solve(parse_problem((ROOT / "cluster" / "cluster.md").read_text(encoding="utf-8"))), "html")
+    assert '<td class="long">bytes of all ranks</td>' in made
+    assert '<td class="long reason">' in made
+    assert "td.long { min-width:" in made
+    assert "table.layers caption { display: block; }" in made
+
+
 def test_what_has_no_row_is_called_by_its_title() -> None:
     made = sc.solve(sc.read_problem(ROOT / "own-worksheet" / "homework.md"))
     assert questions("en").row([*made.answers()][:1]).heading == "Share of the time that is lost"

@@ -152,11 +152,10 @@ class Strategy:
         parts = self.name.split(" + ")
         alone = self.mesh[0][0] if len(self.mesh) == len(parts) == 1 else ""
         sizes = {part: dict(self.mesh).get(_MESHES.get(part, alone)) for part in parts}
-        if self.pipeline is not None:
+        if self.pipeline is not None and "Pipeline" in parts:
             sizes["Pipeline"] = self.pipeline.stages
         told = []
-        for part in parts:
-            size = sizes.get(part)
+        for part, size in sizes.items():
             number = _number(size, values) if size is not None else None
             shown = number if number is not None else f"`{size.name}`" if isinstance(size, Sym) else size
             told.append(part if shown is None else f"{part}: {shown}")

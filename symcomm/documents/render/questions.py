@@ -77,10 +77,8 @@ class Questions:
     def _said(self, name: str, value: str) -> str:
         if name == "strategy":
             return self._listed([self._part(*part.partition(": ")[::2]) for part in self._parts(value)])
-        told = [
-            self.words.get(f"{name} {one}", self.words.get(one, one.replace("_", " "))) for one in value.split(", ")
-        ]
-        return self._listed(told)
+        words = self.words
+        return self._listed([words.get(f"{name} {w}", words.get(w, w.replace("_", " "))) for w in value.split(", ")])
 
     def _parts(self, strategy: str) -> list[str]:
         """The parts of a strategy, its cuts as one."""
