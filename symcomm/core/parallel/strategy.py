@@ -152,8 +152,7 @@ class Strategy:
         parts = self.name.split(" + ")
         alone = self.mesh[0][0] if len(self.mesh) == len(parts) == 1 else ""
         sizes = {part: dict(self.mesh).get(_MESHES.get(part, alone)) for part in parts}
-        if self.pipeline is not None and "Pipeline" in parts:
-            sizes["Pipeline"] = self.pipeline.stages
+        sizes |= {"Pipeline": self.pipeline.stages} if self.pipeline is not None and "Pipeline" in parts else {}
         told = []
         for part, size in sizes.items():
             number = _number(size, values) if size is not None else None

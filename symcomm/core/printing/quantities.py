@@ -52,8 +52,7 @@ def said(quantity: Quantity) -> tuple[QuantityText, ...]:
         if len(groups) > 5 and not decimals and not lower and not exponent:  # 5.76·10^23 rather than all its noughts
             noughts = next(n for n, group in enumerate([*reversed(groups), "1"]) if group != "000")
             groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
-        unit = unit or ""
-        unit = unit if groups == ("1",) and not decimals and not lower and not exponent else _COUNTED.sub(r"\1s", unit)
+        unit = (unit or "") if re.match(r"-?1 \D", text.strip()) else _COUNTED.sub(r"\1s", unit or "")
         out.append(QuantityText(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
     return tuple(out)
 
