@@ -232,7 +232,6 @@ class DecisionCache:
     """The results for a key from earlier answers, kept for the answers to come; a changed key has its own."""
 
     numbers: dict[str, list[tuple[float, Wrong, Fraction]]] = field(default_factory=dict)
-    worths: dict[int, Fraction | None] = field(default_factory=dict)
     views: dict[frozenset[str], list[ResidueTable]] = field(default_factory=dict)
     samples: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]] = field(default_factory=dict)
 

@@ -192,18 +192,11 @@ class _Decision:
         """The answers of a level, with their numbers, that a rounded one may be."""
         cached = self.key.cache.numbers
         if level not in cached:
-            made = ((wrong, self._worth(wrong)) for wrong in getattr(self.key.candidates, level))
+            made = ((wrong, wrong.number.at(self.key.values)) for wrong in getattr(self.key.candidates, level))
             cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
         near = _float(about)
         spread = abs(near) * 0.2
         return ((wrong, worth) for size, wrong, worth in cached[level] if abs(size - near) <= spread)
-
-    def _worth(self, wrong: Wrong) -> Fraction | None:
-        """The number of a known answer."""
-        cached = self.key.cache.worths
-        if id(wrong) not in cached:
-            cached[id(wrong)] = wrong.number.at(self.key.values)
-        return cached[id(wrong)]
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
         if literal is not None:
@@ -250,7 +243,9 @@ class _Decision:
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
                 matched = [w for n in some for w in self._agreeing(form, level, views[n], mine[n], n < len(free))]
-                matched = [w for w in matched if not w.prefix or self._prefixed(w, self._worth(w) or Fraction(0))]
+                matched = [
+                    w for w in matched if not w.prefix or self._prefixed(w, w.number.at(key.values) or Fraction(0))
+                ]
                 if matched:
                     return self._wrong(matched)
         if undecided:
@@ -360,7 +355,7 @@ class _Decision:
         first = matched[0]
         others = tuple(dict.fromkeys(w.names for w in matched[1:] if w.names != first.names))
         right = self.key.number
-        mine = Quantity(self._worth(first) or Fraction(0), self.key.unit)
+        mine = Quantity(first.number.at(self.key.values) or Fraction(0), self.key.unit)
         counter = None if right is None else Counterexample((), mine, right)
         if first.convention:
             return Verdict("other_convention", first.names, (), others, first.says, "", counter)

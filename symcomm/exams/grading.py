@@ -86,10 +86,8 @@ class Grader:
         own: dict[str, Quantity] = {}  # the numbers the student got where they are not the key's
         told: dict[str, str] = {}
         made = []
-        for part in (part for part in paper.parts if part.id in ids):
+        for part, ask, keyed in self.exam.answered(paper, ids):
             text = sheet.answer(part.number, part.id)
-            ask = following(part.ask, right)
-            keyed = self.exam.kept.answer(paper.problem, ask)
             right[part.id] = keyed.quantity
             told[part.id] = part.number
             key = self.exam.kept.key(paper.problem, ask)

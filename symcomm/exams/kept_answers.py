@@ -24,7 +24,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import tex
 from symcomm.core.printing.forms import plain
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Given
 from symcomm.exams.key import Key, key_of
@@ -32,9 +32,9 @@ from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.keys import Known
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.solve import answer_of, known_of, load_block, used
+from symcomm.exams.remembered import Remembered
 
 _AGREED = 3  # papers on which both ways agree before one is enough: of a question; for pages, of each of its choices
-_KEPT = 20_000  # answers and models that are kept
 _LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
 _READ = 2_000  # questions of the latest papers with what is known to each
 
@@ -51,24 +51,25 @@ class _Entry:
     same_pages: bool = True
     names: frozenset[str] = frozenset()
     whole: bool = True
-    quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
+    quantities: Remembered[tuple[Fraction, ...], Quantity] = field(default_factory=Remembered)
 
 
 class KeptAnswers:
     """Answers the questions of papers of one document; everything is derived as seldom as possible."""
 
     def __init__(self) -> None:
-        self._models: dict[Hashable, Model] = {}
-        self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
-        self._reads: dict[tuple[int, ...], _Read] = {}
+        self._models = Remembered[Hashable, Model]()
+        self._loaded = Remembered[ByIdentity[ModelBlock], Model](_LOADED)
+        self._reads = Remembered[tuple[ByIdentity[object], ...], _Read](_READ)
         self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._structures: dict[Hashable, tuple[str, ...]] = {}  # the numbers that decide what is derived, by question
-        self._derived: dict[Hashable, Answer] = {}
+        self._derived = Remembered[Hashable, Answer]()
         self._keys: dict[Hashable, Key | None] = {}
-        self._formulas: dict[int, tuple[Derivation, Form, str]] = {}
-        self._tex: dict[int, tuple[Form, Notation, str]] = {}
-        self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
+        self._forms = Remembered[ByIdentity[Derivation], Form]()
+        self._formulas = Remembered[ByIdentity[Derivation], str]()
+        self._tex = Remembered[tuple[ByIdentity[Form], ByIdentity[Notation]], str]()
+        self._digests = Remembered[ByIdentity[object], str]()  # of tables
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
         """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
@@ -165,46 +166,33 @@ class KeptAnswers:
 
     def formula(self, derivation: Derivation) -> str:
         """The formula of an answer as text."""
-        return self._formula(derivation)[2]
+        return self._formulas.once(ByIdentity(derivation), lambda: plain(self.simplified(derivation)))
 
     def simplified(self, derivation: Derivation) -> Form:
         """The formula of an answer as its solution has it."""
-        return self._formula(derivation)[1]
-
-    def _formula(self, derivation: Derivation) -> tuple[Derivation, Form, str]:
-        known = self._formulas.get(id(derivation))
-        if known is None or known[0] is not derivation:
-            form, steps = derivation.answer.form, {step.name for step in derivation.steps}
-            own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
-            known = self._formulas[id(derivation)] = (derivation, own, plain(own))
-        return known
+        return self._forms.once(ByIdentity(derivation), lambda: _simplified(derivation))
 
     def tex(self, form: Form, notation: Notation) -> str:
         """A formula of a key in TeX."""
-        known = self._tex.get(id(form))
-        if known is None or known[0] is not form or known[1] != notation:
-            known = self._tex[id(form)] = (form, notation, tex(form, None, notation))
-        return known[2]
+        return self._tex.once((ByIdentity(form), ByIdentity(notation)), lambda: tex(form, None, notation))
 
     # -- how it is kept ------------------------------------------------------------------------
 
     def _read(self, problem: Problem, ask: Ask) -> _Read:
         """What is known to a question of a paper, which is asked several times."""
-        of = problem.models.get(ask.model), problem.values, problem.conventions
-        at = id(ask), *map(id, of)
-        if at not in self._reads:
-            if len(self._reads) > _READ:
-                self._reads.clear()
-            known = self._known(problem, ask)
-            (options, numbers), about = _options(ask), self._about(problem, ask, known)
-            structure = tuple(one for one in known if one.name in self._structures.get((about, options), ()))
-            if structure:  # papers with the same number share what is derived
-                about = about, *((one.name, one.quantity.value) for one in structure)
-            sizes = _sizes(ask, {one.option for one in numbers})
-            named = {one.option for one in sizes}
-            alike = about, tuple((name, None if name in named else value) for name, value in options)
-            self._reads[at] = _Read((ask, *of), known, numbers, (about, options), sizes, alike, structure)
-        return self._reads[at]
+        of = ask, problem.models.get(ask.model), problem.values, problem.conventions
+        return self._reads.once(tuple(map(ByIdentity, of)), lambda: self._read_anew(problem, ask))
+
+    def _read_anew(self, problem: Problem, ask: Ask) -> _Read:
+        known = self._known(problem, ask)
+        (options, numbers), about = _options(ask), self._about(problem, ask, known)
+        structure = tuple(one for one in known if one.name in self._structures.get((about, options), ()))
+        if structure:  # papers with the same number share what is derived
+            about = about, *((one.name, one.quantity.value) for one in structure)
+        sizes = _sizes(ask, {one.option for one in numbers})
+        named = {one.option for one in sizes}
+        alike = about, tuple((name, None if name in named else value) for name, value in options)
+        return _Read(known, numbers, (about, options), sizes, alike, structure)
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
         """All that an answer depends on but the options of its question and the numbers that are known."""
@@ -228,24 +216,16 @@ class KeptAnswers:
     def _identity(self, thing: object) -> Hashable:
         if not thing:
             return None
-        if id(thing) not in self._held:
-            self._held[id(thing)] = thing, sha256(repr(thing).encode()).hexdigest()
-        return self._held[id(thing)][1]
+        return self._digests.once(ByIdentity(thing), lambda: sha256(repr(thing).encode()).hexdigest())
 
     def _load(self, block: ModelBlock) -> Model:
         """The model of a block with its numbers; a paper asks several questions about each."""
-        if id(block) not in self._loaded:
-            if len(self._loaded) > _LOADED:
-                self._loaded.clear()
-            self._loaded[id(block)] = block, self._with_numbers(block)
-        return self._loaded[id(block)][1]
+        return self._loaded.once(ByIdentity(block), lambda: self._with_numbers(block))
 
     def _with_numbers(self, block: ModelBlock) -> Model:
         values = tuple((item.name, item.quantity.value) for item in block.values)
         about = (self._of_model(block), tuple(name for name, _ in values))
-        made = self._models.get(about)
-        if made is None:
-            made = self._models[about] = load_block(block)
+        made = self._models.once(about, lambda: load_block(block))
         numbers = {**made.values, **dict(values)}
         made.graph.relations.complete(numbers)  # refuses values that contradict one another
         return replace(made, values=numbers) if made.values != numbers else made
@@ -283,13 +263,8 @@ class KeptAnswers:
     def _fresh(self, problem: Problem, ask: Ask, known: tuple[Known, ...], about: Hashable) -> Answer:
         numbers = tuple(item.quantity.value for item in known)
         exactly = (about, _exactly(ask), numbers)
-        if exactly not in self._derived:
-            if len(self._derived) > _KEPT:
-                self._derived.clear()
-            model = self.model(problem, ask.model)
-            numbered = replace(ask, answer=replace(ask.answer, formula=False))  # to compare both ways
-            self._derived[exactly] = answer_of(problem, numbered, model)
-        return self._derived[exactly]
+        numbered = replace(ask, answer=replace(ask.answer, formula=False))  # to compare both ways
+        return self._derived.once(exactly, lambda: answer_of(problem, numbered, self.model(problem, ask.model)))
 
     def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
         assert entry.symbolic is not None
@@ -338,12 +313,11 @@ class _Basis:
 class _Read:
     """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
 
-    ``of`` stays alive as long as this is known by its identity. ``sizes`` are options that are numbers and may be
+    ``sizes`` are options that are numbers and may be
     symbols; ``alike`` is what else it depends on without them. ``structure`` are numbers that decide what is derived.
     ``answers`` are without pages and with them.
     """
 
-    of: tuple[object, ...]
     known: tuple[Known, ...]
     numbers: tuple[_Number, ...]
     same: tuple[Hashable, Hashable]
@@ -397,6 +371,11 @@ def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fra
     return {item.name: item.quantity.value for item in known} | {one.symbol: one.value for one in numbers}
 
 
+def _simplified(d: Derivation) -> Form:
+    form, steps = d.answer.form, {step.name for step in d.steps}
+    return form if steps.isdisjoint(names(form)) else from_expr(d.expr)  # names of steps are ours
+
+
 def _knows(d: Derivation, name: str) -> bool:
     try:
         d.check_names([name])
@@ -414,12 +393,6 @@ def _refilled(
         units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
         every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
         told = used(d, every, [item.name for item in ask.given])
-    quantity = None
-    if entry.whole:
-        at = tuple(values.values())  # of the same names: these are part of what the entry is of
-        if at not in entry.quantities:
-            if len(entry.quantities) > _KEPT:
-                entry.quantities.clear()
-            entry.quantities[at] = d.at(values)
-        quantity = entry.quantities[at]
+    # The numbers are of the same names: these are part of what the entry is of.
+    quantity = entry.quantities.once(tuple(values.values()), lambda: d.at(values)) if entry.whole else None
     return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

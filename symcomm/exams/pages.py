@@ -29,11 +29,11 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
     problem = paper.problem
     check_prose(problem.items)
     several, said = _several(paper), words_of(paper.problem.language)
-    parts = zip(paper.parts, exam.answers(paper), strict=True)
+    parts = exam.answered(paper)
     blocks: list[Block] = [_points_box(problem, said)] if problem.exam.points_box else []
     for item in problem.items:
         if isinstance(item, Ask):
-            part, answer = next(parts)
+            part, _, answer = next(parts)
             room = part.ask.exam.room or problem.exam.room
             blocks += [replace(field, room=room) for field in _field(part, part.number in several, said, answer)]
         elif isinstance(item, Figure):

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb, gcd
 
 from symcomm.core.errors import DocumentError
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import ONLY
 from symcomm.documents.render.document import Answer, Heading, Only, Prose
@@ -32,6 +32,7 @@ from symcomm.exams.problems.problem import PIECES, Ask, Item, ModelBlock, Proble
 from symcomm.exams.problems.randomness import Stream
 from symcomm.exams.problems.references import references
 from symcomm.exams.problems.solve import following
+from symcomm.exams.remembered import Remembered
 from symcomm.exams.roster import Student
 from symcomm.exams.rubric import check_credit
 
@@ -103,6 +104,7 @@ class Exam:
 
     def __init__(self, template: Template, seed: str = "0", whole: bool = False) -> None:
         self.template, self.seed, self.whole, self.kept = template, seed, whole, KeptAnswers()
+        self._with_names = Remembered[tuple[ByIdentity[Ask], str], Ask](ATTEMPTS * 100)
 
     @property
     def example(self) -> Problem:
@@ -317,16 +319,7 @@ class Exam:
         """An ask with its name in the document; one that several papers share stays one."""
         if ask.exam.id == name:
             return ask
-        about = id(ask), name
-        if about not in self._with_names:
-            if len(self._with_names) > ATTEMPTS * 100:
-                self._with_names.clear()
-            self._with_names[about] = ask, replace(ask, exam=replace(ask.exam, id=name))
-        return self._with_names[about][1]
-
-    @cached_property
-    def _with_names(self) -> dict[tuple[int, str], tuple[Ask, Ask]]:
-        return {}
+        return self._with_names.once((ByIdentity(ask), name), lambda: replace(ask, exam=replace(ask.exam, id=name)))
 
     # -- what is answered ----------------------------------------------------------------------
 
@@ -350,15 +343,19 @@ class Exam:
             keep_bounds(ask, self.kept.answer(problem, ask))
         return made
 
-    def answers(self, paper: Paper, pages: bool = False) -> tuple[Answer, ...]:
-        """The answers of a paper, in order; with ``pages`` as a solution shows them."""
+    def answered(self, paper: Paper, ids: Container[str] | None = None) -> Iterator[tuple[PaperPart, Ask, Answer]]:
+        """The parts of a paper, or some of them: each with its question, in which earlier answers stand, and answer."""
         found: dict[str, Quantity | None] = {}
-        made = []
         for part in paper.parts:
-            answer = self.kept.answer(paper.problem, following(part.ask, found), pages)
-            found[part.id] = answer.quantity
-            made.append(answer)
-        return tuple(made)
+            if ids is None or part.id in ids:
+                ask = following(part.ask, found)
+                answer = self.kept.answer(paper.problem, ask)
+                found[part.id] = answer.quantity
+                yield part, ask, answer
+
+    def answers(self, paper: Paper) -> tuple[Answer, ...]:
+        """The answers of a paper, in order."""
+        return tuple(answer for _, _, answer in self.answered(paper))
 
 
 def _decides(ask: Ask) -> bool:

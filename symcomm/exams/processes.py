@@ -7,10 +7,12 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import chain
 from typing import Any, TypeVar
 
-from symcomm.exams.papers import Exam
+from symcomm.exams.papers import AssignedPaper, Exam
 from symcomm.exams.problems.problem import Template
+from symcomm.exams.roster import Student
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
@@ -63,6 +65,25 @@ class Pool:
             about = (self.exam.template, self.exam.seed, self.exam.whole)
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
         yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
+
+    def papers(
+        self, draw: Callable[[Sequence[tuple[Student, int]]], Iterable[tuple[AssignedPaper, Made]]],
+        students: Sequence[tuple[Student, int]], size: int, tell: Callable[[int], None],
+    ) -> list[tuple[AssignedPaper, Made]]:  # fmt: skip
+        """What is made of each student's paper from an attempt on, no two papers alike; so many are drawn at a time.
+
+        The first are drawn before the processes begin: what all need is derived with them.
+        """
+        chunks = [students[n : n + size] for n in range(0, len(students), size)]
+        found: dict[str, tuple[AssignedPaper, Made]] = {}
+        for made in chain([draw(chunks[0])], self.run(draw, chunks[1:])):
+            found |= {one[0].student.id: one for one in made}
+            tell(len(found))
+        first = [found[student.id][0] for student, _ in students]
+        settled = self.exam.settled(first)
+        again = [(new.student, new.attempt) for new, old in zip(settled, first, strict=True) if new != old]
+        found |= {one[0].student.id: one for one in draw(again)}
+        return [found[student.id] for student, _ in students]
 
     def __exit__(self, *error: object) -> None:
         if self.executor:

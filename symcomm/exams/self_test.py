@@ -12,7 +12,7 @@ from symcomm.core.units import Quantity
 from symcomm.exams.key import Key
 from symcomm.exams.papers import Exam, Paper
 from symcomm.exams.problems.problem import Template
-from symcomm.exams.problems.solve import answer_of, following
+from symcomm.exams.problems.solve import answer_of
 from symcomm.exams.roster import Student
 
 Progress = Callable[[int, int, str], None]
@@ -104,12 +104,9 @@ def _left_out(spreads: Sequence[Spread]) -> Iterator[str]:
 
 
 def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter[str], anew: bool) -> None:
-    found: dict[str, Quantity | None] = {}
     problem = paper.problem
-    for part in paper.parts:
-        ask = following(part.ask, found)
-        answer = exam.kept.answer(problem, ask)
-        quantity = found[part.id] = answer.quantity
+    for part, ask, answer in exam.answered(paper):
+        quantity = answer.quantity
         spread = spreads.setdefault(part.id, Spread(part.id))
         spread.steps = max(spread.steps, len(answer.derivation.steps))
         spread.left_out |= {said.name: said.everywhere for said in problem.mistakes_in(ask)}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ COLUMNS = ("student", "name", "seat", "paper", "attempt", "number", "id", "point
 def key_record(exam: Exam, paper: Paper) -> dict[str, Any]:
     """The key of one paper as plain data."""
     answers = []
-    for part, answer in zip(paper.parts, exam.answers(paper), strict=True):
+    for part, _, answer in exam.answered(paper):
         quantity, formula = answer.quantity, exam.kept.formula(answer.derivation)
         record: dict[str, Any] = {
             "number": part.number, "id": part.id, "points": str(part.points),
@@ -100,14 +100,6 @@ class Order:
         ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Made:
-    """What a process hands back for one paper."""
-
-    settled: AssignedPaper
-    record: dict[str, Any]
-
-
 def make(
     template: Template, students: Sequence[Student], seed: str, order: Order, output: Path, *,
     processes: int | None = None, progress: Progress | None = None,
@@ -121,26 +113,16 @@ def make(
     names = _file_names(students)
     tell = progress or (lambda done, total, label: None)
     begun = [(student, exam.first_attempt(n)) for n, student in enumerate(students)]
-    chunks = [begun[n : n + _CHUNK] for n in range(0, len(begun), _CHUNK)]
     pages = tuple(f for f in order.formats if f in PAGES)
     if pages and order.edition == "paper":
         from symcomm.documents.render import contents
 
         contents(solve(exam.example), (), edition="paper")  # refused where its words tell an answer
     whole = len(students) * (1 + bool(pages))
-    with Pool(exam, processes, len(chunks)) as pool:
-        found: dict[str, _Made] = {}
+    with Pool(exam, processes, ceil(len(begun) / _CHUNK)) as pool:
         draw = partial(_draw, keys=bool({*order.formats} & {"json", "csv"}))
-        for made in chain([draw(chunks[0])], pool.run(draw, chunks[1:])):  # what all need is derived with the first
-            found |= {one.settled.student.id: one for one in made}
-            tell(len(found), whole, "drawing")
-        first = [found[student.id] for student in students]
-        papers = exam.settled([one.settled for one in first])
-        records = [
-            one.record if one.settled.attempt == p.attempt else key_record(exam, exam.exactly(p.student, p.attempt))
-            for one, p in zip(first, papers, strict=True)
-            if one.record
-        ]
+        drawn = pool.papers(draw, begun, _CHUNK, lambda done: tell(done, whole, "drawing"))
+        records = [record for _, record in drawn]
         files: dict[str, bytes] = {}
         if "json" in order.formats:
             files["keys.json"] = keys_json(exam, records).encode()
@@ -149,7 +131,7 @@ def make(
         told = read_manifest(output)
         wanted = []
         paths: list[Path] = []
-        for paper, name in zip(papers, names, strict=True):
+        for (paper, _), name in zip(drawn, names, strict=True):
             mark = _mark(exam, paper, order)
             stems = [f"{name}.{form}" for form in pages]
             if all(is_whole(output / stem, told.get(stem), mark) for stem in stems):
@@ -174,10 +156,10 @@ def make(
 # -- in a process -----------------------------------------------------------------------------------
 
 
-def _draw(students: Sequence[tuple[Student, int]], keys: bool) -> list[_Made]:
+def _draw(students: Sequence[tuple[Student, int]], keys: bool) -> list[tuple[AssignedPaper, dict[str, Any]]]:
     exam = exam_here()
     papers = [exam.paper(student, attempt) for student, attempt in students]
-    return [_Made(paper.settled, key_record(exam, paper) if keys else {}) for paper in papers]
+    return [(paper.settled, key_record(exam, paper) if keys else {}) for paper in papers]
 
 
 def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, output: Path) -> list[dict[str, str]]:

@@ -75,11 +75,12 @@ def made_by(monkeypatch, break_at: int = 0) -> list[int]:
     made: list[int] = []
     true = writing._draw
 
-    def draw(variants, order):
-        if break_at and variants and variants[0][0] == break_at:
+    def draw(variants, **order):
+        numbers = [int(student.id) for student, _ in variants[:1]]
+        if break_at and break_at in numbers:
             raise KeyboardInterrupt
-        made.extend(variants[0][:1] if variants else ())
-        return true(variants, order)
+        made.extend(numbers)
+        return true(variants, **order)
 
     monkeypatch.setattr(writing, "_draw", draw)
     return made

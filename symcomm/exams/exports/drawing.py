@@ -15,14 +15,14 @@ from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity
 from symcomm.core.text.table import Table
-from symcomm.core.units import Quantity, Unit
+from symcomm.core.units import Unit
 from symcomm.documents.editions import ONLY
 from symcomm.documents.plots.figure import written
 from symcomm.documents.render.document import Answer, Heading, LayerTable, Only, Prose
 from symcomm.documents.render.prose import InlinePiece, convert
-from symcomm.exams.candidates import Candidates, Wrong
+from symcomm.exams.candidates import Candidates
 from symcomm.exams.exports.item import (
     Item,
     Kind,
@@ -41,7 +41,8 @@ from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_nu
 from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.problem import Ask, Problem, Template, letters
 from symcomm.exams.problems.problem import Item as ProblemItem
-from symcomm.exams.problems.solve import following, picture_of
+from symcomm.exams.problems.solve import picture_of
+from symcomm.exams.remembered import Remembered
 from symcomm.exams.roster import numbered
 from symcomm.exams.rubric import credit_of
 
@@ -58,7 +59,7 @@ def draw_items(template: Template, seed: str, variants: int, tolerance: Fraction
     ``DocumentError`` where a document has no questions, or a paper cannot be drawn.
     """
     exam = exam_of(template, seed, tolerance)
-    found = items_of(exam, [*enumerate(exam.settle(numbered(variants)), start=1)], tolerance)
+    found = items_of(exam, exam.settle(numbered(variants)), tolerance)
     order = list(dict.fromkeys(item.id for item in found))
     return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
 
@@ -76,10 +77,10 @@ def exam_of(template: Template, seed: str, tolerance: Fraction | None = None) ->
     return exam
 
 
-def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction | None = None) -> list[Item]:
-    """The questions of some papers, each with the number of its variant; their prose is converted together."""
+def items_of(exam: Exam, papers: Sequence[Paper], tolerance: Fraction | None = None) -> list[Item]:
+    """The questions of papers, whose students are numbers of variants; their prose is converted together."""
     prose = _Prose()
-    drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
+    drawn = [item for paper in papers for item in _items(exam, paper, tolerance, prose)]
     done = prose.converted()
     made = [_settled(item, done) for item in drawn]  # texts of several items are put together once
     for item in made:
@@ -92,9 +93,9 @@ class _Prose:
 
     def __init__(self) -> None:
         self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
-        self.sentences: dict[Hashable, str] = {}
-        self.wrong: dict[Hashable, tuple[Candidates, dict[int, _ToldWrong]]] = {}
-        self.tables: dict[int, str] = {}
+        self.sentences = Remembered[Hashable, str]()
+        self.wrong = Remembered[Hashable, dict[int, Recognised]]()
+        self.tables = Remembered[ByIdentity[Table], str]()
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
         about = markdown, inline
@@ -126,8 +127,8 @@ def _settled(item: Item, done: dict[str, str]) -> Item:
     return replace(item, title=title or item.id, blocks=tuple(block for block in blocks if block))
 
 
-def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction | None, prose: _Prose) -> Iterator[Item]:
-    problem = paper.problem
+def _items(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) -> Iterator[Item]:
+    problem, variant = paper.problem, int(paper.student.id)
     check_prose(problem.items)
     parts = dict(zip(map(id, problem.asks), _parts(exam, paper, tolerance, prose), strict=True))
     shown = [*_shown(problem)]
@@ -184,18 +185,11 @@ def _block(item: ProblemItem, prose: _Prose) -> str:
         case Heading(_, markdown, _, span):
             return f"<p><strong>{prose(markdown, span)}</strong></p>"
         case LayerTable(table):
-            return _table(table, prose)
+            return prose.tables.once(ByIdentity(table), lambda: _table(table, prose))
     return ""
 
 
 def _table(table: Table, prose: _Prose) -> str:
-    about = id(table)
-    if about not in prose.tables:  # which are those of papers that are there
-        prose.tables[about] = _rows(table, prose)
-    return prose.tables[about]
-
-
-def _rows(table: Table, prose: _Prose) -> str:
     head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
@@ -208,12 +202,9 @@ def _rows(table: Table, prose: _Prose) -> str:
 
 
 def _parts(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) -> Iterator[QuestionPart]:
-    problem, known = paper.problem, dict[str, Quantity | None]()
+    problem = paper.problem
     several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
-    for part in paper.parts:
-        asked = following(part.ask, known)
-        answer = exam.kept.answer(problem, asked)
-        known[part.id] = answer.quantity
+    for part, asked, answer in exam.answered(paper):
         place, count = several[id(part.ask)]
         number = f"({letters(place)})" if count > 1 else ""
         yield _part(exam.kept, problem, part, asked, answer, number, tolerance, prose)
@@ -229,20 +220,19 @@ def _part(
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
     key = kept.key(problem, asked)
     known, values, form = key.candidates, key.values, key.candidates.right
-    every = _all_wrong(known, ask, problem, prose)
+    about = ByIdentity(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
+    every = prose.wrong.once(about, lambda: _all_wrong(known, ask, problem, prose))  # for some papers
     symbols = dict.fromkeys(names(form))
     if quantity is None:
-        first = {known.same[n]: one for n, one in reversed(every.items())}  # of equal formulas the one of most credit
-        told = [one for one in every.values() if one in first.values() and not one.wrong.prefix]  # no number, no GB
-        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in told]
+        first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
+        apart = [every[n] for n in first.values() if not known.recognised[n].prefix]  # no number, no GB
         symbols |= dict.fromkeys(known.numbers.names)
     else:
         at = tuple(values.get(name) for name in known.numbers.names)
         used, found = _told_apart(ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
         symbols |= dict.fromkeys(used)
         apart = [
-            Recognised(every[n].wrong.names, worth, every[n].wrong.form, every[n].credit, every[n].says)
-            for n, worth in found
+            Recognised(every[n].names, worth, every[n].form, every[n].credit, every[n].feedback) for n, worth in found
         ]  # fmt: skip
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
@@ -313,32 +303,18 @@ def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem)
     if not says:
         return ""
     about = says, ask.exam.id, (*problem.notation.latex.items(),)
-    if about not in prose.sentences:
-        told = " ".join(markdown_sentence(one, problem.notation) for one in says)
-        prose.sentences[about] = prose(told, ask.span)
-    return prose.sentences[about]
+    told = (markdown_sentence(one, problem.notation) for one in says)
+    return prose.sentences.once(about, lambda: prose(" ".join(told), ask.span))
 
 
-@dataclass(frozen=True)
-class _ToldWrong:
-    """An answer that is recognised, with its credit and what is said of it."""
-
-    wrong: Wrong
-    credit: Fraction
-    says: str
-
-
-def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, _ToldWrong]:
-    """What is recognised of a question by its place, most credit first; told once for some papers."""
-    about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
-    if about not in prose.wrong:
-        made = {}
-        for n, one in enumerate(known.recognised):
-            conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
-            credit = credit_of(conventions, mistakes, ask, problem)
-            made[n] = _ToldWrong(one, credit, _sentences(one.says, ask, prose, problem))
-        prose.wrong[about] = known, dict(sorted(made.items(), key=lambda one: -one[1].credit))
-    return prose.wrong[about][1]
+def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, Recognised]:
+    """What is recognised of a question by its place, most credit first; without numbers."""
+    made = {}
+    for n, one in enumerate(known.recognised):
+        conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+        credit = credit_of(conventions, mistakes, ask, problem)
+        made[n] = Recognised(one.names, None, one.form, credit, _sentences(one.says, ask, prose, problem))
+    return dict(sorted(made.items(), key=lambda one: -one[1].credit))
 
 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common

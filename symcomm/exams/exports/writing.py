@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ from symcomm.core.records import dataclass
 from symcomm.exams.exports import EXPORTERS, OURS, Files
 from symcomm.exams.exports.drawing import exam_of, items_of
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
-from symcomm.exams.papers import AssignedPaper, Exam
+from symcomm.exams.papers import AssignedPaper
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.processes import Pool, exam_here
 from symcomm.exams.roster import Student, numbered
 
 _CHUNK = 20  # variants that one process draws at a time
 Progress = Callable[[int, int, str], None]
-_Variant = tuple[int, Student, int | None]  # its number, and its attempt where that is settled
+_Pieces = dict[str, list[tuple[str, Any]]]  # of a variant by format, each with the name of its question
 
 
 @dataclass(frozen=True)
@@ -39,24 +40,6 @@ class WrittenExport:
     files: int
     questions: int
     size: int
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What is made of each variant: the title, the formats and the tolerance."""
-
-    title: str
-    names: tuple[str, ...]
-    tolerance: Fraction | None
-
-
-@dataclass(frozen=True)
-class _DrawnVariant:
-    """One variant: its paper, and by format what is made of each question, with the question's name."""
-
-    number: int
-    paper: AssignedPaper
-    items: dict[str, list[tuple[str, Any]]]
 
 
 def export(
@@ -78,9 +61,16 @@ def export(
     words = [version, template.digest, seed, str(variants), str(tolerance)]
     marks = {name: fingerprint([*words, name]) for name in names}
     missing = [name for name in names if not _is_there(output, told, marks[name])]
-    made = _made(exam, variants, _Order(title, tuple(missing), tolerance), processes, tell) if missing else {}
+    drawn: list[tuple[AssignedPaper, _Pieces]] = []
+    if missing:
+        with Pool(exam, processes, ceil(variants / _CHUNK), {*missing} - OURS or None) as pool:
+            draw = partial(_draw, title=title, names=missing, tolerance=tolerance)
+            begun = [(student, 0) for student in numbered(variants)]
+            drawn = pool.papers(draw, begun, _CHUNK, lambda done: tell(done, variants + _CHUNK, "drawing"))
     for name in missing:
-        found = made.pop(name)
+        found: dict[str, list[Any]] = {}
+        for question, piece in chain.from_iterable(pieces.pop(name) for _, pieces in drawn):
+            found.setdefault(question, []).append(piece)
         files = EXPORTERS[name].whole(title, [piece for pieces in found.values() for piece in pieces])
         write_files(files, output)
         told = {file: line for file, line in told.items() if line.get("from") != marks[name]}
@@ -108,42 +98,15 @@ def _written(output: Path, lines: Sequence[Line]) -> WrittenExport:
     return WrittenExport(path, len(lines), int(lines[0]["questions"]), size)
 
 
-def _made(
-    exam: Exam, variants: int, order: _Order, processes: int | None, tell: Progress
-) -> dict[str, dict[str, list[Any]]]:
-    """What the formats need of all variants, by their names and by question."""
-    students = numbered(variants)
-    wanted: list[_Variant] = [(n, student, None) for n, student in enumerate(students, start=1)]
-    chunks = [wanted[n : n + _CHUNK] for n in range(0, variants, _CHUNK)]
-    found: dict[int, _DrawnVariant] = {}
-    draw = partial(_draw, order=order)
-    with Pool(exam, processes, len(chunks), {*order.names} - OURS or None) as pool:
-        for drawn in chain([draw(chunks[0])], pool.run(draw, chunks[1:])):  # what all need is derived with the first
-            found |= {one.number: one for one in drawn}
-            tell(len(found), variants + _CHUNK, "drawing")
-        chosen = exam.settled([found[number].paper for number, _, _ in wanted])
-        again: list[_Variant] = [
-            (number, paper.student, paper.attempt) for number, paper in enumerate(chosen, start=1)
-            if paper.attempt != found[number].paper.attempt
-        ]  # fmt: skip
-        found |= {one.number: one for one in draw(again)}
-    every: dict[str, dict[str, list[Any]]] = {name: {} for name in order.names}
-    for number, _, _ in wanted:
-        for name, items in found.pop(number).items.items():
-            for question, item in items:
-                every[name].setdefault(question, []).append(item)
-    return every
-
-
 @uncollected()
-def _draw(variants: Sequence[_Variant], order: _Order) -> list[_DrawnVariant]:
+def _draw(
+    variants: Sequence[tuple[Student, int]], title: str, names: Sequence[str], tolerance: Fraction | None
+) -> list[tuple[AssignedPaper, _Pieces]]:
     exam = exam_here()
-    papers = [
-        (number, exam.paper(student) if attempt is None else exam.exactly(student, attempt))
-        for number, student, attempt in variants
-    ]
-    drawn = {n: _DrawnVariant(n, paper.settled, {name: [] for name in order.names}) for n, paper in papers}
-    for item in items_of(exam, papers, order.tolerance):
-        for name in order.names:
-            drawn[item.variant].items[name].append((item.id, EXPORTERS[name].piece(order.title, item)))
-    return [*drawn.values()]
+    papers = [exam.paper(student, attempt) for student, attempt in variants]
+    drawn: list[tuple[AssignedPaper, _Pieces]] = [(paper.settled, {name: [] for name in names}) for paper in papers]
+    by_variant = {int(paper.student.id): pieces for paper, pieces in drawn}
+    for item in items_of(exam, papers, tolerance):
+        for name in names:
+            by_variant[item.variant][name].append((item.id, EXPORTERS[name].piece(title, item)))
+    return drawn

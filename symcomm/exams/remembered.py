@@ -1,0 +1,30 @@
+"""A dictionary of what was made, which begins anew when it is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+About = TypeVar("About")
+Made = TypeVar("Made")
+
+
+class Remembered(dict[About, Made]):
+    """What was made of things, by all that it depends on; of so many at most.
+
+    >>> squares = Remembered[int, int](most=2)
+    >>> [squares.once(n, lambda: n**2) for n in (1, 2, 3)], [*squares]
+    ([1, 4, 9], [3])
+    """
+
+    def __init__(self, most: int = 20_000) -> None:
+        self.most = most
+
+    def once(self, about: About, make: Callable[[], Made]) -> Made:
+        """What was made, or is now."""
+        if about not in self:
+            made = make()
+            if len(self) >= self.most:
+                self.clear()
+            self[about] = made
+        return self[about]
