@@ -27,8 +27,7 @@ from symcomm.exams.mistakes import own_mistake
 from symcomm.exams.problems.drawing_values import Drawn
 from symcomm.exams.problems.exam_keys import Bounds
 from symcomm.exams.problems.grading import points_of
-from symcomm.exams.problems.pieces import HeadingPiece
-from symcomm.exams.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
+from symcomm.exams.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, grouped, letters
 from symcomm.exams.problems.randomness import Stream
 from symcomm.exams.problems.references import references
 from symcomm.exams.problems.solve import following
@@ -82,18 +81,6 @@ class AssignedPaper:
     student: Student
     attempt: int
     signature: str
-
-
-@dataclass(frozen=True)
-class _QuestionGroup:
-    """One question with all that stands below its heading."""
-
-    heading: Heading
-    items: tuple[Item, ...]
-
-    @property
-    def asks(self) -> tuple[Ask, ...]:
-        return tuple(item for item in self.items if isinstance(item, Ask))
 
 
 class Exam:
@@ -214,30 +201,19 @@ class Exam:
     @cached_property
     def _top(self) -> int:
         """The level of the headings that are questions: the highest that has points."""
-        levels = [
-            part.level for part in self.template.parts if isinstance(part, HeadingPiece) and part.points is not None
-        ]
-        return min(levels, default=0)
+        headings = (part for part in self.template.parts if isinstance(part, Heading))
+        return min((heading.level for heading in headings if heading.points is not None), default=0)
 
-    def _groups(self, problem: Problem) -> tuple[tuple[Item, ...], tuple[_QuestionGroup, ...]]:
-        """What stands before the questions, and the questions."""
-        before: list[Item] = []
-        groups: list[tuple[Heading, list[Item]]] = []
-        for item in problem.items:
-            if isinstance(item, Heading) and item.level == self._top and item.points is not None:
-                groups.append((item, []))
-            elif isinstance(item, Heading) and item.level <= self._top and groups:
-                groups.append((item, []))  # a part of the exam without points of its own
-            else:
-                (groups[-1][1] if groups else before).append(item)
-        return tuple(before), tuple(_QuestionGroup(heading, tuple(items)) for heading, items in groups)
+    def _begins(self, heading: Heading, several: bool) -> bool:
+        """Whether a heading begins a question; behind one, also a part of the exam without points of its own."""
+        return heading.level <= self._top and (heading.points is not None or several)
 
     @cached_property
     def _places(self) -> tuple[int, ...]:
         """The question that each part of the document belongs to; -1 before the first one."""
         found, at = [], -1
         for part in self.template.parts:
-            if isinstance(part, HeadingPiece) and part.level <= self._top and (part.points is not None or at >= 0):
+            if isinstance(part, Heading) and self._begins(part, at >= 0):
                 at += 1
             found.append(at)
         return tuple(found)
@@ -255,7 +231,7 @@ class Exam:
     @cached_property
     def _many(self) -> int:
         """How many questions there are to choose from."""
-        return len(self._groups(self.example)[1])
+        return len(grouped(self.example.items, self._begins)) - 1
 
     def _evenly(self, many: int, picked: int, place: int, what: str) -> list[int]:
         """What the student in a place of the class, from 1 on, gets of so many: all are picked equally often.
@@ -284,7 +260,7 @@ class Exam:
     def _arranged(self, problem: Problem, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
         """The problem with the questions of one paper in its order, and the number of each ask on the page."""
         settings = problem.exam
-        before, groups = self._groups(problem)
+        (_, before), *groups = grouped(problem.items, self._begins)
         ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
 
         def named(item: Item) -> Item:
@@ -293,17 +269,18 @@ class Exam:
         if self.whole or (not self._fewer and not settings.shuffle):
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
             return problem, {id(ask): ask.exam.id for ask in problem.asks}
-        if self._fewer and len({group.heading.points for group in groups}) > 1:
-            told = ", ".join(str(group.heading.points) for group in groups)
+        if self._fewer and len({heading and heading.points for heading, _ in groups}) > 1:
+            told = ", ".join(str(heading and heading.points) for heading, _ in groups)
             raise DocumentError(f"papers with other questions have other points: {told}",
                                 self.template.head.span_of("exam"), "give all questions the same")  # fmt: skip
         items: list[Item] = [item for item in problem.items if isinstance(item, ModelBlock)]
         items += [named(item) for item in before if not isinstance(item, ModelBlock)]
         numbers: dict[int, str] = {}
         for place, at in enumerate(chosen, start=1):
-            group = groups[at]
-            items.append(replace(group.heading, markdown=f"{place}. {without_number(group.heading.markdown)}"))
-            mine = [named(item) for item in group.items if not isinstance(item, ModelBlock)]
+            heading, below = groups[at]
+            assert heading is not None
+            items.append(replace(heading, markdown=f"{place}. {without_number(heading.markdown)}"))
+            mine = [named(item) for item in below if not isinstance(item, ModelBlock)]
             asks = [item for item in mine if isinstance(item, Ask)]
             known = {ask.exam.id for ask in asks}
             for ask in asks:

@@ -213,7 +213,7 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
 
 def test_every_line_of_a_file_belongs_to_exactly_one_piece():
     text = read_homework()
-    prose = "\n".join(p.markdown for p in pieces(text, "h.md") if type(p).__name__ == "ProsePiece")
+    prose = "\n".join(p.markdown for p in pieces(text, "h.md") if type(p).__name__ == "Prose")
     assert "Computation" not in prose
     assert "ask:" not in prose
     for words in ("The clock of an A100", "Embeddings, positions", "GPipe schedule"):

@@ -39,7 +39,7 @@ from symcomm.exams.kept_answers import KeptAnswers
 from symcomm.exams.pages import words_of
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
-from symcomm.exams.problems.problem import Ask, Problem, Template, letters
+from symcomm.exams.problems.problem import Ask, Problem, Template, grouped, letters
 from symcomm.exams.problems.problem import Item as ProblemItem
 from symcomm.exams.problems.solve import picture_of
 from symcomm.exams.remembered import Remembered
@@ -136,24 +136,15 @@ def _items(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) 
     pointed = [item.level for item in headings if item.points is not None]
     top = min(pointed or [item.level for item in headings] or [0])
     before: list[ProblemItem] = []
-    groups: list[list[ProblemItem]] = []
-    for item in shown:
-        if isinstance(item, Heading) and item.level <= top:
-            groups.append([item])
-        else:
-            (groups[-1] if groups else before).append(item)
-    if any(isinstance(item, Ask) for item in before):  # questions that stand below no heading
-        groups, before = [before, *groups], []
-    for group in groups:
+    for heading, group in grouped(shown, lambda heading, several: heading.level <= top):
         asks = [item for item in group if isinstance(item, Ask)]
         if not asks:
-            before += group  # what is said of all that follows
+            before += [heading, *group] if heading else group  # what is said of all that follows
             continue
-        heading = group[0] if isinstance(group[0], Heading) else None
         title = prose(without_number(heading.markdown), heading.span) if heading else problem.title
         blocks: list[str | QuestionPart] = []
         media: list[Medium] = []
-        for item in [*before, *(group[1:] if heading else group)]:
+        for item in [*before, *group]:
             if isinstance(item, Ask):
                 blocks.append(parts[id(item)])
             elif isinstance(item, Figure):

@@ -18,6 +18,7 @@ from symcomm.core.records import dataclass
 from symcomm.core.text.finder import layer_tables, read_tables
 from symcomm.core.text.latex_table import BEGIN
 from symcomm.core.text.table import Table, as_layer_table
+from symcomm.documents.render.document import Heading, Only, Prose
 from symcomm.exams.problems.references import Lookup, fill
 
 if TYPE_CHECKING:
@@ -32,24 +33,6 @@ _HEADING_MARKS = re.compile(r"\s{0,3}#{1,6}[ \t]+|[ \t]+#+[ \t]*$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 # A word that is nearly the name of our block is a slip of the pen, not another language.
 _NEARLY_BLOCK = re.compile(r"sym{1,3}[-_ ]?com{1,3}s?|sympcomm|symcom+|simcom+|symocmm", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class ProsePiece:
-    """Lines that only a reader reads."""
-
-    markdown: str
-    span: Span
-
-
-@dataclass(frozen=True)
-class HeadingPiece:
-    """A heading, its points taken off."""
-
-    level: int
-    markdown: str
-    points: int | None
-    span: Span
 
 
 @dataclass(frozen=True)
@@ -70,21 +53,13 @@ class BlockPiece:
     span: Span
 
 
-@dataclass(frozen=True)
-class OnlyPiece:
-    """A line ``:::solution`` or ``:::``: what follows is for some editions only, or for all again."""
-
-    name: str
-    span: Span
-
-
-Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece | OnlyPiece
+Piece = Prose | Heading | TablePiece | BlockPiece | Only
 
 
 def filled(piece: Piece, lookup: Lookup) -> Piece:
     """A heading, prose or a layer table with what its references stand for."""
     match piece:
-        case ProsePiece(markdown, span) | HeadingPiece(_, markdown, _, span) if "{{" in markdown:
+        case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:
             return replace(piece, markdown=fill(markdown, span, lookup))
         case TablePiece(table, markdown, line) if "{{" in markdown:
             place = Span(table.file, line, markdown.split("\n", 1)[0], 0, 0)
@@ -118,7 +93,7 @@ def pieces(text: str, file: str) -> tuple[Piece, ...]:
     """The pieces of a file after its front matter, in order.
 
     >>> [type(piece).__name__ for piece in pieces("# Q1 (5 points)\\n\\nWhy?\\n", "t.md")]
-    ['HeadingPiece', 'ProsePiece']
+    ['Heading', 'Prose']
     """
     front = front_matter(text, file)
     lines = text.split("\n")
@@ -139,14 +114,14 @@ def pieces(text: str, file: str) -> tuple[Piece, ...]:
     return tuple(made)
 
 
-def _prose(lines: list[str], start: int, stop: int, file: str) -> Iterator[ProsePiece]:
+def _prose(lines: list[str], start: int, stop: int, file: str) -> Iterator[Prose]:
     while start < stop and not lines[start].strip():
         start += 1
     while stop > start and not lines[stop - 1].strip():
         stop -= 1
     if start < stop:
         first = lines[start]
-        yield ProsePiece("\n".join(lines[start:stop]), Span(file, start + 1, first, 0, len(first)))
+        yield Prose("\n".join(lines[start:stop]), Span(file, start + 1, first, 0, len(first)))
 
 
 def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
@@ -189,10 +164,10 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
             )
 
 
-def _only(lines: list[str], file: str) -> Iterator[tuple[int, OnlyPiece]]:
+def _only(lines: list[str], file: str) -> Iterator[tuple[int, Only]]:
     for number, line in enumerate(lines):
         if found := _ONLY.fullmatch(line.rstrip()):
-            yield number, OnlyPiece(found[1], Span(file, number + 1, line, 0, len(line.rstrip())))
+            yield number, Only(found[1], Span(file, number + 1, line, 0, len(line.rstrip())))
 
 
 def _language(token: Token) -> str:
@@ -228,7 +203,7 @@ def _heading(lines: list[str], token: Token, content: str, file: str) -> tuple[i
     shown = words[: points.start()].rstrip() if points else words
     level = min(int(token.tag[1]), 4)
     at = Span(file, start + 1, line, 0, len(line.rstrip()))
-    return start, stop, HeadingPiece(level, shown, int(points[1]) if points else None, at)
+    return start, stop, Heading(level, shown, int(points[1]) if points else None, at)
 
 
 def _extent(lines: list[str], table: Table) -> tuple[int, int]:

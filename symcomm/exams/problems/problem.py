@@ -77,7 +77,6 @@ from symcomm.exams.problems.references import (
     Lookup,
     NamedValue,
     Reference,
-    fill,
     filled,
     of_values,
     references,
@@ -312,18 +311,23 @@ class Problem:
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         """The asks gathered under the heading they stand below."""
-        found: list[Question] = []
-        heading: Heading | None = None
-        fresh = True
-        for item in self.items:
-            if isinstance(item, Heading):
-                heading, fresh = item, True
-            elif isinstance(item, Ask) and fresh:
-                found.append(Question(heading, (item,)))
-                fresh = False
-            elif isinstance(item, Ask):
-                found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
-        return tuple(found)
+        groups = grouped(self.items, lambda heading, several: True)
+        asked = ((heading, tuple(item for item in below if isinstance(item, Ask))) for heading, below in groups)
+        return tuple(Question(heading, asks) for heading, asks in asked if asks)
+
+
+def grouped(items: Iterable[Item], begins: Callable[[Heading, bool], bool]) -> list[tuple[Heading | None, list[Item]]]:
+    """The headings that begin a group, each with what stands below it; first, without one, what stands before them.
+
+    ``begins`` gets a heading, and whether there is a group already.
+    """
+    found: list[tuple[Heading | None, list[Item]]] = [(None, [])]
+    for item in items:
+        if isinstance(item, Heading) and begins(item, len(found) > 1):
+            found.append((item, []))
+        else:
+            found[-1][1].append(item)
+    return found
 
 
 @lru_cache(maxsize=1024)  # the papers of a class have the same ones
@@ -440,7 +444,7 @@ def parse_template(text: str, file: str = "<text>") -> Template:
 
 
 _ITEMS_KEPT = 20_000  # of a class and its draws that are not taken
-PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
+PIECES = (Prose, Heading, pieces.TablePiece, pieces.BlockPiece, Only)
 
 
 def _sections(value: Value) -> list[Section]:
@@ -553,12 +557,10 @@ class _Reader:
             return
         final = isinstance(piece, pieces.TablePiece)
         match pieces.filled(piece, self.known(final)) if refers else piece:
-            case pieces.ProsePiece(markdown, span):
-                self.items.append(Prose(markdown, span))
-            case pieces.HeadingPiece(level, markdown, points, span):
-                self.items.append(Heading(level, markdown, points, span))
-            case pieces.OnlyPiece(name, span):
-                self.only(name, span)
+            case (Prose() | Heading()) as item:
+                self.items.append(item)
+            case Only() as only:
+                self.only(only)
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
@@ -581,15 +583,16 @@ class _Reader:
             elif "model" in section:
                 raise error
 
-    def only(self, name: str, span: Span) -> None:
+    def only(self, line: Only) -> None:
         """Begins or ends what is for some editions only."""
+        name, span = line.name, line.span
         if name and name not in ONLY:
             raise DocumentError(f"':::{name[:40]}' is no edition", span, nearest(name, [*ONLY]))
         if bool(name) == bool(self.inside):
             problem = f"':::{name}' within ':::{self.inside.name}'" if self.inside else "this ends what never began"
             raise DocumentError(problem, span, "write :::solution above it, and ::: below")
-        self.inside = Only(name, span) if name else None
-        self.items.append(Only(name, span))
+        self.inside = line if name else None
+        self.items.append(line)
 
     def known(self, final: bool = True) -> Lookup:
         """The values of references: drawn ones, and those given so far."""
@@ -632,13 +635,7 @@ class _Reader:
                 )  # fmt: skip
             return lookup(reference)
 
-        def told(item: Item) -> Item:
-            match item:
-                case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:
-                    return replace(item, markdown=fill(markdown, span, once))
-            return item
-
-        return [told(item) for item in self.items]
+        return [pieces.filled(item, once) if isinstance(item, (Prose, Heading)) else item for item in self.items]
 
     def entry(self, value: Value, refers: bool) -> None:
         """Adds what a block says; one that was read with the same drawn values is not read again."""
