@@ -256,7 +256,7 @@ class Asking:
         scores = [op for op in forward if op.kind == "softmax"  # that of a router reads a product with a weight
                   and any(o.summed and o not in matrices for o in self._before(made, matrices, op))]  # fmt: skip
         output = [op for op in matrices if any(o in scores for o in self._before(made, matrices, op))]
-        attention = {n for op in output for o in self._behind(made, op) for n in self._weights(graph, o)}
+        attention = {n for op in output for o in (op, *self._before(made, [], op)) for n in self._weights(graph, o)}
         mlp = [op for op in matrices if op not in output and not attention & self._weights(graph, op)]
         gates = [
             op for op in mlp for product in forward
@@ -286,17 +286,6 @@ class Asking:
                 continue
             found.append(one)
             if one not in matrices:
-                todo += [made[n] for n in one.inputs if n in made]
-        return found
-
-    @staticmethod
-    def _behind(made: dict[str, Op], op: Op) -> list[Op]:
-        """All ops of the region that lead to one."""
-        found, todo = [], [op]
-        while todo:
-            one = todo.pop()
-            if one not in found:
-                found.append(one)
                 todo += [made[n] for n in one.inputs if n in made]
         return found
 

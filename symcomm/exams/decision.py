@@ -173,16 +173,14 @@ class _Decision:
         scales = [part.scale] if part.unit is not None else [key.bare[0]]
         if part.unit is None and part.literal is None and key.bare[0] != 1:
             scales.append(Fraction(1))  # a calculation may be in the unit of the formula
-        for scale in scales:
-            literal = part.literal.times(scale) if part.literal is not None else None
-            if self._says(literal, number * scale, right.value):
-                return Verdict("right")
-        for scale in scales:
-            literal = part.literal.times(scale) if part.literal is not None else None
+        said = [(number * scale, part.literal and part.literal.times(scale)) for scale in scales]
+        if any(self._says(literal, mine, right.value) for mine, literal in said):
+            return Verdict("right")
+        for mine, literal in said:
             for level in _LEVELS:
                 matched = [
-                    (abs(number * scale - worth), wrong) for wrong, worth in self._numbers(level, number * scale)
-                    if self._says(literal, number * scale, worth) and self._prefixed(wrong, worth)
+                    (abs(mine - worth), wrong) for wrong, worth in self._numbers(level, mine)
+                    if self._says(literal, mine, worth) and self._prefixed(wrong, worth)
                 ]  # fmt: skip
                 if matched:  # a rounded number may be several: the nearest is named first
                     return self._wrong([wrong for _, wrong in sorted(matched, key=lambda one: one[0])])

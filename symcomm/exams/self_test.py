@@ -136,11 +136,6 @@ def _mistakes(key: Key, right: Quantity | None, spread: Spread, problems: Counte
             continue
         told = " and ".join(wrong.names)
         spread.mistakes[told] += 1
-        if (
-            right is not None
-            and worth is not None
-            and worth.unit == right.unit
-            and worth.value == right.value
-            and len(wrong.names) == 1
-        ):
+        same = right is not None and worth is not None and (worth.unit, worth.value) == (right.unit, right.value)
+        if same and len(wrong.names) == 1:
             problems[f"{name}: the mistake '{told}' gives the right number"] += 1

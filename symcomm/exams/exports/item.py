@@ -72,7 +72,10 @@ class QuestionPart:
 
     @property
     def answers(self) -> tuple[Recognised, ...]:
-        """The right answer, then those that are recognised."""
+        """The right answer, then those that are recognised; of options their places from 1 on."""
+        if self.options:
+            order = sorted(enumerate(self.options, start=1), key=lambda one: not one[1].right)
+            return tuple(Recognised(("option",), Fraction(n), None, o.credit, o.feedback) for n, o in order)
         return Recognised((), self.answer, self.form, Fraction(1), ""), *self.recognised
 
     @property

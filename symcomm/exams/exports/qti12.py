@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from symcomm.exams.exports.item import Item, QuestionPart, number_text
+from symcomm.exams.exports.item import Item, number_text
 from symcomm.exams.exports.markup import equation_image, fill, stream, unpacked, with_tex, xml_file, zipped
 
 _ID = "symcomm_quiz"
@@ -34,7 +34,9 @@ def piece(title: str, item: Item, mathjax: bool = False) -> dict[str, Any]:
             "text": fill("qti12-item.xml.jinja", item=item, part=part, n=n, html=html, text="".join(
                 html(block if isinstance(block, str) else f"<p><strong>{block.prompt}</strong></p>")
                 for block in item.blocks if isinstance(block, str) or block is part
-            ), type=_TYPES[part.kind], points=_decimal(part.points), right=_right(part), names=_names(part)),
+            ), type=_TYPES[part.kind], points=_decimal(part.points),
+                names=[f"c{at}" for at in range(1, 1 + len(part.options))],
+                right=[one.value for one in part.answers if one.credit == 1 and part.kind != "symbolic"]),
         }
         for n, part in enumerate(item.parts, start=1)
     ]  # fmt: skip
@@ -60,15 +62,3 @@ def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> 
 def _decimal(number: Fraction) -> str:
     text = number_text(number, Fraction(1, 10**5))
     return text if "." in text else f"{text}.0"
-
-
-def _names(part: QuestionPart) -> list[str]:
-    return [f"c{n}" for n in range(1, len(part.options) + 1)]
-
-
-def _right(part: QuestionPart) -> list[str | Fraction | None]:
-    """What earns all points: the names of options, or numbers."""
-    if part.kind == "choice":
-        return [name for name, option in zip(_names(part), part.options, strict=True) if option.right]
-    numbers = (part.answer, *(one.value for one in part.recognised if one.credit == 1))
-    return [*numbers] if part.kind == "numeric" else []

@@ -6,22 +6,21 @@ a text that a person scores, with the key in a rubric for scorers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from symcomm.core.records import dataclass
 from symcomm.documents.render.prose import apart_from_numbers
-from symcomm.exams.exports.item import Item, QuestionPart
+from symcomm.exams.exports.item import Item
 from symcomm.exams.exports.markup import fill, markup, stream, unpacked, with_mathml, xml_file, zipped
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
     """The file of an item, and what the manifest and the test say of it."""
     places = {id(part): n for n, part in enumerate(item.parts, start=1)}
-    text = fill("qti21-item.xml.jinja", item=item, parts=[(part, [*_tests(part)]) for part in item.parts],
+    tests = [(part, part.answers if part.kind != "symbolic" else ()) for part in item.parts]
+    text = fill("qti21-item.xml.jinja", item=item, parts=tests,
                 place=lambda part: places[id(part)], mathml=_mathml)  # fmt: skip
     return {"id": item.id, "group": item.group, "name": item.name, "title": item.title, "text": text,
             "media": item.media}  # fmt: skip
@@ -34,28 +33,6 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     made["imsmanifest.xml"] = xml_file(stream("qti21-manifest.xml.jinja", items=pieces))
     made["test.xml"] = xml_file(stream("qti21-test.xml.jinja", title=title or "symcomm", groups=groups))
     return {"qti21.zip": zipped({**made, **{f"media/{name}": data for name, data in unpacked(pieces).items()}})}
-
-
-@dataclass(frozen=True)
-class _ScoredAnswer:
-    """What an answer is compared with: a number or the name of an option, its credit and its feedback."""
-
-    at: int
-    value: Fraction | None
-    option: str
-    credit: Fraction
-    feedback: str
-
-
-def _tests(part: QuestionPart) -> Iterator[_ScoredAnswer]:
-    """What is asked of an answer in turn, the right one first."""
-    if part.kind == "choice":
-        order = sorted(enumerate(part.options), key=lambda one: not one[1].right)
-        for at, (place, option) in enumerate(order):
-            yield _ScoredAnswer(at, None, f"C{place + 1}", option.credit, "" if option.right else option.feedback)
-    if part.kind == "numeric":
-        for at, one in enumerate(part.answers):
-            yield _ScoredAnswer(at, one.value, "", one.credit, one.feedback)
 
 
 def _mathml(html: str) -> object:

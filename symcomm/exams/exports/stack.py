@@ -159,14 +159,11 @@ class _ResponseTree:
 
     def _answers(self, plain: bool) -> Iterator[tuple[str, str, str, Fraction, str]]:
         part, item = self.part, self.item
-        if part.kind == "choice":
-            order = sorted(enumerate(part.options, start=1), key=lambda one: not one[1].right)
-            yield from (("option", str(n), "", option.credit, option.feedback) for n, option in order)
-            return
         for one in part.answers:
             name = ", ".join(one.names) or "right"
-            if part.kind == "numeric":
-                yield name, part.number(one.value), part.spread_text(one.value), one.credit, one.feedback
+            if part.kind != "symbolic":
+                off = part.spread_text(one.value) if part.kind == "numeric" else ""
+                yield name, part.number(one.value), off, one.credit, one.feedback
             elif one.form is not None:
                 form = without_relations(one.form, part) if plain else one.form
                 yield name, maxima(form, item), "", one.credit, one.feedback

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from symcomm.core.blocks import Source
 from symcomm.core.errors import DocumentError, Span
@@ -54,9 +54,10 @@ class BlockPiece:
 
 
 Piece = Prose | Heading | TablePiece | BlockPiece | Only
+AnyPiece = TypeVar("AnyPiece", bound=Piece)
 
 
-def filled(piece: Piece, lookup: Lookup) -> Piece:
+def filled(piece: AnyPiece, lookup: Lookup) -> AnyPiece:
     """A heading, prose or a layer table with what its references stand for."""
     match piece:
         case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:

@@ -86,8 +86,6 @@ from symcomm.exams.problems.references import (
 if TYPE_CHECKING:
     from symcomm.core.quantities.declared import DeclaredQuantity
 
-Conventions = tuple[tuple[str, str], ...]  # fields with their choices
-
 
 def _is_table(section: Section, name: str) -> bool:
     """Whether a table stands below a key, and not a number."""
