@@ -227,15 +227,6 @@ class ResidueTable:
         return found
 
 
-@dataclass
-class DecisionCache:
-    """The results for a key from earlier answers, kept for the answers to come; a changed key has its own."""
-
-    numbers: dict[str, list[tuple[float, Wrong, Fraction]]] = field(default_factory=dict)
-    views: dict[frozenset[str], list[ResidueTable]] = field(default_factory=dict)
-    samples: dict[frozenset[str], list[tuple[dict[str, Fraction], Fraction]]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class AnswerKey:
     """A question that is ready to check answers; what is known of it, and the numbers that are given."""
@@ -245,7 +236,6 @@ class AnswerKey:
     spellings: tuple[tuple[str, str], ...]
     given: tuple[tuple[str, Fraction], ...]
     supposed: frozenset[str] = field(default=frozenset(), kw_only=True)
-    cache: DecisionCache = field(default_factory=DecisionCache, init=False, repr=False, compare=False)
 
     @property
     def derivation(self) -> Derivation:

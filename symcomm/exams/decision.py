@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from types import FrameType
 
 from symcomm.core import form as forms
@@ -22,7 +23,7 @@ from symcomm.core.form import Form
 from symcomm.core.identity import UndecidedError, identical
 from symcomm.core.libraries import Expr
 from symcomm.core.real_numbers import are_apart, is_exact, number_of
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
 from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
@@ -129,6 +130,33 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
 _LEVELS = ("conventions", "singles", "pairs", "mixed")  # of candidates, in the order in which they are named
 
 
+# What is known of a key is kept for the answers to come; a changed key has its own.
+
+
+@lru_cache(maxsize=1024)
+def _numbers(held: ByIdentity[AnswerKey], level: str) -> list[tuple[float, Wrong, Fraction]]:
+    """The answers of a level that have numbers."""
+    made = ((wrong, wrong.number.at(held.it.values)) for wrong in getattr(held.it.candidates, level))
+    return [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
+
+
+@lru_cache(maxsize=1024)
+def _views(held: ByIdentity[AnswerKey], used: frozenset[str]) -> list[ResidueTable]:
+    """Points at which what is not used has its given number."""
+    key, fixed = held.it, {n: v for n, v in held.it.values.items() if n not in used}
+    made = points(key.candidates.question.symbols, key.relations, fixed, 7)
+    return [ResidueTable(point, residues(key.candidates.right, point)) for point in made]
+
+
+@lru_cache(maxsize=1024)
+def _samples(held: ByIdentity[AnswerKey], used: frozenset[str]) -> list[tuple[dict[str, Fraction], Fraction]]:
+    """Real points, and the right number there: with symbols free, and with given numbers for those not used."""
+    key, fixed = held.it, {n: v for n, v in held.it.values.items() if n not in used}
+    made = real_points(key.candidates.question.symbols, key.relations, fixed)
+    with_right = [(p, number_of(key.candidates.right, p)) for p in made]
+    return [(p, n) for p, n in with_right if n is not None]
+
+
 @dataclass
 class _Decision:
     """One part of an answer against a key."""
@@ -188,13 +216,10 @@ class _Decision:
 
     def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:
         """The answers of a level, with their numbers, that a rounded one may be."""
-        cached = self.key.cache.numbers
-        if level not in cached:
-            made = ((wrong, wrong.number.at(self.key.values)) for wrong in getattr(self.key.candidates, level))
-            cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
         near = _float(about)
         spread = abs(near) * 0.2
-        return ((wrong, worth) for size, wrong, worth in cached[level] if abs(size - near) <= spread)
+        known = _numbers(ByIdentity(self.key), level)
+        return ((wrong, worth) for size, wrong, worth in known if abs(size - near) <= spread)
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
         if literal is not None:
@@ -224,7 +249,7 @@ class _Decision:
         free = key.candidates.free
         views = [*free]
         if any(name not in part.names for name in key.values):
-            views += self._views(part.names)
+            views += _views(ByIdentity(key), part.names)
         with deadline(SECONDS):
             mine = [_at(form, view.points) for view in views]
         if any(at is not None and at == view.right for at, view in zip(mine, views, strict=True)):
@@ -241,9 +266,7 @@ class _Decision:
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
                 matched = [w for n in some for w in self._agreeing(form, level, views[n], mine[n], n < len(free))]
-                matched = [
-                    w for w in matched if not w.prefix or self._prefixed(w, w.number.at(key.values) or Fraction(0))
-                ]
+                matched = [w for w in matched if self._prefixed(w, w.number.at(key.values) or Fraction(0))]
                 if matched:
                     return self._wrong(matched)
         if undecided:
@@ -271,32 +294,9 @@ class _Decision:
             if abs(worth - number) <= _EXACT * abs(number) and residues(wrong.form, view.points) == mine:
                 yield wrong
 
-    def _views(self, used: frozenset[str]) -> list[ResidueTable]:
-        cached = self.key.cache.views
-        found = cached.get(used)
-        if found is None:
-            key = self.key
-            fixed = {n: v for n, v in key.values.items() if n not in used}
-            made = points(key.candidates.question.symbols, key.relations, fixed, 7)
-            found = [ResidueTable(point, residues(key.candidates.right, point)) for point in made]
-            if len(cached) < 300:
-                cached[used] = found
-        return found
-
-    def _samples(self, used: frozenset[str]) -> list[tuple[dict[str, Fraction], Fraction]]:
-        """Real points, and the right number there: with symbols free, and with given numbers for those not used."""
-        cached = self.key.cache.samples
-        if used not in cached:
-            key = self.key
-            fixed = {n: v for n, v in key.values.items() if n not in used}
-            made = real_points(key.candidates.question.symbols, key.relations, fixed)
-            with_right = [(p, number_of(key.candidates.right, p)) for p in made]
-            cached[used] = [(p, n) for p, n in with_right if n is not None]
-        return cached[used]
-
     def _near(self, form: Form) -> bool:
         """Whether a formula with rounded decimals is right as far as they go, wherever it is looked at."""
-        found = [(number_of(form, point), right) for point, right in self._samples(self.part.names)]
+        found = [(number_of(form, point), right) for point, right in _samples(ByIdentity(self.key), self.part.names)]
         return bool(found) and all(
             mine is not None and abs(mine - right) <= self.part.slack * abs(right) for mine, right in found
         )
@@ -306,7 +306,7 @@ class _Decision:
         key = self.key
         for used in dict.fromkeys((frozenset(key.values), self.part.names)):
             seen = False
-            for point, right in self._samples(used):
+            for point, right in _samples(ByIdentity(key), used):
                 mine = number_of(form, point)
                 if mine is None:
                     continue
@@ -384,7 +384,7 @@ class _Decision:
         key = self.key
         names = [n for n in key.candidates.question.symbols
                  if n in self.part.names or n in forms.names(key.candidates.right)]  # fmt: skip
-        tried = [(dict(key.values), None), *self._samples(frozenset(key.values))]
+        tried = [(dict(key.values), None), *_samples(ByIdentity(key), frozenset(key.values))]
         for point, known in tried:
             right = number_of(key.candidates.right, point) if known is None else known
             mine = number_of(form, point)

@@ -20,6 +20,7 @@ from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here, shared_here
 from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.formula import Side
+from symcomm.exams.remembered import Remembered
 from symcomm.exams.rubric import Mark, mark_of
 from symcomm.exams.sheets import Sheet, check_columns
 from symcomm.exams.summary import Decision, Graded, Grades
@@ -76,7 +77,7 @@ class Grader:
 
     def __init__(self, exam: Exam) -> None:
         self.exam = exam
-        self.seen: dict[tuple[object, ...], Verdict] = {}
+        self.seen = Remembered[tuple[object, ...], Verdict](100_000)
 
     def paper(
         self, paper: Paper, sheet: Sheet, decided: Mapping[tuple[str, str], Decision], ids: Container[str]
@@ -131,9 +132,7 @@ class Grader:
     def verdict(self, key: Key, text: str) -> Verdict:
         """The verdict on one line, decided once."""
         about = (key.derivation.title, id(key.derivation), key.given, text)
-        if about not in self.seen:
-            self.seen[about] = key.check(text)
-        return self.seen[about]
+        return self.seen.once(about, lambda: key.check(text))
 
     def reached(self, part: PaperPart, lines: Sequence[str], key: Key) -> tuple[str, ...]:
         """The steps of the rubric whose values stand in some line."""

@@ -22,6 +22,15 @@ from symcomm.core.quantities.options import schedule_names
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.documents.plots import mesh, ring_steps, rounding
+from symcomm.documents.plots.offload_timeline import offload_timeline
+from symcomm.documents.plots.parallel_block import parallel_block
+from symcomm.documents.plots.ring import ring
+from symcomm.documents.plots.roofline import roofline_plot
+from symcomm.documents.plots.sharded_timeline import sharded_timeline
+from symcomm.documents.plots.small_roofline import small_roofline
+from symcomm.documents.plots.state_bars import state_bars
+from symcomm.documents.plots.throughput_front import throughput_front
 from symcomm.exams.problems.keys import (
     CONVENTIONS_MADE,
     GIVEN,
@@ -244,8 +253,6 @@ def _sensitivity(request: Request) -> tuple[Any, str]:
 
 
 def _roofline(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.roofline import roofline_plot
-
     if {"over", "at"} & request.options.keys() and not {"models", "over", "at"} <= request.options.keys():
         raise ValuesError("'over' and 'at' put several dots of a model: they go together, and with 'models'",
                           hint="models: step, over: B, at: 1, 64, 512")  # fmt: skip
@@ -259,8 +266,6 @@ def _roofline(request: Request) -> tuple[Any, str]:
 
 def _roofline_of_models(request: Request) -> tuple[Any, str]:
     """One dot for each model, or for each value of ``over``."""
-    from symcomm.documents.plots.small_roofline import small_roofline
-
     points: dict[str, tuple[float, float]] = {}
     ridge = peak = Fraction(0)
     options = {key: value for key, value in request.options.items() if key not in ("models", "over", "at")}
@@ -287,55 +292,28 @@ def _points(request: Request) -> Iterator[tuple[str, Model, tuple[Known, ...]]]:
             yield f"{name} {over}={value}", model, (*(one for one in request.given if one.name != over), here)
 
 
-def _parallel_block(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.parallel_block import parallel_block
-
-    return parallel_block(_program(request))
-
-
-def _sharded_timeline(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.sharded_timeline import sharded_timeline
-
-    return sharded_timeline(_program(request))
-
-
 def _ring(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.ring import ring
-
     return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
 
 
 def _ring_steps(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots import ring_steps
-
     how = request.accounting
     return ring_steps.ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
 
 
 def _causal_balance(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots import ring_steps
-
     return ring_steps.causal_balance(request.size("length"), request.size("ranks"))
 
 
 def _network_levels(request: Request) -> tuple[Any, str]:
     from symcomm.core.hardware.devices import network
-    from symcomm.documents.plots import mesh
 
     made = network(request.options["network"])
     return mesh.network_levels(made.name, made.device.name, [level.size for level in made.levels], made.rows)
 
 
-def _offload_timeline(request: Request) -> tuple[Any, str]:
-    from symcomm.documents.plots.offload_timeline import offload_timeline
-
-    return offload_timeline(_program(request))
-
-
 def _mesh(request: Request) -> tuple[Any, str]:
     """The mesh of a strategy with the sizes that are given."""
-    from symcomm.documents.plots import mesh
-
     strategy = request.options["strategy"]
     sizes = {axis: request.size_of(size) for axis, size in strategy.sizes.items()}
     return mesh.mesh(_program(request), sizes)
@@ -343,8 +321,6 @@ def _mesh(request: Request) -> tuple[Any, str]:
 
 def _rounding(request: Request) -> tuple[Any, str]:
     """The sum of a number format as the table of its derivation has it."""
-    from symcomm.documents.plots import rounding
-
     made = request.derive("accumulation")
     options, rows = request.options, [row[:3] for row in made.exhibits[0].rows] if made.exhibits else []
     x, n = Fraction(options["x"]), int(options["n"])
@@ -360,8 +336,6 @@ def _rounding(request: Request) -> tuple[Any, str]:
 
 def _state_bars(request: Request) -> tuple[Any, str]:
     """A bar a strategy, from three derivations each."""
-    from symcomm.documents.plots.state_bars import state_bars
-
     return state_bars(
         {
             name: [mine.derive("state_memory", of=of).at() for of in ("weights", "gradients", "states")]
@@ -391,8 +365,6 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
 
 def _cache_bars(request: Request) -> tuple[Any, str]:
     """A bar a context: the weights, and the caches of the batch."""
-    from symcomm.documents.plots.state_bars import state_bars
-
     options = {key: value for key, value in request.options.items() if key != "at"}
     found: dict[str, list[Quantity]] = {}
     for tokens in _values(request, "tokens"):
@@ -406,8 +378,6 @@ def _cache_bars(request: Request) -> tuple[Any, str]:
 
 def _request_bars(request: Request) -> tuple[Any, str]:
     """A bar a strategy: the time to the first token, and the steps behind it."""
-    from symcomm.documents.plots.state_bars import state_bars
-
     model = request.model.at(**request.values)
     found: dict[str, list[Quantity]] = {}
     for name, mine in _by_strategy(replace(request, model=model, given=())):
@@ -429,8 +399,6 @@ def _by_strategy(request: Request) -> Iterator[tuple[str, Request]]:
 
 def _throughput_front(request: Request) -> tuple[Any, str]:
     """A point for each batch and strategy: the time of a decode step, and the tokens a second."""
-    from symcomm.documents.plots.throughput_front import throughput_front
-
     over, per = request.options.get("over", "B"), request.options.get("per", "replica")
     batches = _values(request, over, 64)
     curves: dict[str, list[tuple[str, Quantity, Quantity]]] = {}
@@ -502,9 +470,9 @@ FIGURES: dict[str, Kind] = {
               Option("at", "text", "the values of that size, with commas between them: 1, 64, 512")),
              (), _roofline, "roofline"),
         Kind("parallel_block", "a layer under a strategy: what is cut, and where ranks communicate",
-             (), ("strategy",), _parallel_block, "communication", ("strategy",)),
+             (), ("strategy",), lambda request: parallel_block(_program(request)), "communication", ("strategy",)),
         Kind("sharded_timeline", "when weights are gathered and gradients reduced, beside computing",
-             (), ("strategy",), _sharded_timeline, "communication", ("strategy",)),
+             (), ("strategy",), lambda request: sharded_timeline(_program(request)), "communication", ("strategy",)),
         Kind("ring", "a collective on a ring: what each rank holds before, between and after its rounds",
              (Option("collective", "text", "all-reduce, reduce-scatter or all-gather", "all-reduce"),
               _RANKS), ("ranks",), _ring),
@@ -518,7 +486,7 @@ FIGURES: dict[str, Kind] = {
         Kind("network_levels", "the levels of a network: what each joins, its links, and the rate of a device",
              (Option("network", "text", "a network of devices, such as DGX-H100"),), ("network",), _network_levels),
         Kind("offload_timeline", "when a rank copies to its host and back, beside computing",
-             (), (), _offload_timeline, "communication", ("strategy",)),
+             (), (), lambda request: offload_timeline(_program(request)), "communication", ("strategy",)),
         Kind("rounding", "a number that is added again and again in a number format, beside the exact sum",
              (), ("x", "n", "accumulator"), _rounding, "accumulation", ("x", "n", "accumulator", "x_format")),
         Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",
