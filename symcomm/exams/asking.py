@@ -92,10 +92,7 @@ class Asking:
             return self.asked
         from symcomm.core.quantities import QUANTITIES
 
-        if not self.asked:
-            return _NOTHING
-
-        return QUANTITIES[self.asked]
+        return QUANTITIES[self.asked] if self.asked else _NOTHING
 
     def with_option(self, name: str, value: object) -> Asking:
         """The same question with another option."""
@@ -189,11 +186,8 @@ class Asking:
         graph = self.model.graph
         if role in ("batch", "sequence"):
             sized = {n for a in graph.axes.values() if a.role == role for n in (s.name for s in a.size.free_symbols)}
-            said = [
-                n
-                for n in self.symbols
-                if self.symbols[n] and axis_role(self._meanings[n]) == role and not self._is(n, "microbatches")
-            ]
+            whole = (n for n in self.symbols if self.symbols[n] and not self._is(n, "microbatches"))
+            said = [n for n in whole if axis_role(self._meanings[n]) == role]
             return tuple(dict.fromkeys((*said, *(n for n in sized if n in self.symbols))))
         if role == "layers":
             times = tuple(region.times for region in graph.regions if region.times)

@@ -328,11 +328,9 @@ class _Decision:
         return are_apart(form, self.key.candidates.right, point)
 
     def _proved(self, form: Form, used: frozenset[str]) -> bool | None:
-        if (
-            sum(1 for _ in forms.walk(form)) > _SYMPY_NODES
-            or degree(form) > _SYMPY_DEGREE
-            or any(isinstance(piece, forms.Logarithm) for piece in forms.walk(form))
-        ):
+        pieces = [*forms.walk(form)]
+        large = len(pieces) > _SYMPY_NODES or degree(form) > _SYMPY_DEGREE
+        if large or any(isinstance(piece, forms.Logarithm) for piece in pieces):
             return None
         key = self.key
         numbers = {n: forms.rational(v) for n, v in key.values.items() if n not in used}
@@ -389,11 +387,8 @@ class _Decision:
             right = number_of(key.candidates.right, point) if known is None else known
             mine = number_of(form, point)
             if right is not None and mine is not None and self._differ(form, mine, right, point):
-                hint = (
-                    ""
-                    if known is None or key.number is None
-                    else ("this agrees at the given numbers only: other numbers tell the two apart")
-                )
+                agrees = known is not None and key.number is not None
+                hint = "this agrees at the given numbers only: other numbers tell the two apart" if agrees else ""
                 values = tuple((n, point[n]) for n in names if n in point)
                 counter = Counterexample(values, Quantity(mine, key.unit), Quantity(right, key.unit))
                 return Verdict("different", hint=hint, counterexample=counter)

@@ -93,7 +93,7 @@ class KeptAnswers:
         if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
             fresh = self._fresh(problem, ask, read.known, about)
             if entry.symbolic is not None and not agreed:
-                self._compare(entry, fresh, read.known, read.numbers)
+                self._compare(entry, fresh, read)
                 self._agreed[question] += 1
                 if entry.symbolic is None and (deciding := self._decide(problem, ask, read, fresh)):
                     self._structures[read.same] = deciding
@@ -101,7 +101,7 @@ class KeptAnswers:
                     return self.answer(problem, ask, pages)
             if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
                 return fresh  # else the formula of every paper is the same one, whichever is made first
-        return _refilled(entry, entry.symbolic, ask, read.known, read.numbers, pages)
+        return _refilled(entry, entry.symbolic, ask, read, pages)
 
     def model(self, problem: Problem, name: str) -> Model | None:
         """A model of a paper with its numbers."""
@@ -235,7 +235,7 @@ class KeptAnswers:
         for known in () if read.structure else read.known:
             entry = _Entry(self._symbolic(problem, ask, read, (known,)))
             if entry.symbolic is not None:
-                self._compare(entry, fresh, read.known, read.numbers)
+                self._compare(entry, fresh, read)
             if entry.symbolic is not None:
                 return (known.name,)
         return ()
@@ -266,9 +266,9 @@ class KeptAnswers:
         numbered = replace(ask, answer=replace(ask.answer, formula=False))  # to compare both ways
         return self._derived.once(exactly, lambda: answer_of(problem, numbered, self.model(problem, ask.model)))
 
-    def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
+    def _compare(self, entry: _Entry, fresh: Answer, read: _Read) -> None:
         assert entry.symbolic is not None
-        d, values = entry.symbolic, _values(known, numbers)
+        d, values = entry.symbolic, _values(read.known, read.numbers)
         entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
         try:
             same = d.at(values) == fresh.quantity
@@ -278,7 +278,7 @@ class KeptAnswers:
         if not same:
             entry.symbolic = None
         else:
-            a, b = entry.symbolic, fresh.derivation
+            a, b = d, fresh.derivation
             alike = (a.steps, a.notes, a.exhibits, a.title) == (b.steps, b.notes, b.exhibits, b.title)
             entry.same_pages = entry.same_pages and alike
 
@@ -384,14 +384,12 @@ def _knows(d: Derivation, name: str) -> bool:
     return True
 
 
-def _refilled(
-    entry: _Entry, d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...], pages: bool
-) -> Answer:
-    values = {name: value for name, value in _values(known, numbers).items() if name in entry.names}
+def _refilled(entry: _Entry, d: Derivation, ask: Ask, read: _Read, pages: bool) -> Answer:
+    values = {name: value for name, value in _values(read.known, read.numbers).items() if name in entry.names}
     told: tuple[Given, ...] = ()
     if pages:
-        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
-        every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
+        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in read.numbers)
+        every = (*read.known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
         told = used(d, every, [item.name for item in ask.given])
     # The numbers are of the same names: these are part of what the entry is of.
     quantity = entry.quantities.once(tuple(values.values()), lambda: d.at(values)) if entry.whole else None

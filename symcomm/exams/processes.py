@@ -17,24 +17,23 @@ from symcomm.exams.roster import Student
 Task = TypeVar("Task")
 Made = TypeVar("Made")
 
-_exam: list[Exam] = []  # of this process; a fork has what its parent derived
-_shared: list[Any] = []  # what else a fork has
+_here: list[tuple[Exam, Any]] = []  # of this process; a fork has what its parent derived, and what else is shared
 
 
 def exam_here() -> Exam:
     """The exam that this process works on."""
-    return _exam[0]
+    return _here[0][0]
 
 
 def shared_here() -> Any:
     """The data of this process beside the exam."""
-    return _shared[0]
+    return _here[0][1]
 
 
 def _start(template: Template, seed: str, whole: bool) -> None:
     gc.freeze()  # what is there stays, and is not looked through again
-    if not _exam:
-        _exam.append(Exam(template, seed, whole))
+    if not _here:
+        _here.append((Exam(template, seed, whole), None))
 
 
 class Pool:
@@ -51,7 +50,7 @@ class Pool:
         self.executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
-        _exam[:], _shared[:] = [self.exam], [self.shared]
+        _here[:] = [(self.exam, self.shared)]
         return self
 
     def run(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
@@ -88,5 +87,4 @@ class Pool:
     def __exit__(self, *error: object) -> None:
         if self.executor:
             self.executor.shutdown(cancel_futures=True)
-        _exam.clear()
-        _shared.clear()
+        _here.clear()

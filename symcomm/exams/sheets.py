@@ -105,10 +105,7 @@ def _cleaned(answers: Mapping[str, Any], span: Span) -> dict[str, str]:
     for name, value in answers.items():
         if value is not None and not isinstance(value, (str, bool)):
             raise DocumentError(f"the answer to {name[:40]} is neither text nor a number", span)
-        text = "" if value is None else str(value).strip()
-        if len(text) > ANSWER_LIMIT:
-            text = text[:ANSWER_LIMIT]
-        made[name.strip()] = text
+        made[name.strip()] = "" if value is None else str(value).strip()[:ANSWER_LIMIT]
     return made
 
 

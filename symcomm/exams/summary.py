@@ -21,17 +21,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MANY = 3  # students who gave the same unknown wrong answer, so that a person should look at it
-VERDICTS = (
-    "right",
-    "other_convention",
-    "mistake",
-    "different",
-    "undecided",
-    "unreadable",
-    "refused",
-    "decided",
-    "none",
-)
+VERDICTS = ("right", "other_convention", "mistake", "different", "undecided", "unreadable", "refused", "decided",
+            "none")  # fmt: skip
 LOOK = ("question", "answer", "verdict", "count", "students", "points", "says")
 
 

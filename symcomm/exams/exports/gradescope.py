@@ -31,12 +31,9 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
 
 def _row(item: Item, part: QuestionPart) -> list[str]:
     if part.kind == "numeric":
-        assert part.answer is not None
         answer, tolerance = part.text, part.spread_text(part.answer)
-    elif part.kind == "choice":
-        answer, tolerance = plain_text(next(o.text for o in part.options if o.right)), ""
     else:
-        answer, tolerance = plain_text(part.worked), ""
+        answer, tolerance = plain_text(next((o.text for o in part.options if o.right), part.worked)), ""
     lines = [(part.points, "right")]
     if part.kind != "choice":
         lines += [(part.points * one.credit, plain_text(one.feedback)) for one in part.recognised]

@@ -336,12 +336,9 @@ def _rounding(request: Request) -> tuple[Any, str]:
 
 def _state_bars(request: Request) -> tuple[Any, str]:
     """A bar a strategy, from three derivations each."""
-    return state_bars(
-        {
-            name: [mine.derive("state_memory", of=of).at() for of in ("weights", "gradients", "states")]
-            for name, mine in _by_strategy(request)
-        }
-    )
+    kinds = ("weights", "gradients", "states")
+    strategies = _by_strategy(request)
+    return state_bars({name: [mine.derive("state_memory", of=of).at() for of in kinds] for name, mine in strategies})
 
 
 def _program(request: Request) -> Program:

@@ -98,10 +98,8 @@ def pieces(text: str, file: str) -> tuple[Piece, ...]:
     """
     front = front_matter(text, file)
     lines = text.split("\n")
-    body = lines
-    if front:
-        used = len(front[1].lines) + 2
-        body = [""] * used + lines[used:]
+    used = len(front[1].lines) + 2 if front else 0
+    body = [""] * used + lines[used:]
     found = sorted(_special(body, file), key=lambda item: item[0])
     made: list[Piece] = []
     position = 0
@@ -210,12 +208,8 @@ def _heading(lines: list[str], token: Token, content: str, file: str) -> tuple[i
 def _extent(lines: list[str], table: Table) -> tuple[int, int]:
     """The first line of a table and the line after its last, counted from 0."""
     first = table.line - 1
-    last = max(
-        [
-            first,
-            *(line - 1 for row in table.rows for cell in row for line in (cell.line, *(j.line for j in cell.jumps))),
-        ]
-    )
+    cells = [cell for row in table.rows for cell in row]
+    last = max([table.line, *(line for cell in cells for line in (cell.line, *(j.line for j in cell.jumps)))]) - 1
     if not table.rows and first + 1 < len(lines) and not lines[first + 1].strip("|:- \t"):
         last = first + 1
     begin = _latex_begin(lines, first)

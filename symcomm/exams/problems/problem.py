@@ -951,12 +951,10 @@ class _Reader:
 def check_points(problem: Problem) -> None:
     """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
     for question in problem.questions:
-        heading, own = question.heading, [ask.points for ask in question.asks]
-        stated = [ask for ask in question.asks if ask.points is not None]
+        heading, together = question.heading, question.points
         if heading is None or heading.points is None:
             continue
-        together = sum((p for p in own if p is not None), Fraction(0))
-        if stated and None not in own and together != heading.points:
+        if together != heading.points:
             raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
@@ -966,11 +964,8 @@ def check_points(problem: Problem) -> None:
                                     question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
-        below = []
-        for part in headings[number + 1 :]:
-            if part.level <= heading.level:
-                break
-            below.append(part)
+        behind = headings[number + 1 :]
+        below = behind[: next((n for n, part in enumerate(behind) if part.level <= heading.level), None)]
         last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
         parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
         if heading.points is not None and parts and None not in parts:

@@ -285,14 +285,9 @@ class AnswerReader:
             elif kind == "word":
                 word = match[0]
                 before = found[-1].kind if found else ""
-                if (
-                    multiplies
-                    and word[0] in "xX"
-                    and (
-                        (len(word) == 1 and spaced and text[position : position + 1].isspace() and before)
-                        or (before == "number" and re.match(r"\s*\d", text[start + 1 :]))
-                    )
-                ):
+                apart = len(word) == 1 and spaced and text[position : position + 1].isspace() and before
+                between = before == "number" and re.match(r"\s*\d", text[start + 1 :])
+                if multiplies and word[0] in "xX" and (apart or between):
                     found.append(Token("*", "*", spaced))
                     position = start + 1
                 else:
