@@ -313,9 +313,8 @@ class _Basis:
 class _Read:
     """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
 
-    ``sizes`` are options that are numbers and may be
-    symbols; ``alike`` is what else it depends on without them. ``structure`` are numbers that decide what is derived.
-    ``answers`` are without pages and with them.
+    ``sizes`` are options that are numbers and may be symbols; ``alike`` is what else it depends on without them.
+    ``structure`` are numbers that decide what is derived. ``answers`` are without pages and with them.
     """
 
     known: tuple[Known, ...]

@@ -302,7 +302,7 @@ class Exam:
 
     def _options(self, problem: Problem, stream: Stream, place: int) -> dict[str, tuple[OfferedAnswer, ...]]:
         """The options that questions offer, by their ids. Raises ``DrawAgainError`` where a paper breaks a bound."""
-        bounded = {ask.exam.id for ask in problem.asks if _decides(ask)}
+        bounded = {ask.exam.id for ask in problem.asks if ask.exam.choices or ask.exam.bounds != Bounds()}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
             bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
@@ -333,11 +333,6 @@ class Exam:
     def answers(self, paper: Paper) -> tuple[Answer, ...]:
         """The answers of a paper, in order."""
         return tuple(answer for _, _, answer in self.answered(paper))
-
-
-def _decides(ask: Ask) -> bool:
-    """Whether the answer to a question decides whether a draw is taken."""
-    return ask.exam.bounds != Bounds() or bool(ask.exam.choices)
 
 
 def keep_bounds(ask: Ask, answer: Answer) -> None:

@@ -69,7 +69,7 @@ class Pool:
         self, draw: Callable[[Sequence[tuple[Student, int]]], Iterable[tuple[AssignedPaper, Made]]],
         students: Sequence[tuple[Student, int]], size: int, tell: Callable[[int], None],
     ) -> list[tuple[AssignedPaper, Made]]:  # fmt: skip
-        """What is made of each student's paper from an attempt on, no two papers alike; so many are drawn at a time.
+        """The paper of each student from an attempt on, no two alike, and its result; so many are drawn at a time.
 
         The first are drawn before the processes begin: what all need is derived with them.
         """

@@ -1,4 +1,4 @@
-"""A dictionary of what was made, which begins anew when it is full."""
+"""A dictionary of results that begins anew when it is full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Made = TypeVar("Made")
 
 
 class Remembered(dict[About, Made]):
-    """What was made of things, by all that it depends on; of so many at most.
+    """Results by all that they depend on, at most so many.
 
     >>> squares = Remembered[int, int](most=2)
     >>> [squares.once(n, lambda: n**2) for n in (1, 2, 3)], [*squares]
@@ -21,7 +21,7 @@ class Remembered(dict[About, Made]):
         self.most = most
 
     def once(self, about: About, make: Callable[[], Made]) -> Made:
-        """What was made, or is now."""
+        """The result that is kept; else one that is made now."""
         if about not in self:
             made = make()
             if len(self) >= self.most:

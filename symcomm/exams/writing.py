@@ -172,14 +172,12 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
         code = f"{paper.code} {student.id}" if order.qr else ""
         page = paper_page if order.edition == "paper" else solution_page
         documents.append(replace(page(exam, paper), code=code))
-    edition = order.edition
-    for form in order.formats:
-        if form in PAGES:
-            kind = ("tex" if order.engine == "latex" else "typ") if form == "pdf" else form
-            prepare(documents, kind, edition)  # type: ignore[arg-type]  # one of the formats
+    edition, forms = order.edition, [form for form in order.formats if form in PAGES]
+    for form in forms:
+        kind = ("tex" if order.engine == "latex" else "typ") if form == "pdf" else form
+        prepare(documents, kind, edition)  # type: ignore[arg-type]  # one of the formats
     lines = []
     for document, (student, _, name, mark) in zip(documents, wanted, strict=True):
-        forms = [form for form in order.formats if form in PAGES]
         made = contents(
             document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name, layout="exam"
         )

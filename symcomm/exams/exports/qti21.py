@@ -35,14 +35,10 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     return {"qti21.zip": zipped({**made, **{f"media/{name}": data for name, data in unpacked(pieces).items()}})}
 
 
-def _mathml(html: str) -> object:
-    return markup(_written(html))
-
-
 @lru_cache(2048)  # parts of a question have the same text
-def _written(html: str) -> str:
+def _mathml(html: str) -> object:
     """Text and elements as they are written down; a number only changes how lists are counted."""
-    return _of_kind(html) if "<ol" in html else apart_from_numbers(html, _of_kind)
+    return markup(_of_kind(html) if "<ol" in html else apart_from_numbers(html, _of_kind))
 
 
 @lru_cache(4096)  # variants differ in numbers

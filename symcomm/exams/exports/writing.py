@@ -6,10 +6,10 @@ from all pieces; the manifest tells them by their SHA-256, so that a format that
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -19,7 +19,7 @@ from symcomm.core.errors import DocumentError
 from symcomm.core.files import write_files
 from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass
-from symcomm.exams.exports import EXPORTERS, OURS, Files
+from symcomm.exams.exports import EXPORTERS, OURS
 from symcomm.exams.exports.drawing import exam_of, items_of
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.papers import AssignedPaper
@@ -74,7 +74,10 @@ def export(
         files = EXPORTERS[name].whole(title, [piece for pieces in found.values() for piece in pieces])
         write_files(files, output)
         told = {file: line for file, line in told.items() if line.get("from") != marks[name]}
-        told |= _lines(files, marks[name], len(found))
+        told |= {
+            file: {"file": file, "from": marks[name], "sha256": sha256(data).hexdigest(), "questions": str(len(found))}
+            for file, data in files.items()
+        }
         write_manifest(output, told)
     return [_written(output, [line for line in told.values() if line.get("from") == marks[name]]) for name in names]
 
@@ -82,13 +85,6 @@ def export(
 def _is_there(output: Path, told: dict[str, Line], mark: str) -> bool:
     lines = [line for line in told.values() if line.get("from") == mark]
     return bool(lines) and all(is_whole(output / line["file"], line, mark) for line in lines)
-
-
-def _lines(files: Files, mark: str, questions: int) -> dict[str, Line]:
-    return {
-        file: {"file": file, "from": mark, "sha256": hashlib.sha256(data).hexdigest(), "questions": str(questions)}
-        for file, data in files.items()
-    }
 
 
 def _written(output: Path, lines: Sequence[Line]) -> WrittenExport:

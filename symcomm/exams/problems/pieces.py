@@ -64,13 +64,14 @@ def filled(piece: AnyPiece, lookup: Lookup) -> AnyPiece:
             return replace(piece, markdown=fill(markdown, span, lookup))
         case TablePiece(table, markdown, line) if "{{" in markdown:
             place = Span(table.file, line, markdown.split("\n", 1)[0], 0, 0)
-            found = _read_again(fill(markdown, place, lookup), table.file, line)
+            found = tables_in(fill(markdown, place, lookup), table.file, line)
             return replace(piece, table=found[0]) if found else piece
     return piece
 
 
 @lru_cache(maxsize=1024)  # the papers of a class have the same ones
-def _read_again(text: str, file: str, line: int) -> tuple[Table, ...]:
+def tables_in(text: str, file: str, line: int) -> tuple[Table, ...]:
+    """The layer tables of a text."""
     return tuple(layer_tables(text, file, line))
 
 

@@ -45,7 +45,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Option
 from symcomm.core.readers.entries import is_config
 from symcomm.core.records import ByIdentity, dataclass, replace
-from symcomm.core.text.finder import layer_tables, read_tables
+from symcomm.core.text.finder import read_tables
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import DETAILS, ONLY, Detail
@@ -315,7 +315,7 @@ class Problem:
 
 
 def grouped(items: Iterable[Item], begins: Callable[[Heading, bool], bool]) -> list[tuple[Heading | None, list[Item]]]:
-    """The headings that begin a group, each with what stands below it; first, without one, what stands before them.
+    """The headings that begin a group, each with the items below it; first, without one, the items before them.
 
     ``begins`` gets a heading, and whether there is a group already.
     """
@@ -326,11 +326,6 @@ def grouped(items: Iterable[Item], begins: Callable[[Heading, bool], bool]) -> l
         else:
             found[-1][1].append(item)
     return found
-
-
-@lru_cache(maxsize=1024)  # the papers of a class have the same ones
-def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
-    return tuple(layer_tables(text, file, line))
 
 
 def letters(number: int) -> str:
@@ -842,7 +837,7 @@ class _Reader:
                 value.span,
                 "write the table below table: |",
             )
-        found = _inner_tables(value.text, self.file, value.span.line + 1)
+        found = pieces.tables_in(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
             raise DocumentError(
                 f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
