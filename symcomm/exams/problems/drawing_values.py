@@ -218,11 +218,6 @@ class Draws:
             drawn |= group.draw(Stream(*words))
         return {name: drawn[name] for name in self.names}
 
-    def every(self) -> Iterator[Drawn]:
-        """Every combination, as far as each group of draws can be counted."""
-        for parts in product(*(group.combinations for group in self._groups)):
-            yield {name: told for part, _ in parts for name, told in part.items()}
-
 
 @dataclass(frozen=True)
 class _Group:
