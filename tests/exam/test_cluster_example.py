@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from api import main
+from click.testing import CliRunner
 
 import symcomm as sc
 
@@ -47,3 +49,9 @@ def test_each_answer_is_what_was_counted_by_hand(question: str) -> None:
 def test_the_mistakes_of_the_homework_are_recognised(question: str, answer: str, mistake: str) -> None:
     verdict = keys()[question].check(answer)
     assert (verdict.verdict, verdict.mistakes) == ("mistake", (mistake,))
+
+
+def test_a_given_rate_that_reaches_the_price_through_the_throughput_keeps_its_unit(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["solve", str(HOMEWORK), "--to", "md", "-o", str(tmp_path)]).exit_code == 0
+    page = (tmp_path / "cluster.md").read_text(encoding="utf-8")
+    assert r"R_{\text{achieved}} = 400\ \text{TFLOP/s}" in page

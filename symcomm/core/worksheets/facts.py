@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation
-from symcomm.core.errors import DocumentError, SymcommError, ValuesError, nearest
+from symcomm.core.errors import DerivationError, DocumentError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Algebra, Ceiling, Floor, Form, Largest, Num, Power, Product, Ratio, Smallest, Total
 from symcomm.core.records import replace
 from symcomm.core.units import Unit
@@ -121,11 +121,20 @@ def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said:
 
 
 def cited(made: Derivation, unit: Unit) -> Form:
-    """The answer of a derivation in one line; a number in it has the unit, which a collected form has lost."""
+    """The answer of a derivation in one line, with the units that a collected form has lost."""
+    from symcomm.core.optimum.cost import units_of
     from symcomm.core.optimum.dimension import in_unit
 
     form = forms.from_expr(made.expr)
-    return form if unit.is_count else in_unit(form, unit)
+    if unit.is_count:
+        return form
+    told = {name: one for step in made.steps for name, one in units_of(step.form).items()}
+    measured = forms.substitute(form, lambda s: replace(s, unit=told.get(s.name, s.unit)))
+    try:
+        found = in_unit(measured, unit)
+        return found if forms.unit_of(found, {}) == unit else in_unit(form, unit)
+    except DerivationError:  # a sum inside of a product lacks the units of what it counts
+        return in_unit(form, unit)
 
 
 # -- extents ---------------------------------------------------------------------------------------------------
