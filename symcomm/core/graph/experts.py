@@ -58,8 +58,7 @@ def chosen_experts(graph: Graph) -> dict[str, Routing]:
 
 def routed(graph: Graph, tensor: Tensor) -> Op | None:
     """The op that routed the tokens of a tensor to the slots of experts; None for a tensor without such slots."""
-    routes = (op for op in graph.ops if op.kind == "route")
-    return next((op for op in routes if graph.tensors[op.output].axes[-1] in tensor.axes), None)
+    return next((op for op in graph.routes if graph.tensors[op.output].axes[-1] in tensor.axes), None)
 
 
 @dataclass(frozen=True)

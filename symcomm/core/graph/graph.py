@@ -651,9 +651,14 @@ class Graph:
         return self.routed[axes] if axes in self.routed else self.volume(name)
 
     @cached_property
+    def routes(self) -> tuple[Op, ...]:
+        """The ops that route tokens to the slots of experts."""
+        return tuple(op for op in self.ops if op.kind == "route")
+
+    @cached_property
     def routed(self) -> dict[tuple[str, ...], Expr]:
         """The shapes of routing tensors (tokens, experts, slots), and their entries that are not zero: k a token."""
-        found = [(op, self.tensors[op.output].axes) for op in self.ops if op.kind == "route"]
+        found = [(op, self.tensors[op.output].axes) for op in self.routes]
         return {axes: sp.Mul(op.attribute("k"), *(self.axes[a].size for a in axes[:-2])) for op, axes in found}
 
     @cached_property
