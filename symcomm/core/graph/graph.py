@@ -528,7 +528,7 @@ class Graph:
                 home[root(name)] = root(first)
         return {op.output: f"{root(names[0])} {op.phase}" for op, names in zip(ops, inside, strict=True)}
 
-    @property
+    @cached_property
     def weights(self) -> tuple[Tensor, ...]:
         """The weights, in the order they are used."""
         return tuple(t for t in self.tensors.values() if t.role == "weight")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import sympy as sp
 
@@ -22,7 +22,7 @@ from symcomm.core.graph.ops import BY_HAND, MAP
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.core.program.instructions import HOST, Program, Send
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 
 Key = tuple[str, str, tuple[str, ...]]  # a storage: whose it is, what stands beside that, what of the mesh cuts it
 TENSORS = ("input", "activation")
@@ -77,9 +77,21 @@ def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
 
 def autograd(made: Program, region: str, dtype: str = "fp16") -> Autograd:
     """The tensors of the forward pass that the gradients of a region read, in a program."""
-    part = made.region(region)
-    forward = replace(part.graph, ops=tuple(op for op in part.graph.ops if op.phase == "forward"))
-    return Autograd(part.plan, made.accounting, dtype, forward)
+    # What gradients read does not hang on what runs again: programs that differ in nothing else share it.
+    accounting = replace(made.accounting, recomputation=Accounting.recomputation)
+    works = tuple(ByIdentity(work) for work in made.works(region))
+    return _autograd(ByIdentity(made.plan), works, region, accounting, dtype)
+
+
+@lru_cache(maxsize=64)
+def _autograd(
+    plan: ByIdentity[Plan], works: tuple[ByIdentity[Compute | Collective], ...], region: str, accounting: Accounting,
+    dtype: str,
+) -> Autograd:  # fmt: skip
+    whole = plan.it.graph
+    graph = whole.region(region) if whole.regions else whole
+    forward = replace(graph, ops=tuple(op for op in graph.ops if op.phase == "forward"))
+    return Autograd(replace(plan.it, graph=graph, steps=tuple(one.it for one in works)), accounting, dtype, forward)
 
 
 def has_scores(graph: Graph, name: str) -> bool:

@@ -68,11 +68,16 @@ def _program(
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
     shared = Accounting(gathered_activations=accounting.gathered_activations)
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
-    plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
-    made = replace(same, plan=plan, accounting=accounting, recomputation=again)
+    made = replace(same, plan=_staged(ByIdentity(same.plan), strategy), accounting=accounting, recomputation=again)
     for rewrite in rewrites():
         made = rewrite(made)
     return made
+
+
+@lru_cache(maxsize=64)
+def _staged(held: ByIdentity[placement.Plan], strategy: Strategy) -> placement.Plan:
+    """A plan with the stages of a pipeline, which change nothing in it."""
+    return held.it if held.it.strategy == strategy else replace(held.it, strategy=strategy)
 
 
 @lru_cache(maxsize=64)

@@ -144,9 +144,10 @@ class RankStep:
             states = part.sizes("state") if options.step == "first" else []
             copies = part.sizes("state", "fp32") if options.copies and "state" not in self.made.host else []
             body: list[StorageEvent] = []
-            for n, weight in enumerate(part.trained):
+            trained = part.trained
+            for n, weight in enumerate(trained):
                 body += [Keep("optimizer states", size) for size in states[n : n + 1]]
-                if copies or n == len(part.trained) - 1:
+                if copies or n == len(trained) - 1:
                     copied = [(PASSING, size, num(options.copies)) for size in copies[n : n + 1]]
                     shown = OpRun("optimizer", f"the update of `{weight.name.split('·')[0]}`", "", part.number)
                     body += [*(Keep(*one) for one in copied), shown, *(Free(*one) for one in copied)]
@@ -414,7 +415,14 @@ def instructions(
     """
     end = steps[-1] if steps and (closed or steps[-1] == len(line.steps) - 1) else -1
     stays = (GRADIENT, COPY, SAVED) if closed else (GRADIENT, COPY)
-    counted = [life for life in line.lives if line.counts(life)]
+    born, dead = dict[int, list[Life]](), dict[int, list[Life]]()
+    for life in line.lives:
+        if line.counts(life):
+            born.setdefault(max(life.born, 0), []).append(life)
+            # With the last step goes whatever is there and does not stay.
+            last = end in steps and life.born <= end <= life.dies and life.kind not in stays
+            if last or life.kind not in (GRADIENT, COPY):
+                dead.setdefault(end if last else life.dies, []).append(life)
     found: list[StorageEvent] = []
 
     def piece(life: Life) -> tuple[str, Form]:
@@ -422,15 +430,13 @@ def instructions(
         return PASSING if other else life.kind, life.size
 
     for at in steps:
-        found += [Keep(*piece(life)) for life in counted if max(life.born, 0) == at and life.root not in there]
+        found += [Keep(*piece(life)) for life in born.get(at, ()) if life.root not in there]
         for inside, gone in line.inside(at):
             one = run(at)
             found += [*(Free(*piece(life)) for life in gone), *(Keep(PASSING, size) for size in inside)]
             found += [one] if one is not None else []
             found += [*(Free(PASSING, size) for size in inside), *(Keep(*piece(life)) for life in gone)]
-        ends = [life for life in counted if (life.dies == at and life.kind not in (GRADIENT, COPY))
-                or (at == end and life.born <= at <= life.dies and life.kind not in stays)]  # fmt: skip
-        found += [Free(*piece(life)) for life in ends]
+        found += [Free(*piece(life)) for life in dead.get(at, ())]
     return tuple(found)
 
 

@@ -393,10 +393,12 @@ class Line:
         """Autograd makes all gradients of one op before it drops what any of them reads, or adds one to another."""
         computed = [(at, t.work.op) for at, t in enumerate(self.steps)
                     if t.phase == "backward" and isinstance(t.work, Compute)]  # fmt: skip
+        ends: dict[int, int] = {}
         for _, node in groupby(computed, lambda pair: self.node(pair[1])):
             first, *_, last = [at for at, _ in node] * 2
-            for one in self.lives:
-                one.dies = last if first <= one.dies < last else one.dies
+            ends |= dict.fromkeys(range(first, last), last)
+        for one in self.lives:
+            one.dies = ends.get(one.dies, one.dies)
 
     def node(self, op: Op) -> tuple[str, ...]:
         """The result whose gradient an op of the backward pass hands on; a sum of gradients stands for itself.
@@ -408,6 +410,14 @@ class Line:
             return (self.graph.kernels[op.output],)
         found = tuple(tensors[name].of for name in op.inputs if tensors[name].role == "gradient")
         return (op.output,) if tensors[op.output].of in found else found
+
+    @cached_property
+    def dying(self) -> dict[int, list[Life]]:
+        """The storages by the step that they end with."""
+        found: dict[int, list[Life]] = {}
+        for one in self.lives:
+            found.setdefault(one.dies, []).append(one)
+        return found
 
     def inside(self, at: int) -> list[tuple[list[Form], list[Life]]]:
         """The tensors of the autograd ops behind a gradient, one after the other, and those that are gone by then.
@@ -421,7 +431,7 @@ class Line:
             return [([], [])]
         made = self.key(step.op.output, step.output)
         whole = self.size(made)
-        last = [one for one in self.lives if one.dies == at and one.key != made and self.counts(one)]
+        last = [one for one in self.dying.get(at, ()) if one.key != made and self.counts(one)]
         rows = [one for one in last if one.key[:1] == (forward.output,) and one.key[1] and
                 value(one.size) != value(whole)]  # fmt: skip
         gone = [*rows, *(one for one in last if one.kind == PASSING and one not in rows)]

@@ -171,9 +171,18 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
 
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
-    shared = replace(setting.accounting, recomputation=Accounting.recomputation)
-    graph, ops = _computed(ByIdentity(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
-    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    return _load(ByIdentity(setting.graph), setting.accounting, setting.dtype, strategy, setting.frozen, gradient_dtype)
+
+
+@lru_cache(maxsize=64)
+def _load(
+    held: ByIdentity[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str],
+    gradient_dtype: str | None,
+) -> Load:  # fmt: skip
+    setting = Setting(held.it, accounting, dtype, frozen=frozen)
+    shared = replace(accounting, recomputation=Accounting.recomputation)
+    graph, ops = _computed(held, shared, dtype, unstaged(strategy), frozen)
+    made = program(held.it, strategy, accounting, frozen)
     counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
     for turn in made.turns:
         one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
