@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -106,6 +109,25 @@ def test_a_paper_follows_from_document_seed_and_student_alone():
     alone = Exam(template(), "7").exactly(students[1], first[1].attempt)
     assert told(alone) == told(first[1])
     assert {told(p) for p in Exam(template(), "8").settle(students)} != {told(p) for p in first}
+
+
+def test_a_solution_has_its_conventions_in_one_order_however_a_process_orders_its_sets(tmp_path):
+    document = tmp_path / "quiz.md"
+    document.write_text(
+        "---\ntitle: Quiz\ndraw: {D: [64, 128]}\n---\n\n# Intensity (5 points)\n\n```symcomm\n- model: product\n"
+        "  formula: '$Y = XW, X \\in \\mathbb{R}^{m \\times q}, W \\in \\mathbb{R}^{q \\times n}, "
+        "Y \\in \\mathbb{R}^{m \\times n}$'\n  values: {m: 32, n: 64, q: {{ D }}}\n"
+        "- {ask: intensity, model: product}\n```\n"
+    )
+    made = set()
+    for seed in ("0", "2"):  # which order them in two ways
+        folder = tmp_path / seed
+        command = [sys.executable, "-m", "symcomm", "exam", str(document), "--variants", "1", "--edition", "solution"]
+        order = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([*command, "--to", "md", "-o", str(folder)], check=True, env=order)
+        made.add((folder / "001.md").read_text())
+    (page,) = made
+    assert page.index("A multiply-add counts") < page.index("Memory traffic")
 
 
 def test_a_word_of_prose_changes_no_paper_but_a_draw_does():

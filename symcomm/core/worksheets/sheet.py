@@ -348,8 +348,8 @@ class _Asking:
                 if line.source:
                     self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.passed)
                     return
-                said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word != name}
-                for other in {*forms.names(self.asked.forms[line]), *said}:
+                said = (word for word in re.findall(r"`([^`]+)`", line.reason) if word != name)
+                for other in dict.fromkeys((*forms.names(self.asked.forms[line]), *said)):  # always in one order
                     self.pick(other)
                 return
         wanted = " or ".join(dict.fromkeys(option for one in several for group in one.guards.given for option in group))
