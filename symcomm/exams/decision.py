@@ -36,6 +36,7 @@ from symcomm.exams.verdict import Counterexample, Verdict
 _SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
 _SYMPY_DEGREE = 20
 _EXACT = Fraction(1, 10**30)
+_PREFIXES = tuple(Fraction(1000) ** n for n in range(-4, 5))
 SECONDS = 2.0  # that the answer itself may take, at each of the places where its size decides
 _TIME_UP = "a person has to look at this: it takes too long to decide"
 
@@ -204,6 +205,9 @@ class _Decision:
         said = [(number * scale, part.literal and part.literal.times(scale)) for scale in scales]
         if any(self._says(literal, mine, right.value) for mine, literal in said):
             return Verdict("right")
+        bare = part.literal if part.unit is None and not key.spec.unit and right.unit != ONE else None
+        if bare and any(bare.times(times).says(right.value) for times in _PREFIXES):  # 130, and 130.2 ms are right
+            return self._different(number * scales[0], right)
         for mine, literal in said:
             for level in _LEVELS:
                 matched = [

@@ -106,6 +106,15 @@ def test_of_two_mistakes_that_a_rounded_number_may_be_the_nearest_is_named_first
     assert (verdict.mistakes, verdict.alternatives) == (("optimizer_states_forgotten",), (("gb_for_gib",),))
 
 
+def test_the_right_number_without_its_unit_is_no_mistake_however_it_is_rounded():
+    # 130.2 ms. Bare numbers are in seconds: 130 s are near to 1,024 times 130.2 ms, as if the ranks had multiplied twice.
+    for text in ("130", "130.2", "0.000130", "130000"):
+        assert KEYS["ring"].check(text).verdict == "different", text
+    assert KEYS["ring"].check("133 s").mistakes == ("multiplied_by_ranks",)
+    for text in ("130 ms", "0.13", "0.13 s", "1.3e5 us"):  # two digits are right
+        assert KEYS["ring"].check(text).right, text
+
+
 def test_a_number_that_two_mistakes_come_to_earns_no_less_than_the_formula_of_either():
     # Bytes counted on all of 8 ranks are as many as bits on one: 8 times 2 · 7/8 · 8 GB over 100 GB/s.
     block = """
