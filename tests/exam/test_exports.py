@@ -8,9 +8,12 @@ import html
 import io
 import json
 import re
+import shutil
+import subprocess
 import sys
 import types
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -406,6 +409,7 @@ def maxima_worth(text: str, values: dict[str, int]) -> Fraction:
 
 
 def test_stack_compares_with_the_right_formula_first_and_then_with_each_mistake(items):
+    items = tuple(item for item in items if item.variant == 1)
     questions = [q for q in moodle(items, "stack") if q.get("type") == "stack"]
     assert len(questions) == len(items)
     symbolic = next(q for q, item in zip(questions, items, strict=True) if item.kind == "symbolic")
@@ -437,6 +441,99 @@ def test_every_input_and_tree_of_stack_is_named_in_the_text_and_tested(items):
         tests = question.findall("qtest")
         assert {note.text for note in question.iter("expectedanswernote")} == notes
         assert all([one.findtext("name") for one in test.findall("testinput")] == inputs for test in tests)
+
+
+def maxima_list(text: str) -> list[str]:
+    """What stands in a list of Maxima, as it stands there."""
+    assert (text[0], text[-1]) == ("[", "]")
+    pieces = re.findall(r'"(?:[^"\\\\]|\\\\.)*"|[^",\[\]]+|[,\[\]]', text[1:-1])
+    found, deep = [""], 0
+    for one in pieces:
+        deep += (one == "[") - (one == "]")
+        if one == "," and not deep:
+            found.append("")
+        else:
+            found[-1] += one
+    return found
+
+
+def of_seed(question: ElementTree.Element, seed: int) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """The texts, nodes and tests of a STACK question whose variables have the values of a seed, by a reader of our own.
+
+    Left out is what has a number that nobody types, since another variant recognises it.
+    """
+    values = {}
+    for line in question.findtext("questionvariables/text").split("\n"):
+        name, told = line[:-1].split(":", 1)
+        chosen = re.fullmatch(r"(\[.*\])\[variant\]", told, re.DOTALL)
+        values[name] = maxima_list(chosen[1])[seed - 1] if chosen else values.get(told, told)
+
+    def castext(found: re.Match[str]) -> str:
+        said = values[found[1]]
+        return re.sub(r"\\(.)", r"\1", (maxima_list(said)[int(found[2]) - 1] if found[2] else said)[1:-1])
+
+    def shown(element: ElementTree.Element, *paths: str) -> list[str]:
+        found = [one.text or "" for path in paths for one in element.findall(path)]
+        return [re.sub(r"\{@(\w+)(?:\[(\d+)\])?@\}", castext, values.get(text, text)) for text in found]
+
+    nodes = [shown(node, "tans", "testoptions", "truescore", "truefeedback/text", "description")
+             for node in question.findall("prt/node")]  # fmt: skip
+    tests = [shown(test, "testinput/value", "expected/expectedscore", "description") for test in question.iter("qtest")]
+    nodes, tests = ([one for one in some if not any(re.match("-1000000000", text) for text in one)]
+                    for some in (nodes, tests))  # fmt: skip
+    return shown(question, "questiontext/text", "generalfeedback/text"), nodes, tests
+
+
+def test_a_seed_of_stack_is_the_variant_that_is_exported_alone():
+    items = draw_items(parse_template(QUIZ), "7", 5)
+    questions = [q for q in moodle(items, "stack") if q.get("type") == "stack"]
+    seeds = [[int(one.text) for one in q.findall("deployedseed")] for q in questions]
+    assert [seeds[0], seeds[-1], *map(len, seeds[1:-1])] == [[1, 2, 3, 4, 5]] * 2 + [5]
+    assert {q.findtext("questionnote/text") for q in questions} == {"variant {@variant@}"}
+    for question, item in zip(questions, items[::5], strict=True):
+        for one in (one for one in items if one.id == item.id):
+            alone = of_seed(moodle((one,), "stack")[1], 1)
+            assert of_seed(question, one.variant) == alone
+            assert len(alone[1]) == sum(len(part.options) or 1 + len(part.recognised) for part in one.parts)
+
+
+def test_variants_of_stack_that_differ_in_words_are_questions_of_their_own():
+    words = QUIZ.replace("draw: {k:", "draw: {what: [GPU, card], k:").replace("It runs", "The {{ what }} runs")
+    items = draw_items(parse_template(words), "7", 5)
+    questions = [
+        q for q in moodle(items, "stack") if q.get("type") == "stack" and "Peak rate," in q.findtext("name/text")
+    ]
+    said = [re.search("The (GPU|card)", q.findtext("questiontext/text"))[1] for q in questions]
+    assert sorted(said) == ["GPU", "card"]
+    drawn = Counter(word for item in items[:5] for word in re.findall("The (GPU|card)", body_of(item)))
+    assert {word: len(q.findall("deployedseed")) for word, q in zip(said, questions, strict=True)} == drawn
+
+
+def test_maxima_gives_each_seed_the_numbers_of_its_variant(tmp_path):
+    if not shutil.which("maxima"):
+        pytest.skip("Maxima is not installed")
+    items = draw_items(parse_template(QUIZ), "7", 5)
+    question = next(q for q in moodle(items, "stack") if q.get("type") == "stack")
+    told = question.findtext("questionvariables/text")
+    nodes = [node.findtext("tans") for node in question.findall("prt/node")]
+    lines = ["display2d:false$", "rand(n):=random(n)$"]
+    for seed in range(1, 7):  # one more than there are variants: it is the first again
+        lines += [
+            f"kill(stack_seed)$ stack_seed:{seed}$",
+            told.replace(";", "$"),
+            f'print("got",float([{",".join(nodes)}]))$',
+        ]
+    lines += ["kill(stack_seed)$", told.replace(";", "$"), 'print("got",variant)$']  # an older STACK: any of them
+    (tmp_path / "quiz.mac").write_text("\n".join(lines))
+    command = ["maxima", "--very-quiet", "-b", str(tmp_path / "quiz.mac")]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    *got, any_one = re.findall(r"^got (.*)$", out, re.MULTILINE)
+    assert int(any_one) in range(1, 6)
+    parts = [item.parts[0] for item in items if item.id == items[0].id]
+    for part, said in zip([*parts, parts[0]], got, strict=True):
+        numbers = [float(one) for one in said.strip("[] ").split(",")]
+        wanted = [float(part.number(one.value)) for one in part.answers]
+        assert [number for number in numbers if number > -1e11] == pytest.approx(wanted)
 
 
 def test_stack_takes_a_number_with_its_unit_behind_it(items):

@@ -107,7 +107,7 @@ def test_of_two_mistakes_that_a_rounded_number_may_be_the_nearest_is_named_first
 
 
 def test_the_right_number_without_its_unit_is_no_mistake_however_it_is_rounded():
-    # 130.2 ms. Bare numbers are in seconds: 130 s are near to 1,024 times 130.2 ms, as if the ranks had multiplied twice.
+    # 130.2 ms. Bare numbers are in seconds, and 130 s are near to 1,024 times that, as if 32 ranks multiplied twice.
     for text in ("130", "130.2", "0.000130", "130000"):
         assert KEYS["ring"].check(text).verdict == "different", text
     assert KEYS["ring"].check("133 s").mistakes == ("multiplied_by_ranks",)

@@ -118,9 +118,14 @@ def _settled(item: Item, done: dict[str, str]) -> Item:
         return done[marked]
 
     def part(one: QuestionPart) -> QuestionPart:
-        wrong = tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in one.recognised)
+        every, wrong = (
+            tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in some)
+            for some in (one.every, one.recognised)
+        )
         options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
-        return replace(one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options)
+        return replace(
+            one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options, every=every
+        )
 
     blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
     title = plain_text(text(item.title)) if _MARK in item.title else item.title
@@ -214,17 +219,21 @@ def _part(
     about = ByIdentity(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
     every = prose.wrong.once(about, lambda: _all_wrong(known, ask, problem, prose))  # for some papers
     symbols = dict.fromkeys(names(form))
+    all_known: tuple[Recognised, ...] = ()
+    first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
     if quantity is None:
-        first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
         apart = [every[n] for n in first.values() if not known.recognised[n].prefix]  # no number, no GB
         symbols |= dict.fromkeys(known.numbers.names)
     else:
         at = tuple(values.get(name) for name in known.numbers.names)
         used, found = _told_apart(ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
         symbols |= dict.fromkeys(used)
-        apart = [
-            Recognised(every[n].names, worth, every[n].form, every[n].credit, every[n].feedback) for n, worth in found
-        ]  # fmt: skip
+        worths, single = dict(found), {*first.values()}
+        all_known = tuple(
+            Recognised(one.names, worths.get(n), one.form, one.credit, one.feedback)
+            for n, one in every.items() if n in single
+        )  # fmt: skip
+        apart = [one for one in all_known if one.value is not None]
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
@@ -249,7 +258,7 @@ def _part(
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
         tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
-        tuple(apart), options, prose(worked, span), relations,
+        tuple(apart), options, prose(worked, span), relations, () if options else all_known,
     )  # fmt: skip
 
 

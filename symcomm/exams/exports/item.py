@@ -52,7 +52,8 @@ class QuestionPart:
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
     ``tolerance`` is a share of the number; None is half a unit of its third digit. ``symbols`` are those that a formula
-    may have; ``relations`` hold between them, a name and what it stands for each.
+    may have; ``relations`` hold between them, a name and what it stands for each. ``every`` has all that some variant
+    recognises, in one order, without a number where this one does not.
     """
 
     id: str
@@ -69,6 +70,7 @@ class QuestionPart:
     options: tuple[QuestionOption, ...]
     worked: str
     relations: tuple[tuple[str, Form], ...] = ()
+    every: tuple[Recognised, ...] = ()
 
     @property
     def answers(self) -> tuple[Recognised, ...]:
@@ -178,7 +180,7 @@ class Item:
         yield from (self.id, self.title, *(block for block in self.blocks if isinstance(block, str)))
         for part in self.parts:
             yield from (part.id, part.prompt, part.unit, part.worked, *part.symbols, *(name for name, _ in part.units))
-            yield from (text for one in part.recognised for text in (*one.names, one.feedback))
+            yield from (text for one in part.every or part.recognised for text in (*one.names, one.feedback))
             yield from (text for one in part.options for text in (one.text, one.feedback))
         yield from (text for medium in self.media for text in (medium.name, medium.alt))
 

@@ -43,8 +43,11 @@ def piece(title: str, item: Item) -> list[str]:
         (fraction(credit, item), own(text), own(spread), feedback)
         for credit, text, spread, feedback in (said if kind in ("numerical", "multichoice") else ())
     )
-    return question(title, item, "moodle.xml.jinja", own, text, tex(item.worked), kind=kind, units=first.units,
-                    answers=answers)  # fmt: skip
+    texts = {"title": item.title, "variant": str(item.variant), "name": item.name, "text": text}
+    marks = {name: own(said) for name, said in (texts | {"worked": tex(item.worked)}).items()}
+    made = own.filled("moodle.xml.jinja", kind=kind, units=first.units, answers=answers, points=item.points,
+                      media=item.media, tex=tex, **marks)  # fmt: skip
+    return [category(title, item), made]
 
 
 def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
@@ -59,15 +62,10 @@ def quiz(pieces: Sequence[list[str]]) -> bytes:
     return xml_file(chain(["<quiz>"], texts, ["</quiz>"]))
 
 
-def question(
-    title: str, item: Item, template: str, own: VariantTexts, text: str, worked: str, **shown: object
-) -> list[str]:
-    """The category that holds the variants of a question, and one of them; a slash in a name is written twice."""
+def category(title: str, item: Item) -> str:
+    """The category that holds the variants of a question; a slash in a name is written twice."""
     path = "/".join(name.replace("/", "//") for name in (title or "symcomm", f"{item.title} [{item.id}]"))
-    texts = {"title": item.title, "variant": str(item.variant), "name": item.name, "text": text, "worked": worked}
-    marks = {name: own(said) for name, said in texts.items()}
-    made = own.filled(template, points=item.points, media=item.media, tex=tex, **marks, **shown)
-    return [fill("category.xml.jinja", path=path), made]
+    return fill("category.xml.jinja", path=path)
 
 
 def tex(content: str) -> str:

@@ -1,49 +1,109 @@
 """STACK: formulas that Maxima compares, numbers within their tolerance, and a node for each recognised answer.
 
-Every variant is a question of its own in a category; question tests travel with it, which STACK runs.
+Variants that differ in numbers alone are one question, whose seeds pick their numbers from lists; others are questions
+of their own in the same category. Question tests travel with them, which STACK runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
 from math import perm
+from typing import Any
 
 from symcomm.core.records import dataclass
+from symcomm.documents.render.prose import with_numbers, without_numbers
 from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.exports.markup import VariantTexts
-from symcomm.exams.exports.moodle import question, quiz, tex
+from symcomm.exams.exports.markup import fill
+from symcomm.exams.exports.moodle import category, quiz, tex
 from symcomm.exams.exports.spelled import maxima, stands_for, without_relations
 
 _LONGEST, _RUNS = 4, 400  # letters of a run that is read as a product, and runs of one answer
 _WORDS = ("do", "if", "in", "or", "and", "for", "not", "from", "next", "step", "then", "thru", "else", "mod", "pi",
           "pm")  # fmt: skip
+_NEVER = 10**12  # below minus this are the numbers of what a variant does not recognise: nobody types them
 
 
-def piece(title: str, item: Item) -> list[str]:
-    """A question and its category. Raises ``DocumentError`` for names and functions that STACK does not know."""
-    own = VariantTexts()
-    trees = [_ResponseTree(item, part, n, own) for n, part in enumerate(item.parts, start=1)]
+# By place, name, credit and feedback: what is compared with, what a question test types, and how far it may be off.
+_Nodes = dict[tuple[int, str, Fraction, str], tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """What is shown and compared of a question in one variant; its answers by their names in Maxima."""
+
+    head: str  # its category
+    shared: dict[str, Any]
+    shapes: tuple[tuple[object, ...], ...]
+    number: int
+    texts: tuple[str, str]
+    answers: dict[str, str]
+    nodes: tuple[_Nodes, ...]
+
+
+def piece(title: str, item: Item) -> _Variant:
+    """A question in one variant. Raises ``DocumentError`` for names and functions that STACK does not know."""
+    trees = [_ResponseTree(item, part, n) for n, part in enumerate(item.parts, start=1)]
     fields = {id(tree.part): f" [[input:ans{tree.n}]] [[validation:ans{tree.n}]]" for tree in trees}
     text = "".join(
         _castext(block) if isinstance(block, str) else f"<p>{_castext(block.prompt)}{fields[id(block)]}</p>"
         for block in item.blocks
     )
-    right = tuple(tree.answers[0] for tree in trees)
-    others = ((*right[:n], one, *right[n + 1 :]) for n, tree in enumerate(trees) for one in tree.answers[1:])
-    variables = "\n".join(f"ta{tree.n}:{tree.right};" for tree in trees)
-    return question(
-        title, item, "stack.xml.jinja", own, text, _castext(item.worked), kind="stack", castext=_castext,
-        trees=tuple(tree.shown for tree in trees), cases=(right, *others), variables=own(variables),
-    )  # fmt: skip
+    shared = {"title": item.title, "name": item.name, "media": item.media, "points": item.points}
+    answers = {f"ta{tree.n}": tree.right for tree in trees}
+    answers |= {f"says{tree.n}": tree.says for tree in trees if tree.part.options}
+    return _Variant(category(title, item), shared, tuple(tree.shape for tree in trees), item.variant,
+                    (text, _castext(item.worked)), answers, tuple(tree.nodes for tree in trees))  # fmt: skip
 
 
-def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
-    """One file with all questions."""
-    return {"stack.xml": quiz(pieces)}
+def whole(title: str, pieces: Sequence[_Variant]) -> dict[str, bytes]:
+    """One file with all questions; variants that differ in numbers alone are one of them."""
+    alike: dict[object, list[_Variant]] = {}
+    for one in pieces:
+        kinds = (without_numbers(text)[0] for text in one.texts)
+        alike.setdefault((one.head, one.shared["media"], one.shapes, *kinds), []).append(one)
+    return {"stack.xml": quiz([[some[0].head, _question(some)] for some in alike.values()])}
+
+
+def _question(variants: Sequence[_Variant]) -> str:
+    """One question of some variants: its seed picks their numbers from lists, in sentences as texts."""
+    first, several = variants[0], len(variants)
+    lists: dict[tuple[str, ...], str] = {}
+
+    def pick(values: Iterable[str], shown: str = "{}") -> str:
+        every = (*values,)
+        same = len({*every}) == 1
+        return every[0] if same else shown.format(lists.setdefault(every, f"drawn{len(lists) + 1}"))
+
+    def sentence(texts: Sequence[str]) -> str:
+        numbers = zip(*(without_numbers(text)[1] for text in texts), strict=True)
+        shown = [some[0] if len({*some}) == 1 else pick(map(_string, some), "{{@{}@}}") for some in numbers]
+        return with_numbers(without_numbers(texts[0])[0], shown)
+
+    def nodes(every: Sequence[_Nodes]) -> Iterator[dict[str, Any]]:
+        for at, key in enumerate(sorted({key for some in every for key in some}, key=lambda key: key[:2]), start=1):
+            never = f"-{_NEVER + at}"
+            told = zip(*(one.get(key, (never, never, "0.001")) for one in every), strict=True)
+            found = dict(zip(("told", "typed", "spread"), map(pick, told), strict=True))
+            yield {"at": at, "name": key[1], "credit": key[2], "feedback": key[3], **found}
+
+    known = [[*nodes([one.nodes[n] for one in variants])] for n in range(len(first.nodes))]
+    trees = [(*shape, some) for shape, some in zip(first.shapes, known, strict=True)]
+    right = [some[0] for some in known]
+    cases = (right, *([*right[:n], one, *right[n + 1 :]] for n, some in enumerate(known) for one in some[1:]))
+    answers = [f"{name}:{pick(one.answers[name] for one in variants)};" for name in first.answers]
+    text, worked = (sentence(some) for some in zip(*(one.texts for one in variants), strict=True))
+    seed, said = f"{first.number}", f"{first.number}"
+    if several > 1:
+        seed = f"if integerp(stack_seed) then 1+mod(stack_seed-1,{several}) else 1+rand({several})"
+        said += f" to {variants[-1].number}"
+    picked = [f"{name}:[{','.join(some)}][variant];" for some, name in lists.items()]
+    variables = "\n".join([f"variant:{seed};", *picked, *answers])
+    return fill("stack.xml.jinja", kind="stack", **first.shared, variant=said, text=text, worked=worked, trees=trees,
+                cases=cases, variables=variables, seeds=range(1, several + 1), castext=_castext)  # fmt: skip
 
 
 def _castext(content: str) -> str:
@@ -59,31 +119,19 @@ def _castext(content: str) -> str:
 
 
 @dataclass(frozen=True)
-class _ComparedAnswer:
-    """What an answer is compared with, in Maxima: its name, how far it may be off, its credit and feedback."""
-
-    at: int  # its node, from 1 on
-    name: str
-    told: str
-    spread: str
-    credit: Fraction
-    feedback: str
-
-
-@dataclass(frozen=True)
 class _ResponseTree:
     """One answer with the nodes that it goes through."""
 
     item: Item
     part: QuestionPart
     n: int
-    own: VariantTexts
 
     @property
-    def shown(self) -> tuple[object, ...]:
-        """The part of it that the template shows."""
+    def shape(self) -> tuple[object, ...]:
+        """What all variants of one question have in common."""
         part = self.part
-        return self.n, part.kind, self.kind, self.stars, part.points, tuple(self.units), self.put, self.compared
+        said = self.n, part.kind, len(part.options), self.kind
+        return (*said, self.stars, part.points, tuple(self.units), self.put)
 
     @cached_property
     def right(self) -> str:
@@ -97,6 +145,11 @@ class _ResponseTree:
             for n, option in enumerate(self.part.options, start=1)
         )
         return f"[{','.join(rows)}]"
+
+    @property
+    def says(self) -> str:
+        """What is said of each option, the right one first."""
+        return f"[{','.join(_string(_castext(one.feedback)) for one in self.part.answers)}]"
 
     @cached_property
     def units(self) -> dict[str, str]:
@@ -140,33 +193,22 @@ class _ResponseTree:
         runs = {"".join(some): "*".join(some) for size in range(2, most + 1) for some in permutations(letters, size)}
         return {run: said for run, said in runs.items() if run not in (*self.part.symbols, *_WORDS)}
 
-    @cached_property
-    def answers(self) -> tuple[_ComparedAnswer, ...]:
-        """The possible answers, the right one first."""
-        return tuple(self._compared(plain=False))
-
-    @cached_property
-    def compared(self) -> tuple[_ComparedAnswer, ...]:
-        """The same without the symbols that relations eliminate."""
-        if not self.part.relations:
-            return self.answers
-        return tuple(self._compared(plain=True))
-
-    def _compared(self, plain: bool) -> Iterator[_ComparedAnswer]:
-        for at, (name, told, spread, credit, feedback) in enumerate(self._answers(plain), start=1):
-            off = self.own(spread) if spread else ""
-            yield _ComparedAnswer(at, name, self.own(told), off, credit, feedback)
-
-    def _answers(self, plain: bool) -> Iterator[tuple[str, str, str, Fraction, str]]:
-        part, item = self.part, self.item
-        for one in part.answers:
-            name = ", ".join(one.names) or "right"
-            if part.kind != "symbolic":
-                off = part.spread_text(one.value) if part.kind == "numeric" else ""
-                yield name, part.number(one.value), off, one.credit, one.feedback
-            elif one.form is not None:
-                form = without_relations(one.form, part) if plain else one.form
-                yield name, maxima(form, item), "", one.credit, one.feedback
+    @property
+    def nodes(self) -> _Nodes:
+        """The possible answers, the right one first; compared without the symbols that relations eliminate."""
+        part, item, found = self.part, self.item, {}
+        known = (part.answers[0], *(part.every or part.answers[1:]))
+        for at, one in enumerate(known):
+            told = typed = spread = ""
+            if part.kind == "symbolic" and one.form is not None:
+                told, typed = maxima(without_relations(one.form, part), item), maxima(one.form, item)
+            elif one.value is not None:
+                told = typed = part.number(one.value)
+                spread = part.spread_text(one.value) if part.kind == "numeric" else ""
+            if told:
+                feedback = one.feedback if not part.options else ""
+                found[at, ", ".join(one.names) or "right", one.credit, feedback] = told, typed, spread
+        return found
 
 
 def _string(text: str) -> str:
