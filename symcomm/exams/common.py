@@ -11,6 +11,7 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.printing import short
 from symcomm.documents.render.document import Answer, Block, Document
 from symcomm.exams.key import Key, key_of, mistakes_of
+from symcomm.exams.mistakes import BY_NAME
 from symcomm.exams.problems.problem import Problem
 
 # Slips of the pen that say nothing of the question; more than a few mistakes are not read.
@@ -34,7 +35,7 @@ def with_mistakes(document: Document, problem: Problem) -> Document:
 def _told(key: Key, answer: Answer) -> Iterator[str]:
     values = {**dict(key.given), **key.values, **{g.name: Fraction(g.quantity.value) for g in answer.given}}
     seen: set[str] = set()
-    for wrong in mistakes_of(key):
+    for wrong in sorted(mistakes_of(key), key=lambda one: one.names[0] in BY_NAME):  # the author's own ones first
         if len(seen) == _MOST:
             return
         if len(wrong.names) > 1 or wrong.names[0] in _SLIPS or wrong.says[0] in seen:

@@ -120,7 +120,8 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
     if isinstance(other, UnreadError):
         return found if part.literal is not None else Verdict("unreadable", hint=other.hint)
     second = _decided(other, key)
-    if second.right:
+    recognised = found.verdict in ("mistake", "other_convention") and not part.names  # 512 B, without the batch
+    if second.right and not recognised:
         return replace(second, sides=(other,), notation=key.derivation.notation)
     if part.unit is not None and _same_kind(part.unit, key):
         return found
@@ -128,7 +129,7 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
     return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
 
 
-_LEVELS = ("conventions", "singles", "pairs", "mixed")  # of candidates, in the order in which they are named
+_LEVELS = (("conventions", "singles"), ("pairs",), ("mixed",))  # of candidates, in the order in which they are named
 
 
 # What is known of a key is kept for the answers to come; a changed key has its own.
@@ -209,13 +210,14 @@ class _Decision:
         if bare and any(bare.times(times).says(right.value) for times in _PREFIXES):  # 130, and 130.2 ms are right
             return self._different(number * scales[0], right)
         for mine, literal in said:
-            for level in _LEVELS:
+            for levels in _LEVELS:
                 matched = [
-                    (abs(mine - worth), wrong) for wrong, worth in self._numbers(level, mine)
+                    (abs(mine - worth), wrong) for level in levels for wrong, worth in self._numbers(level, mine)
                     if self._says(literal, mine, worth) and self._prefixed(wrong, worth)
                 ]  # fmt: skip
-                if matched:  # a rounded number may be several: the nearest is named first
-                    return self._wrong([wrong for _, wrong in sorted(matched, key=lambda one: one[0])])
+                if matched:  # a rounded number may be several: the nearest is named first, of a kind
+                    near = sorted(matched, key=lambda one: (not one[1].convention, one[0]))
+                    return self._wrong([wrong for _, wrong in near])
         return self._different(number * scales[0], right)
 
     def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:
@@ -268,8 +270,9 @@ class _Decision:
                 return Verdict("right")
             undecided = same is None
         for some in (range(len(free)), range(len(free), len(views))):
-            for level in _LEVELS:
-                matched = [w for n in some for w in self._agreeing(form, level, views[n], mine[n], n < len(free))]
+            for levels in _LEVELS:
+                matched = [w for level in levels for n in some
+                           for w in self._agreeing(form, level, views[n], mine[n], n < len(free))]  # fmt: skip
                 matched = [w for w in matched if self._prefixed(w, w.number.at(key.values) or Fraction(0))]
                 if matched:
                     return self._wrong(matched)
@@ -346,7 +349,7 @@ class _Decision:
 
         try:
             return identical(whole(form), whole(key.candidates.right)) or None
-        except (UndecidedError, SymcommError, TypeError, ZeroDivisionError):
+        except (UndecidedError, SymcommError, TypeError, ValueError, ZeroDivisionError):
             return None
 
     # -- verdicts ------------------------------------------------------------------------------------------

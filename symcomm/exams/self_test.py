@@ -28,7 +28,7 @@ class Spread:
     steps: int = 0
     formula: str = ""  # where one is asked for
     mistakes: Counter[str] = field(default_factory=Counter)
-    left_out: dict[str, bool] = field(default_factory=dict)  # the author's mistakes that change nothing in it
+    own: dict[str, None] = field(default_factory=dict)  # the author's mistakes that belong to it
 
     @property
     def text(self) -> str:
@@ -95,12 +95,11 @@ def self_test(template: Template, seed: str = "0", draws: int = 300, progress: P
 
 
 def _left_out(spreads: Sequence[Spread]) -> Iterator[str]:
-    """The author's mistakes that have no meaning in a question: one of all questions, only where it has none in any."""
-    used = {name for spread in spreads for name in spread.mistakes}
-    for spread in spreads:
-        for name, everywhere in spread.left_out.items():
-            if name not in spread.mistakes and not (everywhere and name in used):
-                yield f"{spread.question}: the mistake '{name}' changes nothing there, and is left out"
+    """The author's mistakes that have no meaning in a question which they belong to."""
+    for name in dict.fromkeys(name for spread in spreads for name in spread.own):
+        idle = [one.question for one in spreads if name in one.own and name not in one.mistakes]
+        if idle:
+            yield f"the mistake '{name}' changes nothing in {', '.join(idle)}, and is left out there"
 
 
 def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter[str], anew: bool) -> None:
@@ -109,7 +108,7 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
         quantity = answer.quantity
         spread = spreads.setdefault(part.id, Spread(part.id))
         spread.steps = max(spread.steps, len(answer.derivation.steps))
-        spread.left_out |= {said.name: said.everywhere for said in problem.mistakes_in(ask)}
+        spread.own |= dict.fromkeys(said.name for said in problem.mistakes_in(ask))
         if ask.answer.formula:
             spread.formula = exam.kept.formula(answer.derivation)
         elif quantity is None:

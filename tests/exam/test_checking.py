@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from api import MISTAKES, decide, main, parse_problem, parse_template, self_test
+from api import MISTAKES, Answer, decide, main, parse_problem, parse_template, self_test, solve, with_mistakes
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -287,9 +287,17 @@ def test_a_mistake_that_names_what_a_question_does_not_have_is_left_out_and_told
     assert found == {"rate": [], "part": [], "time": []}
     report = self_test(parse_template(text), draws=1)
     assert report.problems == ()
-    assert "note: time: the mistake 'own' changes nothing there, and is left out" in report.text
+    assert "note: the mistake 'own' changes nothing in part, rate, time, and is left out there" in report.text
     report = self_test(parse_template(BELOW_HEADINGS % (", everywhere: yes", "")), draws=1)
-    assert report.notes == ()  # it is made in one of all questions
+    assert report.notes == ("the mistake 'own' changes nothing in time, and is left out there",)
+
+
+def test_graders_are_told_the_mistakes_of_a_teacher_before_the_known_ones():
+    problem, _ = own_mistakes(BELOW_HEADINGS.replace("times: f", "times: 5") % ("", ""))
+    solved = with_mistakes(solve(problem), problem)
+    rate, *_ = [block.mistakes for block in solved.blocks if isinstance(block, Answer)]
+    assert rate[0].startswith("This is wrong (")
+    assert len(rate) > 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from fractions import Fraction
 
 import pytest
-from api import parse_problem, share_of
+from api import number_text, parse_problem, plain, share_of
+from api import shared_read_template as read_template
+from test_printed_numbers import EXAMPLES, SLOW, numbered
 
 import symcomm as sc
 
@@ -129,3 +131,31 @@ credit: {bits_for_bytes: 0.25, not_divided_by_ranks: 0.75}
     key = sc.key_of(problem, ask)
     shares = [share_of(key.check(text), ask, problem) for text in ("2(k-1) n/W", "8 · 2 (k-1) n/(k W)", "1.12 s")]
     assert shares == [Fraction(3, 4), Fraction(1, 4), Fraction(3, 4)]
+
+
+def apart(problem):
+    """Recognised answers whose number is told other than their formula: how they are typed, and both verdicts."""
+    asks = dict(zip(problem.ids, problem.asks, strict=True))
+    for name, key, right in numbered(problem):
+        for wrong in (*key.conventions, *key.mistakes):
+            found = wrong.at(key.values)
+            if found is None or found.value <= 0 or wrong.prefix or abs(found.value / right.value - 1) < 1e-9:
+                continue  # a number of which nothing can be told
+            number = f"{number_text(found.value, found.value / 10**12)} {found.unit if found.unit.powers else ''}"
+            formula, typed = key.check(plain(wrong.form)), key.check(number)
+            if formula.verdict == "unreadable" or key.spec.formula:
+                continue  # a name that only paper can show
+            said = {(*typed.conventions, *typed.mistakes), *typed.alternatives}
+            ask = asks[name]
+            fair = share_of(typed, ask, problem) >= share_of(formula, ask, problem)
+            if (*formula.conventions, *formula.mistakes) not in said or not fair:
+                yield name, plain(wrong.form), str(formula), number, str(typed)
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=pytest.mark.long if p.stem in SLOW else (), id=p.stem) for p in EXAMPLES]
+)
+def test_the_number_of_every_recognised_answer_is_told_as_its_formula_is(path):
+    # Where numbers coincide (8 ranks, and 8 bits of a byte), the number names the formula's mistake among others.
+    assert [*apart(read_template(path).problem())] == []

@@ -114,14 +114,17 @@ def checked(answer, question):
 
 @pytest.mark.few(5)
 @pytest.mark.parametrize(("text", "verdict"), [
-    ("2048 B", "right"), ("512 B", "right"), ("2056 B", "different"), ("4096/2 B", "right"),
+    ("2048 B", "right"), ("512 B", "mistake"), ("2056 B", "different"), ("4096/2 B", "right"), ("512*B", "right"),
     ("4096/8 B", "unreadable"),  # bytes, or over 8 B?
-    ("1024 B + 1024 B", "right"), ("256 B + 256 B", "right"), ("1024 B + 1 KiB", "right"), ("2 B D + 2 B D", "mistake"),
+    ("1024 B + 1024 B", "right"), ("256 B + 256 B", "mistake"), ("1024 B + 1 KiB", "right"), ("2 B D + 2 B D", "mistake"),
     ("2040 B + 8", "right"), ("64 N_layer B", "right"), ("2 N_layer B D + 2 N_layer B D", "right"),
     ("2048 s", "different"), ("2 B/s", "different"), ("2048 F", "different"),
 ])  # fmt: skip
 def test_a_letter_behind_a_number_is_its_unit_unless_only_the_symbol_is_right(text, verdict):
-    """What 8 layers add up over the ranks, forward and backward: 2 · 8 · 4 · 16 · 2 bytes; B is the batch of 4."""
+    """What 8 layers add up over the ranks, forward and backward: 2 · 8 · 4 · 16 · 2 bytes; B is the batch of 4.
+
+    512 bytes is what comes of it without the batch.
+    """
     assert checked(text, "ask: communication\nstrategy: tensor(2)").verdict == verdict
 
 
@@ -165,12 +168,15 @@ def test_a_ratio_of_two_answers_is_checked_as_the_ratio():
 def test_a_question_that_follows_an_earlier_answer_is_checked_on_the_command_line(tmp_path):
     """The gradients: 2 · 2 · 16 · 64 · 8 = 32 768 bytes; 1 µs for each of 4 buckets, and the last one at 10 GB/s."""
     file = tmp_path / "t.md"
-    problem = TABLE + """
+    problem = (
+        TABLE
+        + """
 ```symcomm
 - {ask: communication, id: sent, strategy: data(4)}
 - {ask: buckets, id: last, given: {s: {{ answer:sent }}, w: 10 GB/s, o: 1 us, n_b: 4}}
 ```
 """
+    )
     file.write_text(problem, encoding="utf-8")
     done = CliRunner().invoke(main, ["check", str(file), "last", "4.8192 us"])
     assert (done.exit_code, done.output.splitlines()[0]) == (0, "right")
