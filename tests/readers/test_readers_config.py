@@ -76,6 +76,71 @@ def test_deepseek_v3_counts_its_matrices_as_its_paper_names_them() -> None:
     assert load(config).parameters().at().value == layers + 2 * 129280 * 7168 + 7168
 
 
+def deepseek_v3(**said: Any) -> dict[str, Any]:
+    return decoder(
+        "deepseek_v3", 7168, 61, 128, 128, 18432, 129280, q_lora_rank=1536, moe_intermediate_size=2048,
+        n_routed_experts=256, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=3, **LATENT,
+        architectures=["DeepseekV3ForMultiTokenPrediction"], **{"num_nextn_predict_layers": 1, **said},
+    )  # fmt: skip
+
+
+def test_a_module_of_deepseek_v3_for_one_more_token_has_its_published_14_billion() -> None:
+    """README_WEIGHTS.md: a layer, three norms and a matrix 2D x D of its own; 14 B with embedding and head, 0.9 B each.
+
+    11.5 B of its own are published, 11.61 are in the tensors that it lists; 671 B + 14 B are 685 B.
+    """
+    attention = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168
+    layer = attention + 2 * 7168 + 257 * 3 * 7168 * 2048 + 7168 * 256
+    own = layer + 3 * 7168 + 2 * 7168 * 7168
+    assert load(deepseek_v3()).parameters().at().value == 671_026_404_352 + own
+    assert round((own + 2 * 129280 * 7168) / 1e9, 1) == 13.5  # 14 B
+    assert round((671_026_404_352 + own + 2 * 129280 * 7168) / 1e9, 1) == 684.5  # 685 B
+
+
+def peak(model: Model) -> Any:
+    return model.peak_memory("data(2)").at().value
+
+
+@pytest.mark.parametrize(("many", "tied"), [(1, False), (2, True)])
+def test_a_further_token_costs_a_layer_a_join_and_a_head_and_shares_embedding_and_head(many: int, tied: bool) -> None:
+    small = {**decoder("deepseek_v3", 8, 3, 4, 4, 12, 20), "q_lora_rank": 6, "kv_lora_rank": 4, "qk_nope_head_dim": 2,
+             "qk_rope_head_dim": 2, "v_head_dim": 2, "moe_intermediate_size": 6, "n_routed_experts": 4,
+             "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+             "tie_word_embeddings": tied}  # fmt: skip
+    named = {"architectures": ["DeepseekV3ForMultiTokenPrediction"], "num_nextn_predict_layers": many}
+    made = load({**small, **named})
+    deeper = load({**small, "num_hidden_layers": 3 + many})
+    sizes = {"B": 2, "L": 4}
+    more = many * (2 * 8 * (2 * 8 * 8) + 2 * 8 * 8 * 20)
+    assert made.flops().at(**sizes).value == deeper.flops().at(**sizes).value + more
+    assert made.flops("training").at(**sizes).value == deeper.flops("training").at(**sizes).value + 3 * more
+    parameters = deeper.parameters().at().value + many * (2 * 8 * 8 + 3 * 8)
+    assert made.parameters().at().value == parameters
+    assert made.communication("data(2)").at(**sizes).value == 2 * parameters  # each weight once
+    # The gradient of the first loss is that of the sum, from a region behind it.
+    assert peak(made.at(**sizes)) > peak(deeper.at(**sizes)) > peak(load(small).at(**sizes))
+
+
+@pytest.mark.parametrize(
+    ("many", "message"),
+    [
+        (None, "the configuration lacks num_nextn_predict_layers"),
+        (0, "num_nextn_predict_layers is 0"),
+        (17, "17 further tokens"),
+    ],
+)
+def test_a_number_of_further_tokens_that_is_missing_or_none_is_refused(many: int | None, message: str) -> None:
+    with pytest.raises(SymcommError, match=message):
+        load(deepseek_v3(num_nextn_predict_layers=many))
+
+
+def test_further_tokens_that_are_left_out_are_told_with_the_class_that_has_them() -> None:
+    left = load({**deepseek_v3(), "architectures": ["DeepseekV3ForCausalLM"]})
+    assert any("left out, as in transformers; the class DeepseekV3ForMultiTokenPrediction has them" in note
+               for note in left.notes)  # fmt: skip
+    assert any("1 further token is predicted" in note for note in load(deepseek_v3()).notes)
+
+
 @pytest.mark.parametrize("size", ["small", "medium", "large", "xl", "2_7B"])
 def test_the_models_of_the_assignment_have_their_golden_counts(size: str) -> None:
     golden = GOLDEN[f"002.params.{size}"]

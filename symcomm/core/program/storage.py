@@ -251,7 +251,8 @@ class Line:
     def elsewhere(self, name: str) -> bool:
         """Whether a tensor is a weight's gradient that is counted where another region makes a part of it."""
         tensor, made = self.graph.tensors[name], self.graph.producers.get(name)
-        if tensor.role != "gradient" or self.graph.tensors[tensor.of].role != "weight" or name in self.alone:
+        of = self.graph.tensors.get(tensor.of)  # none: a gradient that another region's sum passes on as it is
+        if tensor.role != "gradient" or of is None or of.role != "weight" or name in self.alone:
             return False
         return made is None or (
             name in self.finished and tensor.of in self.added | self.tied and any(map(self.elsewhere, made.inputs))

@@ -46,7 +46,7 @@ MEANINGS = {
 }
 
 Keys = Mapping[str, str]
-HeadKind = Literal["none", "pooler", "masked", "causal", "classes", "first", "score", "tokens"]
+HeadKind = Literal["none", "pooler", "masked", "causal", "further", "classes", "first", "score", "tokens"]
 
 _HEADS: Mapping[str, HeadKind] = {"ForCausalLM": "causal", "Model": "none", "ForSequenceClassification": "score"}
 _COMMON: Keys = {
@@ -307,7 +307,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
                      shared="plain", source="arXiv 2405.04434"),
-        Architecture("deepseek_v3", "DeepseekV3", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
+        Architecture("deepseek_v3", "DeepseekV3", {**_COMMON, **_LATENT},
+                     {**_HEADS, "ForMultiTokenPrediction": "further"}, mixer="latent", qkv_bias=_BIAS,
                      shared="plain", source="arXiv 2412.19437",
                      notes=("the correction biases of the router are no parameters and left out",)),
         Architecture(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from itertools import pairwise
 
 from symcomm.core.errors import nearest
 from symcomm.core.graph.regions import Edge
@@ -28,6 +29,7 @@ from symcomm.core.records import dataclass
 # What a module tree shows where a configuration has the number of heads.
 QUERY_WIDTH, KEY_WIDTH = "query width", "key width"
 LAYERS_LIMIT = 10**5
+FURTHER_LIMIT = 16  # tokens that are predicted behind the next one, each by a module of its own
 
 # How transformers may attend, and whether that is one kernel.
 ATTENTION = {
@@ -50,7 +52,8 @@ LEFT_OUT: Mapping[str, tuple[tuple[object, ...], str]] = {
     "alibi": ((False,), "layers of this family have no such bias: not used"),
     "attn_logit_softcapping": ((), "the cap of the scores is left out"),
     "final_logit_softcapping": ((), "the cap of the logits is left out"),
-    "num_nextn_predict_layers": ((0,), "the layers that predict further tokens are left out, as in transformers"),
+    "num_nextn_predict_layers": ((0,), "the layers that predict further tokens are left out, as in transformers; "
+                                 "the class DeepseekV3ForMultiTokenPrediction has them"),
     "quantization_config": ((), "every tensor has the number format of the model, quantized or not"),
     "sinusoidal_pos_embds": ((False,), "the table of positions is counted as trained"),
     **dict.fromkeys(
@@ -89,6 +92,8 @@ class ModelWriter:
             parts, edges, ties = self.two_stacks()
         else:
             parts = (self.ends(), *self.layers())
+        if self.head == "further":
+            parts, edges, ties = self.further(parts)
         fused = self.fused()
         if self.drops:
             keys = ", ".join(dict.fromkeys(key for place, (key, _) in record.drops.items() if place in self.drops))
@@ -243,7 +248,7 @@ class ModelWriter:
             linear(rows, "m", "h", "M", "D, D", STREAM, "M", self.activation)
             self.norm(rows, "m", "n", "M")
             last = "n"
-        if kind in ("masked", "causal"):
+        if kind in ("masked", "causal", "further"):
             self.logits(rows, last, width)
         elif self.loss:
             self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
@@ -539,6 +544,54 @@ class ModelWriter:
             config.fail(f"{many} of the {head} features of a head would be rotated", key, "they turn in pairs")
         self.values["H_R"] = many
         return "H_R"
+
+    def ending(self) -> Rows:
+        """The rows of a head by itself, which reads h; a weight that it shares stands in both tables."""
+        rows = Rows()
+        rows.declared("W^E [V, D]")
+        rows.declared(f"h [{STREAM}]")
+        self.tail(rows)
+        return rows
+
+    def further(self, parts: tuple[PartTable, ...]) -> tuple[tuple[PartTable, ...], tuple[Edge, ...], Ties]:
+        """The parts with a module for each further token: it joins the stream with the embedding of the token before.
+
+        Its layer and norms are its own; embedding and head are those of the model (arXiv 2412.19437, section 2.2).
+        """
+        many, count = self.config.size("num_nextn_predict_layers"), self.config.size("num_hidden_layers")
+        if many > FURTHER_LIMIT:
+            self.config.fail(f"{many} further tokens", "num_nextn_predict_layers", f"at most {FURTHER_LIMIT} are read")
+        dense = self.dense_layers()
+        routed = not (dense if isinstance(dense, bool) else dense(count))
+        shared = "W^E" if self.config.flag("tie_word_embeddings", self.record.tied) else "W^U"
+        home = "embedding" if shared == "W^E" else "head"
+        names = ["embedding", *(part.name for part in parts[1:])]
+        edges = [Edge(one, "x" if one == "embedding" else "y", other, "x") for one, other in pairwise(names)]
+        edges.append(Edge(names[-1], "y", "head", "h"))
+        begin, end, last, losses = Rows(), self.ending(), names[-1], ("head", "ell")
+        self.entrance(begin)
+        made = [PartTable("embedding", begin.text), *parts[1:], PartTable("head", end.text, inputs=("h",))]
+        ties = [(("embedding", "W^E"), ("head", "W^E"))] * (home == "embedding")
+        for n in range(1, many + 1):
+            token, head, join, tail = f"token{n + 1}", f"head{n + 1}", Rows(), self.ending()
+            self.embedding(join, "e")
+            join.declared(f"h [{STREAM}]")
+            for source, mark in (("h", "H"), ("e", "E")):
+                self.norm(join, source, f"{source}'", mark)
+            join.add("x = [h', e'] W^P", "h'", "e'", "W^P [2 D, D]", to=f"x [{STREAM}]")
+            made.append(PartTable(token, join.text + self.layer(routed), inputs=("h",)))
+            if self.loss is not False:
+                total, before = r"\ell' \in \mathbb{R}", r"\ell^1 \in \mathbb{R}"
+                tail.add(rf"\ell' = \ell^1 + \frac{{3}}{{{10 * many}}} \ell", before, r"\ell", to=total)
+                edges.append(Edge(*losses, head, "ell^1"))
+                losses = head, "ell'"
+            made.append(PartTable(head, tail.text, inputs=("h", "ell^1")))
+            edges += [Edge(last, "y", token, "h"), Edge(token, "y", head, "h")]
+            ties += [(("embedding", "W^E"), (token, "W^E")), ((home, shared), (head, shared))]
+            last = token
+        what = "token is" if many == 1 else "tokens are"
+        self.notes.append(f"{many} further {what} predicted at each place; 0.3 of the mean of their losses is added")
+        return tuple(made), tuple(edges), tuple(ties)
 
     def two_stacks(self) -> tuple[tuple[PartTable, ...], tuple[Edge, ...], Ties]:
         """An encoder and, unless the class leaves it out, a decoder whose layers all read its result.
