@@ -234,7 +234,9 @@ class Question:
             if isinstance(way, tuple):
                 found.append(PARTIAL if j in way[1:] else WHOLE)
             else:
-                place = None if way is None else self.at(n, mesh, self.steps[n].step.indices[j], way)
+                op = self.steps[n].op
+                earlier = j == op.attribute("before") and way in op.attribute("whole")
+                place = None if way is None or earlier else self.at(n, mesh, self.steps[n].step.indices[j], way)
                 found.append(WHOLE if place is None else place)
         return tuple(found)
 

@@ -208,8 +208,9 @@ class Ranks:
         for rank in self.mesh.ranks:
             ranges = {i: self.mesh.part(n, cut.get(i, ()), rank) for i, n in lengths.items()}
             arrays = []
-            for held, name, indices in zip(operands, step.inputs, inside, strict=True):
-                wanted = tuple(ranges[i] for i in indices)
+            for j, (held, name, indices) in enumerate(zip(operands, step.inputs, inside, strict=True)):
+                earlier = op.attribute("whole") if j == op.attribute("before") else ()
+                wanted = tuple((max(ranges[i][0] - (i in earlier), 0), ranges[i][1]) for i in indices)
                 arrays.append(cut_out(held.blocks[rank], self.block(name, held.layout, rank), wanted))
             for j, mesh in step.once:
                 if self.mesh.coordinate(rank, mesh):

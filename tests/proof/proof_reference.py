@@ -317,8 +317,9 @@ def compute(
 ) -> Array:
     """One op on arrays; ``loops`` are the lengths of its loops here, ``starts`` where they begin in the whole."""
     starts = starts or {}
-    for array, indices in zip(operands, op.indices, strict=True):
-        wanted = tuple(loops[i] for i in indices)
+    for n, (array, indices) in enumerate(zip(operands, op.indices, strict=True)):
+        earlier = op.attribute("whole") if n == op.attribute("before") else ()  # a part has one row more, but the first
+        wanted = tuple(loops[i] + (i in earlier and starts.get(i, 0) > 0) for i in indices)
         if array.shape != wanted:
             raise ShapeMismatchError(f"{op.name}: {array.shape} where {wanted} is needed")
     if op.kind == "contraction":
@@ -361,8 +362,9 @@ def _contraction(op: Op, operands: Sequence[Array], loops: Mapping[int, int]) ->
     arguments: list[Any] = []
     for n, (array, indices) in enumerate(zip(operands, op.indices, strict=True)):
         if n == op.attribute("before"):  # one position earlier, nothing before the first
-            array = np.moveaxis(array, place := indices.index(op.attribute("whole")[0]), 0)
-            array = np.moveaxis(np.concatenate([np.zeros_like(array[:1]), array[:-1]]), 0, place)
+            array = np.moveaxis(array, place := indices.index(index := op.attribute("whole")[0]), 0)
+            array = np.concatenate([np.zeros_like(array[:1]), array[:-1]])[-loops[index] :]
+            array = np.moveaxis(array, 0, place)
         arguments += [array, list(indices)]
     for index in op.output_indices:  # an index that no operand has: the result is the same all along it
         if not any(index in indices for indices in op.indices):

@@ -14,8 +14,6 @@ CASES = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applie
 _EVERY = set(STRATEGIES)
 # A bias of the keys shifts all scores of a query alike, which softmax ignores: its gradient is zero, sent or not.
 ZERO = {"gpt": {"d(b^K)"}}
-# The gradient of a decay reads the result one position before: each rank makes all of it (docs/limits.md).
-ZERO |= {layer: {"d(h)·carried"} for layer in ("scan", "function scan")}
 # What the default run removes from; all others are removed from in the long run.
 SHORT = {
     "homework": _EVERY,
@@ -27,6 +25,7 @@ SHORT = {
     "lora block": {"tensor(2)", "tensor(2) + sequence"},
     "cross-attention": {"tensor(2) + sequence", "context(2)"},
     "experts after a dense layer": {"data(2) + tensor(2) + expert", "fully-sharded(2) + tensor(2) + expert"},
+    "scan": {"sequence(2)", "context(2)"},
     "convolutions": {"data(2) + tensor(2)", "zero-3(2)"},
 }
 

@@ -21,6 +21,7 @@ from itertools import combinations, product
 from math import inf, prod
 from typing import Any, Literal, NamedTuple
 
+from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.copies import COPIES
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
@@ -342,6 +343,8 @@ class PlacementProblem:
         found = [self.position(step, mesh, indices, mode, WHOLE) for indices in step.indices]
         for j in mode.passing:
             found[j] = EITHER if step.op.kind == "add" else PARTIAL
+        if step.before is not None and mode.cut in whole_indices(step.op):
+            found[step.before] = WHOLE
         return tuple(found)
 
     def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode, otherwise: int) -> int:

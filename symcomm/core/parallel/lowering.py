@@ -40,8 +40,15 @@ class Piece:
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The loop indices that the step needs whole."""
-        return whole_indices(self.op) if self.part == "whole" else ()
+        """The loop indices that the step needs whole, of all its operands."""
+        return whole_indices(self.op) if self.part == "whole" and self.before is None else ()
+
+    @property
+    def before(self) -> int | None:
+        """The operand that is read one position earlier: whole, wherever the positions of the others are cut."""
+        found = self.op.attribute("before")
+        assert found is None or isinstance(found, int)
+        return found
 
 
 @dataclass(frozen=True)
