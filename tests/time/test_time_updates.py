@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from api import SymcommError
 
@@ -86,15 +89,59 @@ def test_each_weight_is_updated_by_its_own_recipe() -> None:
     made.check(deep=True)
 
 
-def test_shampoo_makes_two_squares_and_multiplies_by_two_roots() -> None:
-    """A side of more than 100 has neither."""
-    found = 0
+def inverse_root(square: Any, tolerance: float) -> tuple[Any, int, int]:
+    """The inverse fourth root of a matrix by coupled Newton iterations; their number, and that of products."""
+    one, scale = np.eye(len(square)), 2.5 / np.linalg.norm(square, 2)
+    rest, found, products, iterations = scale * square, scale**0.25 * one, 0, 0
+    while np.abs(rest - one).max() > tolerance:
+        step = (5 * one - rest) / 4
+        found, twice = found @ step, step @ step
+        rest = twice @ twice @ rest
+        products, iterations = products + 4, iterations + 1
+    return found, iterations, products
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_eighteen_iterations_of_four_products_find_an_inverse_fourth_root(size: int) -> None:
+    """Of a matrix without full rank, to which 10^-6 of its largest eigenvalue is added."""
+    random = np.random.default_rng(size)
+    tall = random.normal(size=(size, 2))
+    square = tall @ tall.T
+    square += 1e-6 * np.linalg.norm(square, 2) * np.eye(size)
+    found, iterations, products = inverse_root(square, 1e-6)
+    values, vectors = np.linalg.eigh(square)
+    assert np.allclose(found, vectors @ np.diag(values**-0.25) @ vectors.T, rtol=1e-4)
+    assert (iterations, products) == (18, 18 * 4)
+
+
+@pytest.mark.parametrize(("bounds", "iterations", "every"), [("", 18, 1), (", iterations=10, every=100", 10, 100)])
+def test_shampoo_makes_two_squares_and_two_roots_and_multiplies_by_them(
+    bounds: str, iterations: int, every: int
+) -> None:
+    """A side of more than 100 has none of them."""
+    found = rules = Fraction(0)
     for r, c in [*MATRICES, *TABLES]:
+        rules += r * c * (2 + 2)  # momentum and step
         for side, other in ((r, c), (c, r)):
-            found += 2 * (2 * side * side * other) if side <= 100 else 0
-    made = sc.load(LLAMA).update_flops("mixed_shampoo(most=100)")
+            if side <= 100:
+                found += 2 * (2 * side * side * other) + Fraction(iterations, every) * 4 * (2 * side**3)
+                # A square is added; (5 I - M)/4
+                rules += side * side * (1 + Fraction(iterations, every) * 2)
+    made = sc.load(LLAMA).update_flops(f"mixed_shampoo(most=100{bounds})")
     assert made.at().value == found
     made.check(deep=True)
+    every_rule = sc.load(LLAMA).update_flops(f"mixed_shampoo(most=100{bounds})", accounting="all_ops")
+    assert every_rule.at().value == found + rules + sum(VECTORS) * done(adam)
+    every_rule.check(deep=True)
+
+
+def test_a_root_tells_how_often_it_is_made() -> None:
+    text = sc.load(LLAMA).update_flops("fp32_shampoo(every=100)").markdown()
+    assert "Each matrix of the layer: 4 products; 8 products, 18 times in one update of 100." in text
+    with pytest.raises(SymcommError, match="every of fp32_shampoo is '0'"):
+        sc.load(LLAMA).update_flops("fp32_shampoo(every=0)")
+    with pytest.raises(SymcommError, match="fp32_adafactor has no 'every'"):
+        sc.load(LLAMA).update_flops("fp32_adafactor(every=2)", accounting="all_ops")
 
 
 @pytest.mark.parametrize(("recipe", "each"), [

@@ -149,7 +149,10 @@ class ShapeChoice:
 
 def check_whole(recipe: Recipe, strategy: Strategy | None, role: str) -> None:
     """Raises ``StrategyError`` where ranks that hold whole weights share out what a recipe keeps of them by shape."""
-    alone = all(term.per == "rc" and not one.products for one in recipe.classes for term in recipe.kept(role, one))
+    alone = all(
+        term.per == "rc" and not one.products + one.iterated
+        for one in recipe.classes for term in recipe.kept(role, one)
+    )  # fmt: skip
     if strategy is not None and not alone and any(r.axis == "first" and role in r.on for _, r in strategy.rules):
         what = f"{recipe.name} keeps rows, columns or blocks of whole weights; a shard of a weight is none of them"
         raise StrategyError(what, hint="tensor(8), or a recipe of bytes a parameter, such as fp32_adam")
@@ -188,8 +191,10 @@ def shaped_states(
             one = "FLOP" if unit == FLOP else "byte"
             said = [f"{t.size} {one}{'s' * (t.size != 1)} {_PER[t.per].format(block=t.block)}"
                     for t in every if t.per in _PER]  # fmt: skip
-            many = f", {kept.iterations} times" if kept.iterations else ""
-            texts = ", ".join([f"{len(kept.products)} products{many}"] * (unit == FLOP and bool(kept.products)) + said)
+            seldom = f" in one update of {kept.every}" if kept.every > 1 else ""
+            many = ((kept.products, ""), (kept.iterated, f", {kept.iterations} times{seldom}"))
+            made = "; ".join(f"{len(p)} products{more}" for p, more in many if unit == FLOP and p)
+            texts = ", ".join([*[made] * bool(made), *said])
             of = kept.of if kept.only == "weights" else kept.only
             text = f"Each {_OF.get(of, f'`{of}`')}{name and ' of the ' + name}: {texts}."
             form = terms[0] if len(terms) == 1 else Total(tuple(terms))

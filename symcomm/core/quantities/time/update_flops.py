@@ -20,8 +20,10 @@ def derive(setting: Setting, recipe: RecipeName = "mixed_muon", frozen: Frozen |
 
     Muon makes the update of each hidden matrix nearly orthogonal by iterations of Newton and Schulz. One takes three
     products: of the matrix and its transpose, of that square and itself, and of both. ``mixed_muon(iterations=6)`` says
-    how many there are. Shampoo makes two squares of each gradient, and multiplies it by a root of each; finding the
-    roots is not counted. Under ``all_ops`` the rules count that run for each element, row or column, such as Adam's.
+    how many there are. Shampoo makes two squares of each gradient, and multiplies it by an inverse fourth root of each.
+    A root takes 18 iterations of Newton, four products each, and is made at each update:
+    ``fp32_shampoo(iterations=10, every=100)`` says otherwise, and an update has its share. Under ``all_ops`` the rules
+    count that run for each element, row or column, such as Adam's.
 
     >>> import symcomm as sc
     >>> table = "Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]"
@@ -32,14 +34,15 @@ def derive(setting: Setting, recipe: RecipeName = "mixed_muon", frozen: Frozen |
 
     Raises ``ValuesError`` for a recipe without products, or under ``all_ops`` without rules.
 
-    Source: K. Jordan, Muon: an optimizer for hidden layers in neural networks, 2024.
+    Source: K. Jordan, Muon: an optimizer for hidden layers in neural networks, 2024; of Shampoo's roots, Anil et al.,
+    arXiv 2002.09018, and C.-H. Guo and N. Higham, A Schur-Newton method for the matrix pth root, 2006.
     """
     setting, kept = setting.freeze(frozen), recipe_of(recipe)
     setting.choice("operations")
     elements = setting.accounting.operations == "all_ops"
     if elements and not all(one.rules for one in kept.classes if one.terms):
         raise ValuesError(f"{kept.name} does not say how it updates a weight", hint="a named recipe, such as fp32_adam")
-    if not elements and not any(one.products for one in kept.classes):
+    if not elements and not any(one.products + one.iterated for one in kept.classes):
         hint = "accounting: all_ops, or recipe: mixed_muon"
         raise ValuesError(f"an update of {kept.name} has no matrix products", hint=hint)
     made = update(setting, ShapeChoice(kept, setting), "operations" if elements else "products", "F",
