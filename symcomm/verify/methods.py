@@ -129,6 +129,11 @@ def method(strategy: Strategy, step: object = None) -> Method:
             raise StrategyError(f"PyTorch has no way here to run a step under {strategy.name}",
                                 hint="tensor(2), data(2), data(2) + tensor(2)")  # fmt: skip
         return STEPS[bool(strategy.mesh)]
+    if any(rule.where == "lookups" for rule in _rules(strategy)):
+        raise StrategyError(
+            f"PyTorch has no way here to run {strategy.name}: TorchRec, which spreads tables, is not run",
+            hint="data(2), which sums the gradients of all tables",
+        )
     exchanged = {rule.mesh for rule in _rules(strategy) if rule.where}
     if exchanged and any(r.axis in ("sequence", "paired") and r.mesh not in exchanged for r in _rules(strategy)):
         raise StrategyError(

@@ -237,6 +237,14 @@ CONVOLUTIONS = table(
 _DENSE = frozenset({"expert", "ulysses"})  # no experts, no heads that attend
 _ATTENDS = frozenset({"expert"})
 
+# A recommender: tables of bags beside a dense part, as DLRM has them.
+BAGS = table(
+    r"$e_i = embeddingbag(t_i, W_i^E), i = 1, \dots, n_h$ ; $t_i \in Z^{B \times M}$, W_i^E [V,D] ; e_i [B,D]",
+    r"$E = Merge([e_1, \dots, e_{n_h}])$ ; - ; $E \in R^{B \times n_h D}$",
+    "h = tanh(x W^1) ; x [B,F], W^1 [F,D] ; h [B,D]",
+    r"y = tanh(h W^2 + E W^3) W^4 ; $W^2 \in R^{D \times F}$, $W^3 \in R^{n_h D \times F}$, W^4 [F,D] ; y [B,D]",
+)
+
 LAYERS: dict[str, Layer] = {
     layer.name: layer
     for layer in (
@@ -255,6 +263,7 @@ LAYERS: dict[str, Layer] = {
         Layer("language model", LANGUAGE_MODEL, _DENSE),
         Layer("tied embeddings", TIED, _DENSE),
         Layer("position table", POSITIONS, _DENSE),
+        Layer("tables of bags", BAGS, frozenset({"ulysses"})),
         Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "ring", "ulysses", "cut"})),
     )
 }
@@ -580,10 +589,15 @@ STRATEGIES = (
     "zero-2(2) + expert",
     "fully-sharded(2) + tensor(2) + sequence",
     "context(2) + tensor(2) + sequence",
+    "data(2) + tables",
+    "zero-1(2) + tables + tensor(2)",
     "data(2) + tensor(2) + expert",
     "fully-sharded(2) + tensor(2) + expert",
     "hybrid-sharded(2, 2) + tensor(2)",
 )
+
+
+WITH_TABLES = {"tables of bags"}
 
 
 def parts(strategy: str) -> frozenset[str]:
@@ -593,4 +607,4 @@ def parts(strategy: str) -> frozenset[str]:
 
 def applies(layer: str, strategy: str) -> bool:
     """Whether every part of the strategy finds something to cut."""
-    return not parts(strategy) & ALL[layer].lacks
+    return not parts(strategy) & ALL[layer].lacks and ("tables" not in parts(strategy) or layer in WITH_TABLES)

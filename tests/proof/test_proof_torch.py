@@ -178,6 +178,18 @@ def convolutions(w: Tensors) -> Any:
     return functional.conv2d(a, w["W^2"], stride=2)
 
 
+def bags(w: Tensors) -> Any:
+    found = [functional.embedding_bag(t, table, mode="sum") for t, table in zip(*by_table(w), strict=True)]
+    h = torch.tanh(w["x"] @ w["W^1"])
+    return torch.tanh(h @ w["W^2"] + torch.cat(found, -1) @ joined(w["W^3"])) @ w["W^4"]
+
+
+def by_table(w: Tensors) -> tuple[Any, Any]:
+    """The ids and the tables, table by table."""
+    ids, tables = w["t_i"], w["W^E_i"]
+    return ids.movedim(ids.shape.index(len(tables)), 0), tables
+
+
 WRITTEN: dict[str, Callable[[Tensors], Any]] = {
     "homework": homework,
     "pre-norm": prenorm,
@@ -194,6 +206,7 @@ WRITTEN: dict[str, Callable[[Tensors], Any]] = {
     "language model": language_model,
     "tied embeddings": tied,
     "position table": positions,
+    "tables of bags": bags,
     "convolutions": convolutions,
 }
 

@@ -89,6 +89,15 @@ def test_a_ring_is_not_run():
     )
 
 
+def test_spread_tables_are_not_run():
+    with pytest.raises(SymcommError) as caught:
+        method(parse_strategy("data(2) + tables"))
+    assert str(caught.value) == (
+        "PyTorch has no way here to run Data + Tables: TorchRec, which spreads tables, is not run\n"
+        "hint: data(2), which sums the gradients of all tables"
+    )
+
+
 def test_every_op_kind_has_an_emitter():
     others = {"contraction", "add", "convolution", "route", "onehot", "attention"}
     assert {kind.name for kind in MAPS} | others == {*EMITTERS}

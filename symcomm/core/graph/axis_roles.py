@@ -246,6 +246,23 @@ def expert_axes(graph: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
+def table_axes(graph: Graph) -> tuple[str, ...]:
+    """The tables of embeddings: an axis that the ids have, too, and what is looked up.
+
+    Raises ``StrategyError`` where there is none.
+    """
+    found: dict[str, None] = {}
+    for op in graph.model.ops:
+        table = graph.tensors[op.inputs[-1]]
+        if op.attribute("lookup") and op.phase == "forward" and table.role == "weight":
+            common = {*op.indices[0]} & {*op.output_indices}
+            found |= {axis: None for i, axis in zip(op.indices[-1], table.axes, strict=True) if i in common}
+    if not found:
+        hint = r"tables of one size are a family: e_n = EmbeddingBag(t_n, W_n), n = 1, \dots, T, such as the largest"
+        raise StrategyError(f"{graph.name} has no family of tables to spread", hint=hint)
+    return tuple(found)
+
+
 def find_vocabulary(graph: Graph) -> tuple[str, ...]:
     """The vocabulary, where there is one: what a loss collapses or logits leave the model with, and the classes of ids.
 

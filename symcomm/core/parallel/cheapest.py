@@ -25,7 +25,7 @@ from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.copies import COPIES
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
-from symcomm.core.parallel.layouts import PARTIAL, moves
+from symcomm.core.parallel.layouts import PARTIAL, holds, moves
 from symcomm.core.parallel.lowering import Piece
 from symcomm.core.parallel.reference import RANKS, TOKENS, VOCABULARY, reference
 from symcomm.core.parallel.strategy import Placed
@@ -256,7 +256,7 @@ class PlacementProblem:
 
     @cached_property
     def limited(self) -> dict[str, frozenset[str]]:
-        """The axes of the rules that are limited to ops across positions, by axis of the mesh."""
+        """The axes of the rules that are limited to some ops, by axis of the mesh."""
         found: dict[str, frozenset[str]] = {}
         for placed in self.rules:
             if placed.rule.where:
@@ -265,7 +265,9 @@ class PlacementProblem:
 
     def wish(self, step: Piece, name: str, mesh: str) -> int | None:
         """The position at which the rules about a step cut one of its tensors."""
-        if mesh not in self.limited or not any(self.graph.pair(n) for n, _ in self.operands(step)):
+        where = {placed.rule.where for placed in self.rules if placed.rule.mesh == mesh} - {""}
+        tensors = [self.graph.tensors[n] for n, _ in self.operands(step)] if where else []
+        if not any(holds(one, self.graph, tensor) for one in where for tensor in tensors):
             return self.wanted[name].get(mesh)
         axes = self.graph.tensors[name].axes
         return next((n for n, axis in enumerate(axes) if axis in self.limited[mesh]), None)

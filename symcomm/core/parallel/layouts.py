@@ -43,9 +43,7 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
         rule = placed.rule
         if role not in rule.on or any(other.rule.mesh == rule.mesh for other, _ in found):
             continue
-        if rule.where and graph.pair(tensor.name) is None:
-            continue
-        if rule.spares and {tensor.name, tensor.of} & looked_up(ByIdentity(graph)):
+        if (rule.where and not holds(rule.where, graph, tensor)) or (rule.spares and holds("lookups", graph, tensor)):
             continue
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
@@ -60,6 +58,13 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
                 found.append((placed, position))
                 break
     return tuple(found)
+
+
+def holds(where: str, graph: Graph, tensor: Tensor) -> bool:
+    """Whether a rule that is limited to some ops holds for those that touch a tensor."""
+    if where == "lookups":
+        return not {tensor.name, tensor.of}.isdisjoint(looked_up(ByIdentity(graph)))
+    return graph.pair(tensor.name) is not None
 
 
 @lru_cache(maxsize=64)

@@ -29,21 +29,22 @@ class Rule:
     """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``heads``, ``paired``, ``experts``,
-    ``vocabulary``, which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``: whichever axis comes
-    first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper.
-    ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the states of the
-    optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops, wherever it would
-    be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of
-    keys. Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
-    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves whole
-    the tables in which ids are looked up, and nothing else reads. ``nodes`` are those that have experts of one token,
-    at most; 0 where there is no such limit."""
+    ``tables``, ``vocabulary``, which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``:
+    whichever axis comes first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a
+    part would be cheaper. ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the
+    states of the optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops,
+    wherever it would be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions
+    of queries and of keys, ``lookups`` those that touch a table in which ids are looked up, and nothing else reads.
+    Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
+    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves such
+    tables whole. ``nodes`` are those that have experts of one token, at most; 0 where there is no such limit.
+    """
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
     rests: bool = False
-    where: Literal["", "across"] = ""
+    where: Literal["", "across", "lookups"] = ""
     passes: bool = False
     spares: bool = False
     nodes: int = 0
@@ -373,6 +374,21 @@ def Expert(size: Size | None = None, mesh: str = "data", nodes: int | str = 0) -
     )  # fmt: skip
 
 
+def Tables(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N802
+    """Whole tables of embeddings on some of the ranks each; what they look up for a batch goes to its ranks and back.
+
+    >>> (Data(8) | Tables()).sizes["data"].number
+    Fraction(8, 1)
+
+    Source: Naumov et al., arXiv 1906.00091, section 4 (DLRM).
+    """
+    rule = Rule("tables", mesh, where="lookups")
+    return Strategy(
+        "Tables", ((_EXPERT, rule),), ((mesh, None if size is None else degree(size)),),
+        "Each rank holds some of the tables whole and looks up the ids of all ranks in them.",
+    )  # fmt: skip
+
+
 def Pipeline(  # noqa: N802
     stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m",
     layers: str | Iterable[int] | None = None,
@@ -434,6 +450,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "ring": Ring,
     "ulysses": Ulysses,
     "expert": Expert,
+    "tables": Tables,
     "pipeline": Pipeline,
     "cut": Cut,
 }
@@ -545,6 +562,7 @@ _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
     "sequence": axis_roles.sequence_axes,
     "heads": axis_roles.head_axes,
     "experts": axis_roles.expert_axes,
+    "tables": axis_roles.table_axes,
     "paired": axis_roles.paired_axes,
     "grouped": axis_roles.grouped_axes,
     "vocabulary": axis_roles.vocabulary_axes,
