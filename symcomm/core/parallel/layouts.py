@@ -61,7 +61,7 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
 
 
 def holds(where: str, graph: Graph, tensor: Tensor) -> bool:
-    """Whether a rule that is limited to some ops holds for those that touch a tensor."""
+    """Whether a rule that is limited to some ops holds for an op that touches a tensor."""
     if where == "lookups":
         return not {tensor.name, tensor.of}.isdisjoint(looked_up(ByIdentity(graph)))
     return graph.pair(tensor.name) is not None

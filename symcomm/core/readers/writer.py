@@ -546,7 +546,7 @@ class ModelWriter:
         return "H_R"
 
     def ending(self) -> Rows:
-        """The rows of a head by itself, which reads h; a weight that it shares stands in both tables."""
+        """The rows of a head by itself, which reads h; a weight that it shares is in both tables."""
         rows = Rows()
         rows.declared("W^E [V, D]")
         rows.declared(f"h [{STREAM}]")
