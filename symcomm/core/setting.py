@@ -23,6 +23,7 @@ from symcomm.core.graph.graph import Graph, Op, Region, bare
 from symcomm.core.graph.stepping import again, chosen
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import Notation
+from symcomm.core.parallel.halo import check_halos
 from symcomm.core.parallel.placement import check_cuts, cut_axes
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.pipeline import check_divisible, check_stages
@@ -263,6 +264,7 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
         form = Ratio(size, product(*parts))
         if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
             check_cuts(graph, strategy, known)  # says which tensor it is
+    check_halos(graph, strategy, known)
 
 
 def _check_parts(size: Form, parts: Form, what: str, known: Mapping[str, Fraction]) -> None:

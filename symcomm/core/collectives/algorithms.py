@@ -79,6 +79,21 @@ def _message(case: Case) -> Exchange:
     return Exchange((Phase("A message goes from one rank to the next.", ONE, case.n),), case.n, case.n, case.n, case.n)
 
 
+def _halo(sides: int) -> Run:
+    def run(case: Case) -> Exchange:
+        k, n = case.k, case.n
+        if sides == 1:
+            phase = Phase("Each rank sends one edge of its part to one neighbour.", ONE, n)
+            return Exchange((phase,), n, n, product(TWO, n), times(minus(k, 1), n))
+        # An inner rank has two neighbours; of two ranks each has one, and sends one edge.
+        some = Smallest((minus(k, 1), TWO))
+        sent = times(Ratio(some, TWO), n)
+        phase = Phase("Each rank sends the edges of its part to its neighbours.", some, sent)
+        return Exchange((phase,), sent, sent, product(TWO, sent), times(minus(k, 1), n))
+
+    return run
+
+
 # -- ring --------------------------------------------------------------------------------------------
 
 
@@ -588,8 +603,9 @@ _RECORDS = (
         one_port=False,
     ),
 )
-# A message between two ranks is a message under every algorithm.
-ALGORITHMS: Mapping[str, Algorithm] = {a.name: replace(a, runs={**a.runs, "send": _message}) for a in _RECORDS}
+# Messages between neighbours are messages under every algorithm.
+_BESIDE: Mapping[str, Run] = {"send": _message, "halo-exchange": _halo(2), "halo-shift": _halo(1)}
+ALGORITHMS: Mapping[str, Algorithm] = {a.name: replace(a, runs={**a.runs, **_BESIDE}) for a in _RECORDS}
 KINDS = tuple(dict.fromkeys(kind for a in ALGORITHMS.values() for kind in a.runs))
 
 
@@ -642,7 +658,7 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
     >>> told("usual", ["send", "all-to-all"])
     ['algorithm', 'algorithm of all-to-all: pairwise']
     """
-    ran = [kind for kind in dict.fromkeys(kinds) if kind != "send"]
+    ran = [kind for kind in dict.fromkeys(kinds) if kind not in _BESIDE]
     home = ["ring_gradients"] if {*ran} & {"ring-sum", "ring-sum-home"} else []
     return ["algorithm", *home, *(f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in ran)] if ran else []
 

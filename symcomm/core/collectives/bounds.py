@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from symcomm.core.collectives.cost import ONE, TWO, ZERO, log_up, minus, times
-from symcomm.core.form import Form, Power, Ratio
+from symcomm.core.form import Form, Power, Ratio, Smallest
 from symcomm.core.records import dataclass
 
 SOURCE = "Chan, Heimlich, Purkayastha and van de Geijn, Collective communication, 2007, table 1"
@@ -64,6 +64,8 @@ BOUNDS: Mapping[str, LowerBound] = {
         LowerBound("ring-pass", log_up, _all_but_own),
         LowerBound("ring-sum", log_up, _all_but_own, True),
         LowerBound("ring-sum-home", log_up, _whole, True),
+        LowerBound("halo-exchange", lambda k: ONE, lambda k: Ratio(Smallest((minus(k, 1), TWO)), TWO)),
+        LowerBound("halo-shift", lambda k: ONE, _whole),
         LowerBound("send", lambda k: ONE, _whole),
     )
 }

@@ -70,7 +70,7 @@ class _Uses:
                         self.positions.setdefault(axis, op)
         for index in whole_indices(op) if not getattr(MAP.get(op.kind), "examples", False) else ():
             kind = self.features if op.kind in MAP and not MAP[op.kind].carries else self.positions
-            kind = self.mixed if op.kind in (*SOFTMAXES, "convolution") else kind
+            kind = self.mixed if op.kind in (*SOFTMAXES, "convolution", "halo") else kind
             kind.setdefault(axes[index], op)
         for j, indices in enumerate(op.indices):
             shared = {i for k, ix in enumerate(op.indices) if k != j and not weights[k] for i in ix} & {*indices}
@@ -221,6 +221,31 @@ def head_axes(graph: Graph) -> tuple[str, ...]:
     if not found:
         missing = "heads" if graph.attention_pairs else "self-attention"
         raise StrategyError(f"{graph.name} has no {missing} to cut", hint="context(k) cuts positions and gathers keys")
+    return tuple(found)
+
+
+# -- space ----
+
+SPACES = ("space", "second space", "third space")  # the axes of an image behind its batch and its channels
+
+
+def slides(op: Op) -> bool:
+    """Whether an op slides windows over the positions of an image, or widens a part of one for such an op."""
+    return op.kind == "halo" or (op.kind == "convolution" and op.attribute("reach") is None)
+
+
+def space_axes(graph: Graph, dimension: int) -> tuple[str, ...]:
+    """The positions of images along one of their axes, of each the outermost where pooling cuts it into windows.
+
+    Raises ``StrategyError`` where no convolution has so many axes.
+    """
+    found: dict[str, None] = {}
+    for op in graph.model.ops:
+        for name in (op.inputs[0], op.output) if slides(op) and op.phase == "forward" else ():
+            found |= dict.fromkeys(axes[0] for axes in graph.tensors[name].own_axes[2 + dimension : 3 + dimension])
+    if not found:
+        what = f"{SPACES[dimension].removesuffix('space')}axis of an image to cut"
+        raise StrategyError(f"{graph.name} has no {what}", hint="conv(X, W) has images: batch × channels × positions")
     return tuple(found)
 
 

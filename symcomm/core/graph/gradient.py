@@ -188,6 +188,8 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
             elif op.kind == "convolution":
                 keep = dict(op.attributes) | {"part": "input" if j == 0 else "weight"}
                 emit(op, j, "convolution", (dy, op.inputs[1 - j]), (op.output_indices, op.indices[1 - j]), mine, keep)
+            elif op.kind == "halo":
+                emit(op, j, "halo_sum", (dy,), (op.output_indices,), mine, dict(op.attributes))
             else:
                 record = kinds.MAP[op.kind]
                 if record.carries:

@@ -13,13 +13,13 @@ what comes from outside or leaves, and what a rule puts somewhere to save memory
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import combinations, product
 from math import inf, prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph
@@ -32,6 +32,7 @@ from symcomm.core.parallel.strategy import Placed
 from symcomm.core.records import dataclass, replace
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
+HALO = ("halo", "halo_sum")  # ops that widen a part of an image, and that cut the gradient of one back
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _VALUES, _ENTRIES = 32, 10**7  # of a step or a tensor along all axes of the mesh, and of a table, at once
@@ -296,7 +297,9 @@ class PlacementProblem:
 
     def uncut(self, step: Piece, mesh: str) -> set[int]:
         """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
-        return {*step.whole} - ({*self.filled(step, mesh).values()} if step.op.kind == "route" else set())
+        filled = self.filled(step, mesh)
+        tied = {*filled} | {*filled.values()} if step.op.attribute("tied") else set[int]()
+        return {*step.whole} - tied - ({*filled.values()} if step.op.kind == "route" else set())
 
     def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
         """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
@@ -309,6 +312,8 @@ class PlacementProblem:
             loops = self.graph.index_axes(op)
             if COPIES in {loops[i] for i in {*op.indices[0]} ^ {*op.output_indices}}:
                 return [Mode(own[0])]  # copies of the only head are made before they are exchanged, and added behind
+        if own is not None and op.kind in HALO:
+            return [Mode(own[0])]
         summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
         made = self.graph.tensors[step.output]
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"
@@ -357,9 +362,12 @@ class PlacementProblem:
         return indices.index(tied[0]) if tied else otherwise
 
     def filled(self, step: Piece, mesh: str) -> dict[int, int]:
-        """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs."""
-        if not self.slots:
-            return {}
+        """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs.
+
+        So are the positions of an image cut with the places of its windows.
+        """
+        if (tied := step.op.attribute("tied")) is not None or not self.slots:
+            return dict(cast("Iterable[tuple[int, int]]", tied or ()))
         at = self.made[step.output], mesh
         if at not in self.tied:
             loops = {axis: index for index, axis in self.graph.index_axes(step.op).items()}

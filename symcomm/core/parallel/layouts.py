@@ -12,8 +12,9 @@ from symcomm.core.parallel.strategy import EVERYTHING, Placed
 from symcomm.core.records import ByIdentity
 
 CollectiveKind = Literal[
-    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ring-pass", "ring-sum", "ring-sum-home"
-]
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ring-pass", "ring-sum", "ring-sum-home",
+    "halo-exchange", "halo-shift",
+]  # fmt: skip
 PARTIAL = -1
 
 # Where a tensor is along each axis of the mesh: the position of its axis that is cut there, or PARTIAL for a sum that

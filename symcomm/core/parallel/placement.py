@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.form import evaluate, from_expr, names, value
@@ -22,6 +22,7 @@ from symcomm.core.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.cheapest import (
+    HALO,
     WHOLE,
     Choice,
     PlacementProblem,
@@ -380,11 +381,30 @@ class _Planner:
             step, tuple((m, c) for m, c in cuts.items() if c is not None), tuple(stored for stored, _ in reads),
             tuple(self.layout(at) for _, at in reads), self.layout(out), tuple(once),
         )  # fmt: skip
-        self.steps.append(made)
+        halo = self.halo(step, reads[0][1] if op.kind == "halo_sum" else out) if op.kind in HALO else []
+        self.steps += [made, *halo] if op.kind == "halo" else [*halo, made]
         self.computed[step.output] = made
         rest = self.rest(step.output)
         self.move(step.output, step.output, out, rest, step, "result" if self.problem.leaves(step.output) else "sum")
         self.layouts[step.output] = rest
+
+    def halo(self, step: Piece, at: Positions) -> list[Collective]:
+        """The exchange of the edges of an image, once a rank's part is in its place; or of their gradients before."""
+        op = step.op
+        back = op.kind == "halo_sum"
+        name, indices = (step.inputs[0], step.indices[0]) if back else (step.output, step.output_indices)
+        position = indices.index(self.problem.filled(step, "")[next(iter(self.problem.filled(step, "")))])
+        meshes = tuple(mesh for mesh in self.meshes if at.get(mesh) == position)
+        if not meshes:
+            return []
+        rows = cast("Expr", op.attribute("rows"))
+        elements = self.graph.volume(name) / self.graph.sizes(name)[position] * rows
+        for mesh, place in at.items():
+            elements = elements / (self.degree(mesh) if mesh not in meshes and place != PARTIAL else 1)
+        kind: CollectiveKind = "halo-exchange" if op.attribute("sides") == 2 else "halo-shift"
+        what = "the gradients of the edges are added at their ranks" if back else "a window reads the edges beside it"
+        layout = self.layout(at)
+        return [Collective(kind, name, elements, meshes, self.phase, op.name, what, layout, layout, name)]
 
     # -- moving --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import signature
 from typing import Any, Literal
 
@@ -168,7 +168,7 @@ class Strategy:
 
 # The axis of a mesh that a strategy of this name has to itself.
 _MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
-           "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses"}  # fmt: skip
+           "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses", "Spatial": "spatial"}  # fmt: skip
 OF_A_HEAD = "_of_a_head"  # ends the name of the mesh axis whose ranks share a key/value head
 
 
@@ -355,6 +355,26 @@ def Ulysses(size: Size = "N_SP", mesh: str = "ulysses") -> Strategy:  # noqa: N8
     )
 
 
+def Spatial(size: Size = "N_S", dim: int | str = 1, mesh: str = "") -> Strategy:  # noqa: N802
+    """Spatial parallelism: images are cut along an axis of their positions; windows read the edges of neighbours.
+
+    ``dim`` is 1 for the first axis behind batch and channels, 2 and 3 for the others.
+
+    >>> (Spatial(2) | Spatial(4, dim=2)).mesh_order
+    ('spatial', 'spatial_2')
+
+    Source: Dryden et al., arXiv 1903.06681, section 3.
+    """
+    if str(dim).strip() not in ("1", "2", "3"):
+        raise StrategyError(f"'{str(dim)[:40]}' is no axis of an image", hint="dim is 1, 2 or 3: spatial(4, dim=2)")
+    at, on = int(dim), frozenset({"input", "activation"})
+    mesh = mesh or ("spatial" if at == 1 else f"spatial_{at}")
+    return Strategy(
+        "Spatial", ((_CONTEXT, Rule(axis_roles.SPACES[at - 1], mesh, on)),), ((mesh, degree(size)),),
+        "Images are cut along their positions; a window reads the edges of the parts beside its own.",
+    )  # fmt: skip
+
+
 def Expert(size: Size | None = None, mesh: str = "data", nodes: int | str = 0) -> Strategy:  # noqa: N802
     """Expert parallelism: the experts are spread over the ranks of a mesh axis, by default that of the data.
 
@@ -449,6 +469,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "context": Context,
     "ring": Ring,
     "ulysses": Ulysses,
+    "spatial": Spatial,
     "expert": Expert,
     "tables": Tables,
     "pipeline": Pipeline,
@@ -566,6 +587,7 @@ _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
     "paired": axis_roles.paired_axes,
     "grouped": axis_roles.grouped_axes,
     "vocabulary": axis_roles.vocabulary_axes,
+    **{space: partial(axis_roles.space_axes, dimension=n) for n, space in enumerate(axis_roles.SPACES)},
 }
 
 

@@ -14,6 +14,7 @@ from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import training
 from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.parallel import placement
+from symcomm.core.parallel.halo import with_halos
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import Instruction, Program, gathers_weight, home
@@ -85,9 +86,10 @@ def _placed(
     held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
-    made = placement.plan(training(held.it, needed, frozen), strategy, accounting)
+    graph = with_halos(held.it, strategy)
+    made = placement.plan(training(graph, needed, frozen), strategy, accounting)
     # The first repetition of a region that reads the model's input may do without the gradient of that input.
-    first = made if needed else placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
+    first = made if needed else placement.plan(_without_inputs(graph, frozen), strategy, accounting)
     there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
     turns: list[Instruction] = []

@@ -70,7 +70,7 @@ class Call:
 TAKES_OUT = ("input_gradient", "gathered_weights")  # conventions by which a call is not there
 STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "ring-pass": "pass",
-         "ring-sum": "sum", "ring-sum-home": "home", "send": "send"}  # fmt: skip
+         "ring-sum": "sum", "ring-sum-home": "home", "halo-exchange": "halo", "halo-shift": "edge", "send": "send"}  # fmt: skip
 
 
 def joint(meshes: tuple[str, ...]) -> str:

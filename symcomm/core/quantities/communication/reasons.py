@@ -30,6 +30,8 @@ CALLED = {
     "ring-pass": "RingPass",
     "ring-sum": "RingSum",
     "ring-sum-home": "RingSumHome",
+    "halo-exchange": "HaloExchange",
+    "halo-shift": "HaloShift",
     "send": "Send",
 }
 
