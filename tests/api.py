@@ -72,6 +72,7 @@ NAMES = {
     "symcomm.core.parallel.cheapest": "way",
     "symcomm.core.parallel.copies": "with_copied_heads",
     "symcomm.core.parallel.elimination": "PriceTable cheapest",
+    "symcomm.core.parallel.halo": "with_halos",
     "symcomm.core.parallel.layouts": "placings",
     "symcomm.core.parallel.lowering": "Piece",
     "symcomm.core.parallel.placement": "Collective Compute Layout PARTIAL Plan check_cuts plan update_ops with_slots",

@@ -87,7 +87,7 @@ def _halo(sides: int) -> Run:
             return Exchange((phase,), n, n, product(TWO, n), times(minus(k, 1), n))
         # An inner rank has two neighbours; of two ranks each has one, and sends one edge.
         some = Smallest((minus(k, 1), TWO))
-        sent = times(Ratio(some, TWO), n)
+        sent = times(some, Ratio(ONE, TWO), n)
         phase = Phase("Each rank sends the edges of its part to its neighbours.", some, sent)
         return Exchange((phase,), sent, sent, product(TWO, sent), times(minus(k, 1), n))
 
