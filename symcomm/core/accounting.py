@@ -46,7 +46,7 @@ SENTENCES["conventions"] = lambda: {f"{row.field}.{row.name}": row.statement for
 # Those whose algorithms can be chosen one by one.
 COLLECTIVES = (
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "scatter", "gather",
-    "ring-pass", "ring-sum", "ring-sum-home",
+    "ring-pass", "ring-sum", "ring-sum-home", "halo-exchange", "halo-shift",
 )  # fmt: skip
 OF_KIND = "algorithm of "  # which begins the name of one that ran: "algorithm of all-to-all: pairwise"
 

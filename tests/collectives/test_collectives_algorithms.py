@@ -208,6 +208,22 @@ def message(s: Setup, **_) -> None:
     assert np.array_equal(s.net.deliver()[0, 1, None], s.inputs[0])
 
 
+def halo(sides: int):
+    """On a line of ranks each ends with the edges of those beside it; two ranks send theirs at once."""
+
+    def go(s: Setup, **_) -> None:
+        edges = [ex.cut(one, sides) for one in s.inputs]
+        ways = [(1, 0), (-1, 1)][:sides]
+        for turn in [ways] if s.k == 2 else [[way] for way in ways]:
+            pairs = [(r, r + step, which) for step, which in turn for r in range(s.k) if 0 <= r + step < s.k]
+            for r, other, which in pairs:
+                s.net.send(r, other, edges[r][which], which)
+            inbox = s.net.deliver()
+            assert all(np.array_equal(inbox[r, other, which], edges[r][which]) for r, other, which in pairs)
+
+    return go
+
+
 def leveled_all_to_all(s: Setup, sizes: tuple[int, ...], **_) -> None:
     full = ex.cut(s.inputs[0], s.k * s.k).reshape(s.k, s.k, -1)
     held = {r: full[r].copy() for r in range(s.k)}
@@ -270,6 +286,8 @@ SIMULATED = {
     ("ring", "ring-pass"): pieces(ring(ex.ring_all_gather), "all-gather"),
     ("ring", "ring-sum"): pieces(ring(ex.ring_reduce_scatter), "reduce-scatter"),
     ("ring", "ring-sum-home"): pieces(ring(ex.ring_sum_home), "reduce-scatter"),
+    ("ring", "halo-exchange"): halo(2),
+    ("ring", "halo-shift"): halo(1),
     ("ring", "all-to-all"): pieces(ex.ring_all_to_all, "all-to-all"),
     ("tree", "all-reduce"): whole(two(ex.tree_reduce, ex.tree_broadcast), True, True),
     ("tree", "broadcast"): whole(ex.tree_broadcast, False, True),
@@ -447,7 +465,7 @@ def test_a_message_is_a_message_under_every_algorithm(name: str) -> None:
 def test_every_collective_of_every_algorithm_is_simulated() -> None:
     assert set(EVERY) == set(SIMULATED)
     assert {"all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter", "scatter", "gather", "all-to-all",
-            "ring-pass", "ring-sum", "ring-sum-home", "send"} == set(KINDS)  # fmt: skip
+            "ring-pass", "ring-sum", "ring-sum-home", "halo-exchange", "halo-shift", "send"} == set(KINDS)  # fmt: skip
 
 
 # -- lower bounds ------------------------------------------------------------------------------------------

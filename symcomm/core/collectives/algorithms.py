@@ -79,21 +79,6 @@ def _message(case: Case) -> Exchange:
     return Exchange((Phase("A message goes from one rank to the next.", ONE, case.n),), case.n, case.n, case.n, case.n)
 
 
-def _halo(sides: int) -> Run:
-    def run(case: Case) -> Exchange:
-        k, n = case.k, case.n
-        if sides == 1:
-            phase = Phase("Each rank sends one edge of its part to one neighbour.", ONE, n)
-            return Exchange((phase,), n, n, product(TWO, n), times(minus(k, 1), n))
-        # An inner rank has two neighbours; of two ranks each has one, and sends one edge.
-        some = Smallest((minus(k, 1), TWO))
-        sent = times(some, Ratio(ONE, TWO), n)
-        phase = Phase("Each rank sends the edges of its part to its neighbours.", some, sent)
-        return Exchange((phase,), sent, sent, product(TWO, sent), times(minus(k, 1), n))
-
-    return run
-
-
 # -- ring --------------------------------------------------------------------------------------------
 
 
@@ -144,6 +129,20 @@ def _ring_sum(home: bool) -> Run:
         )
         path = times(hops, case.split(case.n, case.k))
         return alike(case, Phase(what, hops, path, times(minus(case.k, 1), case.split(case.n, case.k))))
+
+    return run
+
+
+def _halo(sides: int) -> Run:
+    def run(case: Case) -> Exchange:
+        # Between its two neighbours an inner rank sends all edges; of two ranks each has one neighbour.
+        some = Smallest((minus(case.k, 1), TWO))
+        edge = case.split(case.n, num(sides))
+        rounds = some if sides == 2 else ONE
+        what = "the edges of its part to its neighbours" if sides == 2 else "one edge of its part to one neighbour"
+        phase = Phase(f"Each rank sends {what}.", rounds, times(rounds, edge))
+        moved = times(num(2), some, edge) if sides == 2 else times(some, edge)
+        return Exchange((phase,), phase.path, phase.path, moved, times(num(sides), minus(case.k, 1), edge))
 
     return run
 
@@ -499,6 +498,8 @@ _RECORDS = (
             "ring-pass": _ring_pass,
             "ring-sum": _ring_sum(False),
             "ring-sum-home": _ring_sum(True),
+            "halo-exchange": _halo(2),
+            "halo-shift": _halo(1),
         },
         "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009",
     ),
@@ -603,9 +604,8 @@ _RECORDS = (
         one_port=False,
     ),
 )
-# Messages between neighbours are messages under every algorithm.
-_BESIDE: Mapping[str, Run] = {"send": _message, "halo-exchange": _halo(2), "halo-shift": _halo(1)}
-ALGORITHMS: Mapping[str, Algorithm] = {a.name: replace(a, runs={**a.runs, **_BESIDE}) for a in _RECORDS}
+# A message between two ranks is a message under every algorithm.
+ALGORITHMS: Mapping[str, Algorithm] = {a.name: replace(a, runs={**a.runs, "send": _message}) for a in _RECORDS}
 KINDS = tuple(dict.fromkeys(kind for a in ALGORITHMS.values() for kind in a.runs))
 
 
@@ -658,7 +658,7 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
     >>> told("usual", ["send", "all-to-all"])
     ['algorithm', 'algorithm of all-to-all: pairwise']
     """
-    ran = [kind for kind in dict.fromkeys(kinds) if kind not in _BESIDE]
+    ran = [kind for kind in dict.fromkeys(kinds) if kind != "send"]
     home = ["ring_gradients"] if {*ran} & {"ring-sum", "ring-sum-home"} else []
     return ["algorithm", *home, *(f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in ran)] if ran else []
 
@@ -667,6 +667,10 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
 
 # What all ranks together put in, as a share of the payload: a partial sum each, or a part each.
 _PARTIAL_SUMS = frozenset({"all-reduce", "reduce-scatter", "reduce", "ring-sum", "ring-sum-home"})
+
+
+def _put_in(kind: str, made: Exchange, k: Form) -> Form:
+    return k if kind in _PARTIAL_SUMS else made.total if kind.startswith("halo") else num(1)
 
 
 @dataclass(frozen=True)
@@ -689,7 +693,7 @@ COUNTINGS: Mapping[str, Counting] = {
             lambda kind, made, k, groups: product(num(2), made.sent) if kind == "send" else made.moved,
         ),
         Counting("all_links", lambda kind, made, k, groups: product(groups, made.total)),
-        Counting("contributed", lambda kind, made, k, groups: product(groups, k if kind in _PARTIAL_SUMS else num(1))),
+        Counting("contributed", lambda kind, made, k, groups: product(groups, _put_in(kind, made, k))),
     )
 }
 

@@ -118,6 +118,13 @@ def _ring_home(k: int) -> Rounds:
         yield [(rank, (rank + 1) % k, [(rank - step) % k], step < k - 1, 0) for rank in range(k)]
 
 
+def _edges(k: int, sides: int) -> Rounds:
+    """Each rank's edges go to the ranks beside it: to the next one, and those of both sides to the one before, too."""
+    on: list[Message] = [(rank, rank + 1, [(rank, 1)], False, 0) for rank in range(k - 1)]
+    back: list[Message] = [(rank, rank - 1, [(rank, -1)], False, 0) for rank in range(1, k) if sides == 2]
+    yield from [on + back] if k == 2 or sides == 1 else [on, back]
+
+
 def _ring_exchange(k: int, both: bool) -> Rounds:
     """Blocks (from, to, half) on their way, each by the shorter way where both are used."""
 
@@ -281,6 +288,8 @@ def run(
     names: list[Hashable] = [*range(ranks)]
     if kind == "all-to-all":
         names = [(a, b, half) for a, b in product(range(ranks), repeat=2) for half in range(1 + both)]
+    elif kind in _HALO:
+        names = [*(1, -1)[: _HALO[kind]]]
     elif algorithm == "double_tree":
         names = [*product(range(2), range(chunks))]
     elif algorithm == "chain":
@@ -291,6 +300,7 @@ def run(
     for rank in range(ranks):
         mine = names if kind in _REDUCING or rank == 0 else []
         mine = [rank] if kind in ("all-gather", "gather", "ring-pass") else mine
+        mine = [(rank, way) for way in names] if kind in _HALO else mine
         mine = [name for name in names if name[0] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         net.held[rank] = {piece: frozenset({0 if kind not in _REDUCING else rank}) for piece in mine}
     for stage in stages:
@@ -303,6 +313,7 @@ def run(
 
 
 _OWN_SUM = ("reduce-scatter", "ring-sum", "ring-sum-home")  # a rank ends with the sum of its own part
+_HALO = {"halo-shift": 1, "halo-exchange": 2}  # from how many sides a rank gets edges
 _REDUCING = ("all-reduce", "reduce", *_OWN_SUM)
 _WHOLE = {*(("tree", kind) for kind in ("all-reduce", "broadcast", "reduce")), ("recursive_doubling", "all-reduce"),
           ("one_shot", "all-reduce")}  # fmt: skip
@@ -330,6 +341,8 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
             return [ring(kind == "reduce-scatter")]
         case "ring", "ring-pass":
             return [ring(False)]
+        case "ring", ("halo-exchange" | "halo-shift"):
+            return [_edges(k, _HALO[kind])]
         case "ring", "ring-sum":
             return [ring(True)]
         case "ring", "ring-sum-home":
@@ -447,4 +460,6 @@ def _ended(net: Exchanged, kind: str, names: list[Hashable], own: Sequence[Hasha
         mine = [own[rank] if own else rank] if kind in ("scatter", *_OWN_SUM) else names
         mine = [name for name in names if name[1] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         mine = [] if kind in ("reduce", "gather") and rank else mine
+        if kind in _HALO:
+            mine = [(rank - int(str(way)), way) for way in names if 0 <= rank - int(str(way)) < net.ranks]
         assert all(held.get(piece) == done for piece in mine), f"rank {rank} ends with {held}"

@@ -12,6 +12,7 @@ from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import Any, cast
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Ratio, evaluate, from_expr, names, product, value
@@ -20,6 +21,8 @@ from symcomm.core.graph.graph import Axis, Graph, Op, Tensor, bare
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.records import ByIdentity, dataclass, replace
+
+HALO_MARK = "·halo"  # behind the name of an image in that of what a rank has of it with the edges beside its part
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,15 @@ class Window:
 
     @property
     def sides(self) -> int:
-        """From how many neighbours a rank reads: half of the halo lies before its part and half behind, odd ones behind."""
+        """From how many neighbours a rank reads: half of a halo lies before its part, half behind, an odd one behind."""
         return 1 if self.halo == 1 else 2
 
 
 def window(graph: Graph, op: Op, dimension: int) -> Window:
-    """The window of a convolution along an axis of space; raises ``StrategyError`` where places do not follow its parts."""
+    """The window of a convolution along an axis of space.
+
+    Raises ``StrategyError`` where its places do not lie evenly over the positions: then they do not in parts of these.
+    """
     image, kernel, result = (graph.tensors[name] for name in (op.inputs[0], op.inputs[1], op.output))
     expand = graph.relations.expand
     positions, taps, places = (
@@ -62,10 +68,11 @@ def window(graph: Graph, op: Op, dimension: int) -> Window:
     found = Window(dimension, image, positions, places, (taps - 1) * op.attribute("dilation", 1) + 1)
     padded = found.span == 1 or (found.positions - found.span + 1 - found.places).expand() != 0
     if not padded or not found.stride.is_Integer:
-        far = f"{found.stride} positions apart" if padded else f"only where all of a window is in {bare(image.name)}"
+        of, made = bare(image.name), bare(result.name)
+        far = f"a stride of {found.stride}" if padded else "those without padding"
         raise StrategyError(
-            f"the {positions} positions of {bare(image.name)} are cut, but {bare(result.name)} has {places} places, {far}",
-            op.source, "padding keeps the places of a part beside it: as many as the positions over a whole stride",
+            f"the {positions} positions of {of} are cut, but {made} has {places} places: {far}", op.source,
+            f"pad {of}, so that {made} has as many places as positions, or that over a whole stride",
         )  # fmt: skip
     return found
 
@@ -91,8 +98,7 @@ def with_halos(graph: Graph, strategy: Strategy) -> Graph:
 
     It is the same graph where no strategy cuts space.
     """
-    cut = tuple((mesh, size) for mesh, size in spaces(strategy).items())
-    return _with_halos(ByIdentity(graph), strategy) if cut else graph
+    return _with_halos(ByIdentity(graph), strategy) if spaces(strategy) else graph
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +128,7 @@ class _Wide:
         start, count = sum(image.held[:at]), image.held[at]
         mine = op.indices[0][start : start + count]
         place = op.output_indices[sum(result.held[:at])]
-        tied = (*op.attribute("tied", ()), (mine[0], place))
+        tied = (*pairs(op, "tied"), (mine[0], place))
         if window.halo == 0:
             return replace(op, attributes=(*_without(op, "tied"), ("tied", tied)))
         key = image.name, at, window.halo
@@ -130,13 +136,13 @@ class _Wide:
             self.known[key] = self.widen(op, image, start, count, window, ranks)
         inner = {*mine[1:]}
         indices = tuple(i for i in op.indices[0] if i not in inner)
-        kept = {k: tuple(i for i in op.attribute(k) if i not in inner) for k in ("window", "whole")}
+        kept = {k: tuple(i for i in pairs(op, k) if i not in inner) for k in ("window", "whole")}
         return replace(op, inputs=(self.known[key], *op.inputs[1:]), indices=(indices, *op.indices[1:]),
                        attributes=(*_without(op, "tied", *kept), *kept.items(), ("tied", tied)))  # fmt: skip
 
     def widen(self, op: Op, image: Tensor, start: int, count: int, window: Window, ranks: Form) -> str:
         """Adds the op that puts the edges of its neighbours beside a rank's part, and gives the name of its result."""
-        name = f"{image.name}·halo{len(self.known) + 1}"
+        name = f"{image.name}{HALO_MARK}{len(self.known) + 1}"
         axis = Axis(name, f"{window.positions}", window.positions + value(ranks) * window.halo, uneven=True)
         axes = (*image.axes[:start], name, *image.axes[start + count :])
         held = (*image.held[: 2 + window.dimension], 1, *image.held[3 + window.dimension :])
@@ -151,6 +157,11 @@ class _Wide:
             "forward", op.row, op.source, op.region,
         ))  # fmt: skip
         return name
+
+
+def pairs(op: Op, name: str) -> tuple[Any, ...]:
+    """An attribute of an op that has several values; none where it is not there."""
+    return cast("tuple[Any, ...]", op.attribute(name, ()))
 
 
 def _without(op: Op, *names: str) -> tuple[tuple[str, object], ...]:

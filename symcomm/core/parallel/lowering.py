@@ -162,9 +162,8 @@ def _whole(op: Op) -> Piece:
     """An op as one step; a map is linear where its record says so, a gradient of a map in what arrives."""
     kind = op.kind.removesuffix("_gradient")
     linear: tuple[int, ...] = ()
-    if op.kind in ("halo", "halo_sum"):
-        linear = (0,)
-    elif kind in MAP and (kind != op.kind or MAP[kind].linear) and set(op.output_indices) <= set(op.indices[0]):
+    of_map = kind in MAP and (kind != op.kind or MAP[kind].linear) and set(op.output_indices) <= set(op.indices[0])
+    if of_map or op.kind in ("halo", "halo_sum"):
         linear = (0,)
     return Piece(op, "whole", op.inputs, op.indices, op.output, op.output_indices, linear)
 

@@ -399,8 +399,8 @@ class _Planner:
             return []
         rows = cast("Expr", op.attribute("rows"))
         elements = self.graph.volume(name) / self.graph.sizes(name)[position] * rows
-        for mesh, place in at.items():
-            elements = elements / (self.degree(mesh) if mesh not in meshes and place != PARTIAL else 1)
+        for mesh in at:
+            elements = elements / (self.degree(mesh) if mesh not in meshes and at[mesh] != PARTIAL else 1)
         kind: CollectiveKind = "halo-exchange" if op.attribute("sides") == 2 else "halo-shift"
         what = "the gradients of the edges are added at their ranks" if back else "a window reads the edges beside it"
         layout = self.layout(at)

@@ -168,7 +168,8 @@ class Strategy:
 
 # The axis of a mesh that a strategy of this name has to itself.
 _MESHES = {"Data": "data", "ZeRO-1": "data", "ZeRO-2": "data", "Optimizer sharded": "data", "Fully sharded": "data",
-           "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses", "Spatial": "spatial"}  # fmt: skip
+           "Tensor": "tensor", "Context": "context", "Ring": "ring", "Ulysses": "ulysses",
+           "Spatial": "spatial"}  # fmt: skip
 OF_A_HEAD = "_of_a_head"  # ends the name of the mesh axis whose ranks share a key/value head
 
 

@@ -242,7 +242,7 @@ class Autograd:
     @cached_property
     def reads(self) -> tuple[tuple[int, Saved], ...]:
         """The tensors from before the backward pass that each of its steps reads, with the number of the step."""
-        fresh: set[str] = set()  # what the backward pass makes itself: gradients, copies gathered again
+        fresh: set[str] = set()  # what the backward pass makes itself: gradients, sums over rows, copies gathered again
         found: list[tuple[int, Saved]] = []
         for at, step in enumerate(self.plan.steps):
             if isinstance(step, Collective):
@@ -250,7 +250,7 @@ class Autograd:
                     found += [(at, item) for item in self.read_by(step) if step.tensor not in fresh]
                     fresh.add(step.stored)
             elif step.op.phase == "backward" and step.op.kind != "update":
-                fresh.add(step.op.output)
+                fresh |= {step.op.output, step.makes}
                 found += [(at, item) for item in self.read_by(step) if item.known not in fresh]
         return tuple(found)
 

@@ -11,6 +11,7 @@ from symcomm.core.form import Form, from_expr, num, product
 from symcomm.core.graph.experts import routed
 from symcomm.core.graph.graph import Region
 from symcomm.core.libraries import Expr
+from symcomm.core.parallel.halo import HALO_MARK
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Instruction, Program, Send
@@ -70,7 +71,8 @@ class Call:
 TAKES_OUT = ("input_gradient", "gathered_weights")  # conventions by which a call is not there
 STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "ring-pass": "pass",
-         "ring-sum": "sum", "ring-sum-home": "home", "halo-exchange": "halo", "halo-shift": "edge", "send": "send"}  # fmt: skip
+         "ring-sum": "sum", "ring-sum-home": "home", "halo-exchange": "halo", "halo-shift": "edge",
+         "send": "send"}  # fmt: skip
 
 
 def joint(meshes: tuple[str, ...]) -> str:
@@ -113,7 +115,8 @@ def _counted(
     wide = (gradient_dtype if made.of_weight(work) else getattr(work, "dtype", None)) or of.dtype or dtype
     if tensor.role == "statistic":
         of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
-    parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
+    of = made.graph.tensors[of.name.partition(HALO_MARK)[0]]  # the edges of an image are a part of it
+    parts = summed_parts(made, of.name, work.meshes) if what == "activation " else (of.name,)
     route = routed(made.graph, of)
     copies = None if route is None else from_expr(route.attribute("k"))
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))

@@ -117,6 +117,8 @@ def sizes_of(members: Sequence[Call], numbers: Numbers) -> Fraction:
 def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers: Numbers) -> Fraction:
     """What an exchange among so many ranks moves of a payload of one, as it is counted."""
     ranks, side_by_side, how = number(k, numbers), number(groups, numbers), accounting.communication
+    if how == "contributed" and kind.startswith("halo"):  # each rank puts in its edges, which is all that is sent
+        how = "all_links"
     if how == "contributed":  # each rank puts in a whole tensor, or its part of it
         return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter", "ring-sum", "ring-sum-home") else 1)
     name = runs_by(accounting.algorithm, kind)

@@ -11,6 +11,7 @@ from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, evaluate, num, product
 from symcomm.core.graph.graph import Graph, Region, worded
+from symcomm.core.parallel.halo import HALO_MARK
 from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.core.program import pipeline
 from symcomm.core.program.autograd import Saved, saved
@@ -132,7 +133,7 @@ def _layer(work: StepWriter, setting: Setting, region: Region, kept: tuple[Saved
                            witness=partial(_kept, kept))  # fmt: skip
     rows: dict[int, list[Saved]] = {}
     for item in kept:
-        made = item.tensor in setting.graph.producers or item.what == "mask"
+        made = item.tensor in setting.graph.producers or item.what == "mask" or HALO_MARK in item.tensor
         rows.setdefault(item.row if made else 0, []).append(item)
     targets = {op.row: op.output for op in setting.graph.ops}
     parts: list[Form] = []
@@ -161,6 +162,8 @@ def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
 def _named(item: Saved) -> str:
     shown = worded(item.tensor)
     inner = item.what == "activation" and "·" in item.tensor and shown[0] == "`"
+    if HALO_MARK in item.tensor:
+        return f"{shown} with its halo"
     return f"a value on the way to {shown}" if inner else shown
 
 
