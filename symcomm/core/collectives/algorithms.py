@@ -136,13 +136,12 @@ def _ring_sum(home: bool) -> Run:
 def _halo(sides: int) -> Run:
     def run(case: Case) -> Exchange:
         # Between its two neighbours an inner rank sends all edges; of two ranks each has one neighbour.
-        some = Smallest((minus(case.k, 1), TWO))
-        edge = case.split(case.n, num(sides))
+        some, edge = Smallest((minus(case.k, 1), TWO)), case.split(case.n, num(sides))
         rounds = some if sides == 2 else ONE
         what = "the edges of its part to its neighbours" if sides == 2 else "one edge of its part to one neighbour"
         phase = Phase(f"Each rank sends {what}.", rounds, times(rounds, edge))
-        moved = times(num(2), some, edge) if sides == 2 else times(some, edge)
-        return Exchange((phase,), phase.path, phase.path, moved, times(num(sides), minus(case.k, 1), edge))
+        return Exchange((phase,), phase.path, phase.path, times(num(sides), some, edge),
+                        times(num(sides), minus(case.k, 1), edge))  # fmt: skip
 
     return run
 

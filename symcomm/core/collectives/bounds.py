@@ -49,10 +49,6 @@ def _whole(k: Form) -> Form:
     return ONE
 
 
-def _neighbours(k: Form) -> Form:
-    return Smallest((minus(k, 1), TWO))
-
-
 BOUNDS: Mapping[str, LowerBound] = {
     b.kind: b
     for b in (
@@ -68,7 +64,7 @@ BOUNDS: Mapping[str, LowerBound] = {
         LowerBound("ring-pass", log_up, _all_but_own),
         LowerBound("ring-sum", log_up, _all_but_own, True),
         LowerBound("ring-sum-home", log_up, _whole, True),
-        LowerBound("halo-exchange", _neighbours, lambda k: times(_neighbours(k), Ratio(ONE, TWO))),
+        LowerBound("halo-exchange", lambda k: ONE, lambda k: Smallest((Ratio(minus(k, 1), TWO), ONE))),
         LowerBound("halo-shift", lambda k: ONE, _whole),
         LowerBound("send", lambda k: ONE, _whole),
     )

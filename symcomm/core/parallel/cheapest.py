@@ -32,7 +32,6 @@ from symcomm.core.parallel.strategy import Placed
 from symcomm.core.records import dataclass, replace
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
-HALO = ("halo", "halo_sum")  # ops that widen a part of an image, and that cut the gradient of one back
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _VALUES, _ENTRIES = 32, 10**7  # of a step or a tensor along all axes of the mesh, and of a table, at once
@@ -298,7 +297,7 @@ class PlacementProblem:
     def uncut(self, step: Piece, mesh: str) -> set[int]:
         """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
         filled = self.filled(step, mesh)
-        tied = {*filled} | {*filled.values()} if step.op.attribute("tied") else set[int]()
+        tied = {*filled, *filled.values()} if step.op.attribute("tied") else set[int]()
         return {*step.whole} - tied - ({*filled.values()} if step.op.kind == "route" else set())
 
     def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
@@ -312,8 +311,6 @@ class PlacementProblem:
             loops = self.graph.index_axes(op)
             if COPIES in {loops[i] for i in {*op.indices[0]} ^ {*op.output_indices}}:
                 return [Mode(own[0])]  # copies of the only head are made before they are exchanged, and added behind
-        if own is not None and op.kind in HALO:
-            return [Mode(own[0])]
         summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
         made = self.graph.tensors[step.output]
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"

@@ -8,89 +8,65 @@ cut back to the rank's own part once the neighbours' contributions to the edges 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from typing import Any, cast
 
 from symcomm.core.errors import StrategyError
-from symcomm.core.form import Form, Ratio, evaluate, from_expr, names, product, value
+from symcomm.core.form import Form, Ratio, evaluate, from_expr, names, num, product, value
 from symcomm.core.graph.axis_roles import SPACES, slides
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor, bare
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import ByIdentity, replace
 
 HALO_MARK = "·halo"  # behind the name of an image in that of what a rank has of it with the edges beside its part
 
 
-@dataclass(frozen=True)
-class Window:
-    """How a convolution slides along one axis of an image: its positions, its places, and what lies between these.
+def windows(graph: Graph, op: Op, strategy: Strategy) -> Iterator[tuple[int, Expr, Expr, Form]]:
+    """The axes of space along which a convolution's positions are cut: each with its positions, the halo that is read
+    beside a part of them, and the number of parts.
 
-    A place reads ``span`` positions from its first to its last tap; places lie ``stride`` positions apart.
+    A halo is what a window spans beyond the start of the next place: half of it lies before a rank's part and half
+    behind, an odd position behind. Raises ``StrategyError`` where places do not lie evenly over the positions: then
+    they do not in parts of these.
     """
-
-    dimension: int
-    image: Tensor
-    positions: Expr
-    places: Expr
-    span: Expr
-
-    @property
-    def stride(self) -> Expr:
-        """How many positions lie between two places."""
-        return sp.cancel(self.positions / self.places)
-
-    @property
-    def halo(self) -> Expr:
-        """The positions that a rank reads of both its neighbours: what a window spans beyond the next place's start."""
-        rest = self.span - self.stride
-        return rest if rest.is_nonnegative or self.stride == 1 else sp.Max(rest, 0)
-
-    @property
-    def sides(self) -> int:
-        """From how many neighbours a rank reads: half of a halo lies before its part, half behind, an odd one behind."""
-        return 1 if self.halo == 1 else 2
-
-
-def window(graph: Graph, op: Op, dimension: int) -> Window:
-    """The window of a convolution along an axis of space.
-
-    Raises ``StrategyError`` where its places do not lie evenly over the positions: then they do not in parts of these.
-    """
-    image, kernel, result = (graph.tensors[name] for name in (op.inputs[0], op.inputs[1], op.output))
-    expand = graph.relations.expand
-    positions, taps, places = (
-        expand(sp.Mul(*(graph.axes[a].size for a in t.own_axes[2 + dimension]))) for t in (image, kernel, result)
-    )
-    found = Window(dimension, image, positions, places, (taps - 1) * op.attribute("dilation", 1) + 1)
-    padded = found.span == 1 or (found.positions - found.span + 1 - found.places).expand() != 0
-    if not padded or not found.stride.is_Integer:
-        of, made = bare(image.name), bare(result.name)
-        far = f"a stride of {found.stride}" if padded else "those without padding"
-        raise StrategyError(
-            f"the {positions} positions of {of} are cut, but {made} has {places} places: {far}", op.source,
-            f"pad {of}, so that {made} has as many places as positions, or that over a whole stride",
-        )  # fmt: skip
-    return found
-
-
-def spaces(strategy: Strategy) -> dict[int, Form]:
-    """The axes of space that a strategy cuts, each with the number of its parts."""
-    meshes: dict[int, list[Form]] = {}
-    for _, rule in strategy.rules:
+    cut: dict[int, Form] = {}
+    for _, rule in strategy.rules if slides(op) and op.phase == "forward" else ():
         if rule.axis in SPACES:
-            meshes.setdefault(SPACES.index(rule.axis), []).append(strategy.sizes[rule.mesh])
-    return {dimension: product(*sizes) for dimension, sizes in meshes.items()}
+            at, size = SPACES.index(rule.axis), strategy.sizes[rule.mesh]
+            cut[at] = product(cut[at], size) if at in cut else size
+    for dimension, ranks in cut.items():
+        tensors = [graph.tensors[name] for name in (op.inputs[0], op.inputs[1], op.output)]
+        if len(tensors[0].held) < dimension + 3:
+            continue
+        positions, taps, places = (
+            graph.relations.expand(sp.Mul(*(graph.axes[a].size for a in t.own_axes[2 + dimension]))) for t in tensors
+        )
+        span, stride = (taps - 1) * op.attribute("dilation", 1) + 1, sp.cancel(positions / places)
+        padded = span == 1 or (positions - span + 1 - places).expand() != 0
+        if not padded or not stride.is_Integer:
+            of, made = bare(op.inputs[0]), bare(op.output)
+            raise StrategyError(
+                f"the {positions} positions of {of} are cut, but {made} has {places} places: "
+                + (f"a stride of {stride}" if padded else "those without padding"), op.source,
+                f"pad {of}, so that {made} has as many places as positions, or that over a whole stride",
+            )  # fmt: skip
+        yield dimension, positions, span - stride if stride == 1 else sp.Max(span - stride, 0), ranks
 
 
-def windows(graph: Graph, op: Op, strategy: Strategy) -> Iterator[tuple[Window, Form]]:
-    """The windows of an op that slide along cut positions, each with the number of their parts."""
-    for dimension, ranks in spaces(strategy).items() if slides(op) and op.phase == "forward" else ():
-        if dimension + 2 < len(graph.tensors[op.output].held):
-            yield window(graph, op, dimension), ranks
+def check_halos(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a window reaches beyond the neighbour's part, all sizes known."""
+    for op, (_, positions, halo, ranks) in ((o, one) for o in graph.ops for one in windows(graph, o, strategy)):
+        part, side = Ratio(from_expr(positions), ranks), Ratio(from_expr(halo), num(2))
+        if {*names(part), *names(side)} <= values.keys() and ceil(evaluate(side, values)) > evaluate(part, values):
+            reads, length = ceil(evaluate(side, values)), evaluate(part.top, values)
+            raise StrategyError(
+                f"a window of {bare(op.output)} reads {reads} positions of a neighbour, but of {length} of "
+                f"{bare(op.inputs[0])} each of {evaluate(ranks, values)} ranks has {evaluate(part, values)}", op.source,
+                f"at most {length // reads} ranks: what a window reads lies in the parts beside its own",
+            )  # fmt: skip
 
 
 def with_halos(graph: Graph, strategy: Strategy) -> Graph:
@@ -98,88 +74,41 @@ def with_halos(graph: Graph, strategy: Strategy) -> Graph:
 
     It is the same graph where no strategy cuts space.
     """
-    return _with_halos(ByIdentity(graph), strategy) if spaces(strategy) else graph
+    return _with_halos(ByIdentity(graph), strategy) if any(r.axis in SPACES for _, r in strategy.rules) else graph
 
 
 @lru_cache(maxsize=64)
 def _with_halos(same: ByIdentity[Graph], strategy: Strategy) -> Graph:
-    wide = _Wide(same.it, {**same.it.axes}, {**same.it.tensors})
+    axes, tensors, ops = {**same.it.axes}, {**same.it.tensors}, list[Op]()
+    known: dict[tuple[str, int, Expr], str] = {}  # what ranks have of an image, which several convolutions may read
     for op in same.it.ops:
-        for window, ranks in windows(same.it, op, strategy):
-            op = wide.read(op, window, ranks)
-        wide.ops.append(op)
-    return replace(same.it, axes=wide.axes, tensors=wide.tensors, ops=tuple(wide.ops))
+        for dimension, positions, halo, ranks in windows(same.it, op, strategy):
+            at, image = 2 + dimension, tensors[op.inputs[0]]
+            start, stop = sum(image.held[:at]), sum(image.held[: at + 1])
+            first, *inner = op.indices[0][start:stop]
+            place = op.output_indices[sum(tensors[op.output].held[:at])]
+            changed: dict[str, object] = {"tied": (*_several(op, "tied"), (first, place))}
+            key = image.name, at, halo
+            if halo != 0 and key not in known:
+                name, new, every = f"{image.name}{HALO_MARK}{len(known) + 1}", len(image.axes), range(len(image.axes))
+                axes[name] = Axis(name, f"{positions}", positions + value(ranks) * halo, uneven=True)
+                tensors[name] = Tensor(
+                    name, (*image.axes[:start], name, *image.axes[stop:]), "activation", dtype=image.dtype,
+                    parts=(*image.held[:at], 1, *image.held[at + 1 :]),
+                )  # fmt: skip
+                said = (("rows", halo), ("tied", ((start, new),)), ("whole", (*every[start:stop], new)))
+                ops.append(Op(name, "halo", (image.name,), name, (tuple(every),), (*every[:start], new, *every[stop:]),
+                              said, "forward", op.row, op.source, op.region))  # fmt: skip
+                known[key] = name
+            if halo != 0:
+                changed |= {k: tuple(i for i in _several(op, k) if i not in inner) for k in ("window", "whole")}
+                indices = tuple(i for i in op.indices[0] if i not in inner)
+                op = replace(op, inputs=(known[key], *op.inputs[1:]), indices=(indices, *op.indices[1:]))
+            op = replace(op, attributes=tuple((dict(op.attributes) | changed).items()))
+        ops.append(op)
+    return replace(same.it, axes=axes, tensors=tensors, ops=tuple(ops))
 
 
-@dataclass
-class _Wide:
-    """The ops as they are written anew, and the images that ranks have with their halos, each once."""
-
-    graph: Graph
-    axes: dict[str, Axis]
-    tensors: dict[str, Tensor]
-    ops: list[Op] = field(default_factory=list)
-    known: dict[tuple[str, int, Expr], str] = field(default_factory=dict)
-
-    def read(self, op: Op, window: Window, ranks: Form) -> Op:
-        """A convolution that reads the image with its halo along one axis, whose positions are cut with its places."""
-        at = 2 + window.dimension
-        image, result = self.tensors[op.inputs[0]], self.tensors[op.output]
-        start, count = sum(image.held[:at]), image.held[at]
-        mine = op.indices[0][start : start + count]
-        place = op.output_indices[sum(result.held[:at])]
-        tied = (*pairs(op, "tied"), (mine[0], place))
-        if window.halo == 0:
-            return replace(op, attributes=(*_without(op, "tied"), ("tied", tied)))
-        key = image.name, at, window.halo
-        if key not in self.known:
-            self.known[key] = self.widen(op, image, start, count, window, ranks)
-        inner = {*mine[1:]}
-        indices = tuple(i for i in op.indices[0] if i not in inner)
-        kept = {k: tuple(i for i in pairs(op, k) if i not in inner) for k in ("window", "whole")}
-        return replace(op, inputs=(self.known[key], *op.inputs[1:]), indices=(indices, *op.indices[1:]),
-                       attributes=(*_without(op, "tied", *kept), *kept.items(), ("tied", tied)))  # fmt: skip
-
-    def widen(self, op: Op, image: Tensor, start: int, count: int, window: Window, ranks: Form) -> str:
-        """Adds the op that puts the edges of its neighbours beside a rank's part, and gives the name of its result."""
-        name = f"{image.name}{HALO_MARK}{len(self.known) + 1}"
-        axis = Axis(name, f"{window.positions}", window.positions + value(ranks) * window.halo, uneven=True)
-        axes = (*image.axes[:start], name, *image.axes[start + count :])
-        held = (*image.held[: 2 + window.dimension], 1, *image.held[3 + window.dimension :])
-        self.axes[name] = axis
-        self.tensors[name] = Tensor(name, axes, "activation", dtype=image.dtype, parts=held)
-        before, new = tuple(range(len(image.axes))), len(image.axes)
-        after = (*before[:start], new, *before[start + count :])
-        gone = before[start : start + count]
-        self.ops.append(Op(
-            name, "halo", (image.name,), name, (before,), after,
-            (("rows", window.halo), ("sides", window.sides), ("tied", ((gone[0], new),)), ("whole", (*gone, new))),
-            "forward", op.row, op.source, op.region,
-        ))  # fmt: skip
-        return name
-
-
-def pairs(op: Op, name: str) -> tuple[Any, ...]:
+def _several(op: Op, name: str) -> tuple[Any, ...]:
     """An attribute of an op that has several values; none where it is not there."""
     return cast("tuple[Any, ...]", op.attribute(name, ()))
-
-
-def _without(op: Op, *names: str) -> tuple[tuple[str, object], ...]:
-    return tuple(one for one in op.attributes if one[0] not in names)
-
-
-def check_halos(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a window reaches beyond the neighbour's part, all sizes known."""
-    for op in graph.ops if spaces(strategy) else ():
-        for one, ranks in windows(graph, op, strategy):
-            part, halo = Ratio(from_expr(one.positions), ranks), from_expr(one.halo)
-            if not {*names(part), *names(halo)} <= values.keys():
-                continue
-            side, rows = ceil(evaluate(halo, values) / 2), evaluate(part, values)
-            if side > rows:
-                image, made, length = bare(one.image.name), bare(op.output), evaluate(part.top, values)
-                raise StrategyError(
-                    f"a window of {made} reads {side} positions of a neighbour, but of {length} of {image} each of "
-                    f"{evaluate(ranks, values)} ranks has {rows}", op.source,
-                    f"at most {length // side} ranks: what a window reads lies in the parts beside its own",
-                )  # fmt: skip

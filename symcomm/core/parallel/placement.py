@@ -22,7 +22,6 @@ from symcomm.core.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.cheapest import (
-    HALO,
     WHOLE,
     Choice,
     PlacementProblem,
@@ -381,30 +380,26 @@ class _Planner:
             step, tuple((m, c) for m, c in cuts.items() if c is not None), tuple(stored for stored, _ in reads),
             tuple(self.layout(at) for _, at in reads), self.layout(out), tuple(once),
         )  # fmt: skip
-        halo = self.halo(step, reads[0][1] if op.kind == "halo_sum" else out) if op.kind in HALO else []
-        self.steps += [made, *halo] if op.kind == "halo" else [*halo, made]
+        if op.kind == "halo_sum":
+            self.steps.append(self.halo(step, reads[0][1]))
+        self.steps += [made, self.halo(step, out)] if op.kind == "halo" else [made]
         self.computed[step.output] = made
         rest = self.rest(step.output)
         self.move(step.output, step.output, out, rest, step, "result" if self.problem.leaves(step.output) else "sum")
         self.layouts[step.output] = rest
 
-    def halo(self, step: Piece, at: Positions) -> list[Collective]:
+    def halo(self, step: Piece, at: Positions) -> Collective:
         """The exchange of the edges of an image, once a rank's part is in its place; or of their gradients before."""
-        op = step.op
-        back = op.kind == "halo_sum"
+        back, rows, layout = step.op.kind == "halo_sum", cast("Expr", step.op.attribute("rows")), self.layout(at)
         name, indices = (step.inputs[0], step.indices[0]) if back else (step.output, step.output_indices)
-        position = indices.index(self.problem.filled(step, "")[next(iter(self.problem.filled(step, "")))])
+        position = indices.index(*self.problem.filled(step, "").values())
         meshes = tuple(mesh for mesh in self.meshes if at.get(mesh) == position)
-        if not meshes:
-            return []
-        rows = cast("Expr", op.attribute("rows"))
         elements = self.graph.volume(name) / self.graph.sizes(name)[position] * rows
-        for mesh in at:
-            elements = elements / (self.degree(mesh) if mesh not in meshes and at[mesh] != PARTIAL else 1)
-        kind: CollectiveKind = "halo-exchange" if op.attribute("sides") == 2 else "halo-shift"
+        for mesh, axis in layout:
+            elements = elements / (self.degree(mesh) if axis not in (position, PARTIAL) else 1)
+        kind: CollectiveKind = "halo-shift" if rows == 1 else "halo-exchange"
         what = "the gradients of the edges are added at their ranks" if back else "a window reads the edges beside it"
-        layout = self.layout(at)
-        return [Collective(kind, name, elements, meshes, self.phase, op.name, what, layout, layout, name)]
+        return Collective(kind, name, elements, meshes, self.phase, step.op.name, what, layout, layout, name)
 
     # -- moving --------------------------------------------------------------------------------
 
