@@ -98,6 +98,7 @@ class Accounting:
     gathered_activations: str = "regather_sequence"
     ring_gradients: str = "shortest"
     ring_format: str = "fp32"
+    batch_statistics: str = "of_the_batch"
     pipeline: str = "one_direction"
     shards: str = "mean_shard"
     norm_gradients: str = "with_inputs"

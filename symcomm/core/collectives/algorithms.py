@@ -668,10 +668,6 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
 _PARTIAL_SUMS = frozenset({"all-reduce", "reduce-scatter", "reduce", "ring-sum", "ring-sum-home"})
 
 
-def _put_in(kind: str, made: Exchange, k: Form) -> Form:
-    return k if kind in _PARTIAL_SUMS else made.total if kind.startswith("halo") else num(1)
-
-
 @dataclass(frozen=True)
 class Counting:
     """The count of one call under an accounting: a form in the exchange of the payload's share, ranks and groups."""
@@ -692,7 +688,8 @@ COUNTINGS: Mapping[str, Counting] = {
             lambda kind, made, k, groups: product(num(2), made.sent) if kind == "send" else made.moved,
         ),
         Counting("all_links", lambda kind, made, k, groups: product(groups, made.total)),
-        Counting("contributed", lambda kind, made, k, groups: product(groups, _put_in(kind, made, k))),
+        Counting("contributed", lambda kind, made, k, groups: product(
+            groups, k if kind in _PARTIAL_SUMS else made.total if kind.startswith("halo") else num(1))),
     )
 }
 

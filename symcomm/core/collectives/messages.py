@@ -460,6 +460,6 @@ def _ended(net: Exchanged, kind: str, names: list[Hashable], own: Sequence[Hasha
         mine = [own[rank] if own else rank] if kind in ("scatter", *_OWN_SUM) else names
         mine = [name for name in names if name[1] == rank] if kind == "all-to-all" else mine  # type: ignore[index]
         mine = [] if kind in ("reduce", "gather") and rank else mine
-        if kind in _HALO:
-            mine = [(rank - int(str(way)), way) for way in names if 0 <= rank - int(str(way)) < net.ranks]
+        ways = (1, -1)[: _HALO.get(kind, 0)]
+        mine = [(rank - way, way) for way in ways if 0 <= rank - way < net.ranks] if ways else mine
         assert all(held.get(piece) == done for piece in mine), f"rank {rank} ends with {held}"

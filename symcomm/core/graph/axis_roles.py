@@ -226,11 +226,11 @@ def head_axes(graph: Graph) -> tuple[str, ...]:
 
 # -- space ----
 
-SPACES = ("space", "second space", "third space")  # the axes of an image behind its batch and its channels
+SPACES = ("first axis", "second axis", "third axis")  # the axes of an image behind its batch and its channels
 
 
 def slides(op: Op) -> bool:
-    """Whether an op slides windows over the positions of an image, or widens a part of one for such an op."""
+    """Whether an op slides windows over the positions of an image, or widens a part of one for that."""
     return op.kind == "halo" or (op.kind == "convolution" and op.attribute("reach") is None)
 
 
@@ -244,8 +244,8 @@ def space_axes(graph: Graph, dimension: int) -> tuple[str, ...]:
         for name in (op.inputs[0], op.output) if slides(op) and op.phase == "forward" else ():
             found |= dict.fromkeys(axes[0] for axes in graph.tensors[name].own_axes[2 + dimension : 3 + dimension])
     if not found:
-        what = f"{SPACES[dimension].removesuffix('space')}axis of an image to cut"
-        raise StrategyError(f"{graph.name} has no {what}", hint="conv(X, W) has images: batch × channels × positions")
+        hint = "conv(X, W) slides over images: batch × channels × positions"
+        raise StrategyError(f"{graph.name} has no {SPACES[dimension]} of an image to cut", hint=hint)
     return tuple(found)
 
 

@@ -41,7 +41,9 @@ class Piece:
     @property
     def whole(self) -> tuple[int, ...]:
         """The loop indices that the step needs whole, of all its operands."""
-        return whole_indices(self.op) if self.part == "whole" and self.before is None else ()
+        # A norm of examples that is not taken apart has the statistics of what a rank has.
+        own = getattr(MAP.get(self.op.kind.removesuffix("_gradient")), "examples", False)
+        return whole_indices(self.op) if self.part == "whole" and self.before is None and not own else ()
 
     @property
     def before(self) -> int | None:

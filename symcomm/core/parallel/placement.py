@@ -20,6 +20,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.form import evaluate, from_expr, names, value
 from symcomm.core.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor
+from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.cheapest import (
     WHOLE,
@@ -260,7 +261,9 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
         return tuple(one for one in found if not (small and one[0].rule.rests))
 
     wishes = {name: wish(t) for name, t in graph.tensors.items()}
-    apart = {op.output for op in graph.ops if reducible(op.kind) and _cut_along(op, wishes)}
+    own = accounting.batch_statistics == "of_each_rank"
+    maps = (op for op in graph.ops if reducible(op.kind) and not (own and MAP[op.kind].examples))
+    apart = {op.output for op in maps if _cut_along(op, wishes)}
     steps, statistics = pieces(graph, apart)
     graph = with_statistics(graph, statistics)
     wishes |= {name: wish(t) for name, t in statistics.items()}

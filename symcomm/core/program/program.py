@@ -67,7 +67,8 @@ def _program(
     again: str,
 ) -> Program:
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
-    shared = Accounting(gathered_activations=accounting.gathered_activations)
+    shared = Accounting(gathered_activations=accounting.gathered_activations,
+                        batch_statistics=accounting.batch_statistics)  # fmt: skip
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
     made = replace(same, plan=_staged(ByIdentity(same.plan), strategy), accounting=accounting, recomputation=again)
     for rewrite in rewrites():
@@ -109,6 +110,8 @@ def _placed(
 def _decided(made: Program, call: Collective, windowed: bool) -> Iterator[str]:
     """The conventions by which a collective is there, and in its place."""
     moved = made.tensor(call)
+    if moved.role == "statistic" and "batchnorm" in made.graph.producers[moved.of].kind:
+        yield "batch_statistics"
     if gathers_weight(made.graph, call):
         yield "gathered_weights"
     elif call.kind in ("all-gather", "all-to-all") and call.phase != "update":

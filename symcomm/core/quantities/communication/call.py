@@ -68,7 +68,7 @@ class Call:
         return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
 
 
-TAKES_OUT = ("input_gradient", "gathered_weights")  # conventions by which a call is not there
+TAKES_OUT = ("input_gradient", "gathered_weights", "batch_statistics")  # conventions by which a call is not there
 STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "ring-pass": "pass",
          "ring-sum": "sum", "ring-sum-home": "home", "halo-exchange": "halo", "halo-shift": "edge",

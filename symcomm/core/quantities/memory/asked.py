@@ -102,3 +102,7 @@ def read_choices(setting: Setting, graphs: Sequence[Graph], made: Program, recom
         setting.choice("attention")
     if any("gathered_activations" in turn.by for turn in made.turns):
         setting.choice("gathered_activations")
+    summed = replace(setting.accounting, batch_statistics="of_the_batch")
+    again = program(setting.graph, made.strategy, summed, setting.frozen, recomputation=made.recomputation)
+    if summed.saved == "ideal" and any("batch_statistics" in turn.by for turn in again.turns):
+        setting.choice("batch_statistics")  # statistics that ranks have summed are kept

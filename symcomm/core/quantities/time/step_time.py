@@ -98,6 +98,7 @@ def write(
     micro = microbatched(setting, m).divided(chosen)
     setting = replace(setting, checks=micro.checks)
     every = load(micro, chosen, gradient_dtype)
+    micro.decided(("batch_statistics",), lambda one: load(one, chosen, gradient_dtype).calls)
     between = [(p, c) for p, c in every.calls if c.meshes == BETWEEN_STAGES]
     every = replace(every, calls=tuple(one for one in every.calls if one not in between))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
