@@ -137,9 +137,9 @@ def _halo(sides: int) -> Run:
     def run(case: Case) -> Exchange:
         # Between its two neighbours an inner rank sends all edges; of two ranks each has one neighbour.
         some, edge = Smallest((minus(case.k, 1), TWO)), case.split(case.n, num(sides))
-        rounds = some if sides == 2 else ONE
-        what = "the edges of its part to its neighbours" if sides == 2 else "one edge of its part to one neighbour"
-        phase = Phase(f"Each rank sends {what}.", rounds, times(rounds, edge))
+        phase = Phase("Each rank sends one edge of its part to one neighbour.", ONE, edge)
+        if sides == 2:
+            phase = Phase("Each rank sends the edges of its part to its neighbours.", some, times(some, edge))
         return Exchange((phase,), phase.path, phase.path, times(num(sides), some, edge),
                         times(num(sides), minus(case.k, 1), edge))  # fmt: skip
 

@@ -25,10 +25,9 @@ HALO_MARK = "·halo"  # behind the name of an image in that of what a rank has o
 
 
 def windows(graph: Graph, op: Op, strategy: Strategy) -> Iterator[tuple[int, Expr, Expr, Form]]:
-    """The axes of space along which a convolution's positions are cut: each with its positions, the halo that is read
-    beside a part of them, and the number of parts.
+    """The axes of an image that are cut, each with its positions, the halo beside a part, and the number of parts.
 
-    A halo is what a window spans beyond the start of the next place: half of it lies before a rank's part and half
+    A halo is what a window spans beyond the start of the next place. Half of it lies before a rank's part and half
     behind, an odd position behind. Raises ``StrategyError`` where places do not lie evenly over the positions: then
     they do not in parts of these.
     """
