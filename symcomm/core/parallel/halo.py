@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import Any, cast
+from typing import Any
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Ratio, evaluate, from_expr, names, num, product, value
@@ -86,7 +86,8 @@ def _with_halos(same: ByIdentity[Graph], strategy: Strategy) -> Graph:
             start, stop = sum(image.held[:at]), sum(image.held[: at + 1])
             first, *inner = op.indices[0][start:stop]
             place = op.output_indices[sum(tensors[op.output].held[:at])]
-            changed: dict[str, object] = {"tied": (*_several(op, "tied"), (first, place))}
+            said: dict[str, Any] = dict(op.attributes)
+            said["tied"] = (*said.get("tied", ()), (first, place))
             key = image.name, at, halo
             if halo != 0 and key not in known:
                 name, new, every = f"{image.name}{HALO_MARK}{len(known) + 1}", len(image.axes), range(len(image.axes))
@@ -95,19 +96,14 @@ def _with_halos(same: ByIdentity[Graph], strategy: Strategy) -> Graph:
                     name, (*image.axes[:start], name, *image.axes[stop:]), "activation", dtype=image.dtype,
                     parts=(*image.held[:at], 1, *image.held[at + 1 :]),
                 )  # fmt: skip
-                said = (("rows", halo), ("tied", ((start, new),)), ("whole", (*every[start:stop], new)))
+                own = (("rows", halo), ("tied", ((start, new),)), ("whole", (*every[start:stop], new)))
                 ops.append(Op(name, "halo", (image.name,), name, (tuple(every),), (*every[:start], new, *every[stop:]),
-                              said, "forward", op.row, op.source, op.region))  # fmt: skip
+                              own, "forward", op.row, op.source, op.region))  # fmt: skip
                 known[key] = name
             if halo != 0:
-                changed |= {k: tuple(i for i in _several(op, k) if i not in inner) for k in ("window", "whole")}
+                said |= {k: tuple(i for i in said[k] if i not in inner) for k in ("window", "whole")}
                 indices = tuple(i for i in op.indices[0] if i not in inner)
                 op = replace(op, inputs=(known[key], *op.inputs[1:]), indices=(indices, *op.indices[1:]))
-            op = replace(op, attributes=tuple((dict(op.attributes) | changed).items()))
+            op = replace(op, attributes=tuple(said.items()))
         ops.append(op)
     return replace(same.it, axes=axes, tensors=tensors, ops=tuple(ops))
-
-
-def _several(op: Op, name: str) -> tuple[Any, ...]:
-    """An attribute of an op that has several values; none where it is not there."""
-    return cast("tuple[Any, ...]", op.attribute(name, ()))
