@@ -315,49 +315,64 @@ EXPERTS = {
 }  # fmt: skip
 
 
-def dispatched(sizes: list[int], most: int) -> list[Fraction]:
-    """The copies of a token that a rank sends over each level, on average: each token of each rank by itself.
+def dispatched(nested: Messages, most: int, algorithm: str, copy: Fraction) -> None:
+    """Sends the tokens of one exchange: of each rank one token of so many bytes for every choice, an equal part each.
 
     All ways to choose so many nodes and equally many experts in each; there are two experts on a rank. A node's copy
-    goes to the rank of the same place, which sends one for each expert of another rank.
+    goes to the rank of the same place, straight or level by level, which sends one for each expert of another rank.
     """
-    node, world = sizes[0], prod(sizes)
-    each, experts = 4 // most, 2 * node
-    places = Messages(sizes, [Fraction(1)] * len(sizes), [Fraction(0)] * len(sizes), [1] * len(sizes))
-    tokens, sent = 0, [0] * len(sizes)
-    for rank in range(world):
-        for nodes in combinations(range(world // node), most):
-            for chosen in product(combinations(range(experts), each), repeat=most):
-                tokens += 1
-                for one, there in zip(nodes, chosen, strict=True):
-                    relay = one * node + rank % node
-                    if relay != rank:
-                        sent[places.level(rank, relay)] += 1
-                    sent[0] += sum(one * node + expert // 2 != relay for expert in there)
-    return [Fraction(number, tokens) for number in sent]
+    sizes, units, world = nested.sizes, nested.units, prod(nested.sizes)
+    node, each = sizes[0], 4 // most
+    choices = [[(one * node + expert // 2) for one, there in zip(nodes, chosen, strict=True) for expert in there]
+               for nodes in combinations(range(world // node), most)
+               for chosen in product(combinations(range(2 * node), each), repeat=most)]  # fmt: skip
+    stages: list[Counter[tuple[int, int]]] = [Counter() for _ in sizes]
+
+    def hop(stage: int, a: int, b: int) -> None:
+        stages[stage][a, b] += Fraction(a != b, len(choices)) * copy
+
+    for rank, experts in product(range(world), choices):
+        for one in {expert // node for expert in experts}:
+            relay, here = one * node + rank % node, rank
+            for n in range(1, len(sizes)) if algorithm == "hierarchical" else ():
+                there = here + (relay // units[n] % sizes[n] - here // units[n] % sizes[n]) * units[n]
+                hop(n, here, there)
+                here = there
+            hop(1, here, relay)
+        for expert in experts:
+            hop(0, expert // node * node + rank % node, expert)
+    for stage in stages:  # in a round all ranks send to those that are as many places further on every level
+        rounds: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for a, b in (pair for pair, size in stage.items() if size):
+            shift = tuple((b // unit - a // unit) % size for unit, size in zip(units, sizes, strict=True))
+            rounds.setdefault(shift, []).append((a, b))
+        for messages in rounds.values():
+            assert len(messages) == world
+            (size,) = {stage[pair] for pair in messages}
+            nested.round(messages, size)
 
 
 @pytest.mark.parametrize(("sizes", "most", "algorithm"), [
     ([2, 4], 2, "pairwise"), ([2, 4], 1, "hierarchical"), ([4, 2], 2, "hierarchical"), ([2, 2, 2], 2, "pairwise"),
+    ([2, 2, 2], 2, "hierarchical"), ([2, 4, 1, 1], 1, "hierarchical"), ([2, 2, 2], 1, "hierarchical"),
+    ([1, 2, 2, 2], 4, "hierarchical"), ([1, 2, 2, 2], 4, "pairwise"),
 ])  # fmt: skip
 def test_tokens_go_to_the_experts_of_few_nodes(sizes: list[int], most: int, algorithm: str, tmp_path: Path) -> None:
     """Two layers with four exchanges each, of 64 numbers of two bytes for a copy; 3 sequences of 5 tokens a rank."""
     rates = [Fraction(2 ** (20 - 3 * n)) for n in range(len(sizes))]
     cards = [1, *(prod(sizes[:n]) for n in range(1, len(sizes)))]
-    net = drawn(tmp_path, sizes, rates, [Fraction(n, 1000) for n in range(1, len(sizes) + 1)], cards)
+    waits = [Fraction(n, 1000) for n in range(1, len(sizes) + 1)]
+    net = drawn(tmp_path, sizes, rates, waits, cards)
     strategy, how = f"data({prod(sizes)}) + expert(nodes={most})", {**SENT, "algorithm": f"all-to-all: {algorithm}"}
     model = sc.load(EXPERTS, values={"B": 3 * prod(sizes), "L": 5})
-    once = [3 * 5 * copies * 64 * 2 for copies in dispatched(sizes, most)]
-    for n, bytes_once in enumerate(once):
+    nested = Messages(sizes, rates, waits, cards)
+    dispatched(nested, most, algorithm, Fraction(3 * 5 * 64 * 2))
+    for n in range(len(sizes)):
         made = model.communication(strategy, level=f"l{n}", device=net, collective="all-to-all", accounting=how)
-        assert made.at().value == 2 * 4 * bytes_once
+        assert {2 * 4 * nested.sent[rank, n] for rank in range(prod(sizes))} == {made.at().value}
         made.check(deep=True)
-    # In each exchange a message to each other place of a node, and to the same place of each other node.
-    peers = [sizes[0] - 1, *(prod(sizes[1 : n + 1]) - prod(sizes[1:n]) for n in range(1, len(sizes)))]
     made = model.time(strategy, phase="microbatch", term="network", device=net, accounting=how)
-    assert made.at().value == sum(
-        2 * 4 * (peers[n] * Fraction(n + 1, 1000) + once[n] / rates[n]) for n in range(len(sizes))
-    )
+    assert made.at().value == 2 * 4 * nested.time
 
 
 def test_fewer_nodes_than_experts_of_a_token_have_each_token_once() -> None:
@@ -386,6 +401,11 @@ def test_a_limit_of_nodes_that_would_change_nothing_is_refused() -> None:
         "the algorithm 'ring' does not send a token to each of its nodes once\n"
         "hint: algorithm: pairwise, or hierarchical"
     )
+    few = sc.load(EXPERTS | {"num_experts_per_tok": 5}, values={"B": 16, "L": 8})
+    with pytest.raises(sc.SymcommError) as caught:
+        few.communication("data(16) + expert(nodes=1)", collective="all-to-all", **over, accounting=SENT)
+    assert str(caught.value) == "a token goes to 5 experts, but 1 node has 4\nhint: expert(nodes=2)"
+    assert few.communication("data(16) + expert(nodes=2)", **over, collective="all-to-all", accounting=SENT).at().value
     assert refusal("data(16) + expert(nodes=some)", **over) == (
         "'some' is no number of nodes\nhint: for instance expert(64, nodes=4)"
     )

@@ -7,10 +7,12 @@ the hardware table has as many as it says.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -18,7 +20,8 @@ from symcomm.core.collectives.algorithms import runs_by, usual
 from symcomm.core.collectives.cost import times
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
-from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, evaluate, names, num, product
+from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
+from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.hardware.devices import Device, Network, device, known_networks, network_if
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.program import pipeline
@@ -246,10 +249,10 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
     named = tuple(name for name in read if name != TO_HOST or not supposed)
     notes = (*([whole.told] if whole is not None else []), *notes)
-    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = ()
+    checks = _enough_experts(setting, strategy, routes, steps)
     owner = rest.get("device")
     if rest.get("network") is None and isinstance(owner, (str, Device, Network)):
-        checks = _within(setting, strategy, device(owner), made.network, routes)
+        checks += _within(setting, strategy, device(owner), made.network, routes)
     return replace(made, given=tuple(given), routes=routes, levels=steps, of_links=tuple(symbols), named=named,
                    notes=notes, where=where, checks=checks)  # fmt: skip
 
@@ -293,6 +296,34 @@ def _within(
     def check(known: Mapping[str, Fraction]) -> None:
         if {*names(form)} <= known.keys() and (count := evaluate(form, known)) > found.link().joins:
             raise beyond(found, count)
+
+    check(setting.values)
+    return (check,)
+
+
+def _enough_experts(
+    setting: Setting, strategy: Strategy, routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]],
+    steps: tuple[MachineLink, ...],
+) -> tuple[Callable[[Mapping[str, Fraction]], None], ...]:  # fmt: skip
+    """Holds the experts of a token against those that its nodes have, now and for later numbers.
+
+    Raises ``StrategyError`` where the nodes have fewer.
+    """
+    limits = [rule for _, rule in strategy.rules if rule.nodes and steps]
+    if not limits:
+        return ()
+    found = {(one.chosen, setting.graph.axes[one.axis].size) for one in chosen_experts(setting.graph).values()}
+
+    def check(known: Mapping[str, Fraction]) -> None:
+        for rule, (chosen, experts) in itertools.product(limits, found):
+            ranks = product(*(count for link, count in routes[rule.mesh] if link == steps[0]))
+            one = Ratio(product(ranks, from_expr(experts)), strategy.sizes[rule.mesh])
+            if {*names(one), *names(from_expr(chosen))} <= known.keys():
+                needed, have = evaluate(from_expr(chosen), known), evaluate(one, known)
+                if needed > rule.nodes * have:
+                    said = f"{rule.nodes} node{'s have' if rule.nodes > 1 else ' has'} {rule.nodes * have}"
+                    raise StrategyError(f"a token goes to {needed} experts, but {said}",
+                                        hint=f"expert(nodes={ceil(needed / have)})")  # fmt: skip
 
     check(setting.values)
     return (check,)
