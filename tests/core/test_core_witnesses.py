@@ -145,7 +145,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "training_cost": [(SMALL, {"of": of}) for of in ("dollars", "device_hours", "energy", "carbon")],
     "goodput": [(SMALL, {"of": of, "storage": "1 GB/s", **more}) for of, more in (
         ("goodput", {"strategy": "data(4)"}), ("interval", {"restart": "5 min"}), ("lost", {}))] + [
-        (SMALL, {"of": of, "checkpoint_time": "7 s"}) for of in ("daly", "exact")],
+        (SMALL, {"of": of, "checkpoint_time": "7 s"}) for of in ("daly", "exact", "run_time")],
     "noise_scale_batch": [(SMALL, {"of": of}) for of in ("steps", "tokens", "time")],
     "roofline": [(SMALL, {})],
     "scaling": [(SMALL, {"strategy": "data(k)"}), (SMALL, {"strategy": "data(k)", "kind": "weak"}),

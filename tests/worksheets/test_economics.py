@@ -98,8 +98,15 @@ def test_at_the_critical_batch_steps_and_tokens_are_twice_the_least():
             "checkpoint_time makes no difference to 'Goodput'",
         ),
         (lambda m: m.goodput(interval="5 s", checkpoint_time="6 s", **FAILING), "take 1.2 times the run"),
+        (
+            lambda m: m.goodput(of="run_time", interval="2 h", checkpoint_time="1 h", restart="1/2 h",
+                                device_failures="2 h", devices_used=1),
+            "an interval with its checkpoint takes 1.5 of the time between failures, a restart 0.25\n"
+            "hint: choose a shorter interval",
+        ),
     ],
-    ids=["a small PUE", "another unit", "an idle price", "two times of a checkpoint", "nothing left"],
+    ids=["a small PUE", "another unit", "an idle price", "two times of a checkpoint", "nothing left",
+         "hardly any work between failures"],
 )
 def test_a_question_of_economics_that_makes_no_sense_is_refused(ask, message):
     with pytest.raises(SymcommError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 from fractions import Fraction
@@ -38,6 +39,24 @@ def test_tiles_and_waves_leave_a_part_of_the_peak_rate(case: dict[str, Any]) -> 
     assert found == [*map(Fraction, case["value"])]
     time = worth("product_tiles", want="time", summed=at["K"], peak="1 FLOP/s", **said, **units)
     assert time == 2 * at["M"] * at["N"] * at["K"] / found[-1]
+
+
+@pytest.mark.parametrize("case", cases("efficiency"))
+def test_each_op_takes_the_longer_of_computing_and_memory_at_the_rates_that_it_achieves(case: dict[str, Any]) -> None:
+    """A product and a sum with the case's ratios: 100 times the FLOPs, and a hundredth of the bytes, of the other."""
+    peak, bandwidth = 2 * 5000**3, 3 * 2 * 50000**2  # a second for the FLOPs of one op, or for the bytes of the other
+    layer = "Computation\tInput\tOutput\nY = A W\tA [M, K], W [K, N]\tY [M, N]\nZ = U + V\tU [P, P], V [P, P]\tZ [P, P]"
+    model = sc.load(layer, inputs=["A", "U", "V"], values={"M": 5000, "K": 5000, "N": 5000, "P": 50000})
+    said = ast.literal_eval(case["question"].split("]: ")[1].split(";")[0])
+    (flops, few, most, near), (ops, many, half, far) = ([*map(Fraction, op)] for op in said)
+    assert (flops / ops, many / few) == (2 * 5000**3 / 50000**2, 50000**2 / 5000**2)
+    assert (flops, many) == (int(case["at"]["R"]), int(case["at"]["W"]))
+    how = {"time": "per_op", "operations": "all_ops"}
+    table = f"products: 0 FLOP {half}, 1 GFLOP {most}; memory: 0 B {near}, 1 GB {far}"
+    made = model.time(phase="forward", peak=f"{peak} FLOP/s", memory=f"{bandwidth} B/s", utilisation=table,
+                      accounting=how)  # fmt: skip
+    assert made.at().value == Fraction(case["value"][0])
+    assert model.flops("forward", accounting=how).at().value / peak / made.at().value == Fraction(case["value"][1])
 
 
 @pytest.mark.parametrize("case", cases("packing"))
@@ -179,10 +198,11 @@ def test_the_best_interval_between_checkpoints(case: dict[str, Any]) -> None:
     def asked(of: str, **more: object) -> float:
         return float(sc.load(ONE).derive("goodput", of=of, **said, **more).at().value)
 
-    young, lost, daly, best, _ = (float(Fraction(value)) for value in case["value"])
+    young, lost, daly, best, run = (float(Fraction(value)) for value in case["value"])
     assert asked("interval") == young
     assert asked("lost", restart=f"{restart} s", interval=f"{young} s") == pytest.approx(lost)
     assert asked("daly") == pytest.approx(daly, rel=1e-6)
+    assert 10**6 * asked("run_time", restart=f"{restart} s", interval=f"{young} s") == pytest.approx(run, rel=1e-4)
     found = asked("exact")
     assert found == pytest.approx(best, rel=1e-6)
     # Work takes this long for each second where failures are exponential: least at the exact interval.

@@ -225,6 +225,16 @@ def lambert(found: Fraction, numbers: Numbers, cost: Form, between: Form) -> boo
         return bool(abs(near - exact) <= (2 * delta) ** 3 / 10**4)
 
 
+def repeated(found: Fraction, numbers: Numbers, work: Form, cost: Form, restart: Form, between: Form) -> bool:
+    """Whether work that starts again after every failure nearly takes so long: e^(R/M) (e^((t + d)/M) - 1) M/t."""
+    t, d, r, m = (worked_out(form, numbers) for form in (work, cost, restart, between))
+    with mpmath.workdps(_DIGITS):
+        x, y, share = (mpmath.mpf(one.numerator) / one.denominator for one in ((t + d) / m, r / m, m / t))
+        exact = mpmath.exp(y) * mpmath.expm1(x) * share
+        near = mpmath.mpf(found.numerator) / found.denominator
+        return bool(abs(exact - near) <= (x**4 / 700 + y**3 / 10) * exact)
+
+
 def _name(form: Form) -> str:
     assert isinstance(form, Sym)
     return form.name
@@ -257,6 +267,7 @@ RUNS: dict[str, LineRun] = {
     "ring": LineRun(ring, 5),
     "same": LineRun(same, 2, counts=False),
     "lambert": LineRun(lambert, 2, counts=False),
+    "repeated": LineRun(repeated, 4, counts=False),
     "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
     "least_at": LineRun(least_at, 4, symbols=(1, 2), counts=False, written_out=True),
     "least": LineRun(least, 4, symbols=(1, 2), counts=False, written_out=True),
