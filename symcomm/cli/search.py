@@ -19,6 +19,7 @@ _searching = (
     click.option("--capacity", help="The memory of one device, where it is not the device's: '80 GB'."),
     click.option("--capacity-is", help="What a capacity means: nominal_GB, nominal_GiB or usable. Never supposed."),
     click.option("--host-capacity", help="The memory of a host, of what is offloaded: '2 TB shared by 8'."),
+    click.option("--nvme-capacity", help="The NVMe disks of a host, of what rests there: '30 TB shared by 8'."),
     click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),
     click.option("--microbatches", help="Such as 1..64*2 or 1,2,3; all divisors of the batch unless told."),
     click.option("--recomputation", help="Some of none,selective,full; all of them unless told."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Literal
 
 from symcomm.core.errors import AccountingError, nearest
 from symcomm.core.records import dataclass
@@ -19,24 +20,33 @@ from symcomm.core.sentences import SENTENCES
 class Convention:
     """One choice: the field it belongs to, its name, and one sentence for the head of a write-up.
 
-    ``roles`` say which tensors it moves to the host: ``state``, ``activation``.
+    ``roles`` say which tensors it moves off the device (``state``, ``activation``): to the host, and those that are
+    ``deeper`` to NVMe disks.
     """
 
     field: str
     name: str
     statement: str
     roles: frozenset[str] = frozenset()
+    deeper: frozenset[str] = frozenset()
+
+
+_DEEPER = " on nvme"
 
 
 def _conventions(text: str) -> Iterator[Convention]:
-    """The choices that a text lists: ``## FIELD``, and below it ``- NAME (ROLES): STATEMENT`` of each."""
+    """The choices that a text lists: ``## FIELD``, and below it ``- NAME (ROLES): STATEMENT`` of each.
+
+    A role that goes on to disks stands there as ``state on nvme``.
+    """
     for section in text.split("\n## ")[1:]:
         home, *rows = section.split("\n- ")
         for row in rows:
             head, _, statement = row.partition(": ")
             name, _, roles = head.rstrip(")").partition(" (")
-            moved = frozenset(filter(None, roles.split(", ")))
-            yield Convention(home.strip(), name, " ".join(statement.split()), moved)
+            moved = frozenset(role.removesuffix(_DEEPER) for role in filter(None, roles.split(", ")))
+            deeper = frozenset(role for role in moved if role + _DEEPER in roles.split(", "))
+            yield Convention(home.strip(), name, " ".join(statement.split()), moved, deeper)
 
 
 CONVENTIONS = tuple(_conventions(Path(__file__).with_name("conventions.md").read_text(encoding="utf-8")))
@@ -190,6 +200,24 @@ class Accounting:
         'payload'
         """
         return _CHOICES[name][getattr(self, name)]
+
+    @property
+    def off_device(self) -> frozenset[str]:
+        """The roles of the tensors that rest on the host or its disks.
+
+        >>> sorted(Accounting.of("states_and_activations_on_host").off_device)
+        ['activation', 'state']
+        """
+        return self.row("offloading").roles
+
+    def tier(self, role: str) -> Literal["device", "host", "nvme"]:
+        """The memory in which tensors of a role rest: of the device, of its host, or NVMe disks.
+
+        >>> [Accounting.of("states_on_nvme").tier(role) for role in ("weight", "state")]
+        ['device', 'nvme']
+        """
+        row = self.row("offloading")
+        return "nvme" if role in row.deeper else "host" if role in row.roles else "device"
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -368,10 +368,10 @@ class Model(DerivedQuantities):
                 words_shared = shared if setting.graph is even else None
                 again = partial(self._anew, {}, degrees, words_shared, staged, whole if copying else None, wanted, same)
             if said.get("links") is not None and placed.sizes.keys() != whole.sizes.keys():
-                from symcomm.core.quantities.communication.links import HIERARCHY, PIPE, TO_HOST, by_axis
+                from symcomm.core.quantities.communication.links import BELOW, HIERARCHY, PIPE, by_axis
 
                 on = by_axis(said["links"], whole)  # an axis of one rank has no links, the ranks of a head have its own
-                kept = {axis: axis.removesuffix(OF_A_HEAD) for axis in (*placed.sizes, *HIERARCHY, PIPE, TO_HOST)}
+                kept = {axis: axis.removesuffix(OF_A_HEAD) for axis in (*placed.sizes, *HIERARCHY, PIPE, *BELOW)}
                 said["links"] = {axis: on[of] for axis, of in kept.items() if of in on}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))

@@ -43,6 +43,7 @@ class Setting:
     frozen: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()  # what the options of a question name
     degrees: frozenset[str] = frozenset()  # those of its strategy
+    keeps: str | Mapping[str, object] = "mixed_adam"  # the recipe of the states that disks read and write
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
     read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
     told: bool = True  # whether somebody reads the steps: a search only puts numbers into them

@@ -113,23 +113,27 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
     return found, str(meaning)
 
 
-def host_memory(said: object, accounting: Accounting, shared: int | None, devices: int) -> tuple[Fraction, int] | None:
-    """The bytes of a host and the ranks that share them, such as ``2 TB shared by 8``; ``shared`` where it is not said.
+def shared_memory(
+    said: object, on: str, accounting: Accounting, shared: int | None, devices: int
+) -> tuple[Fraction, int] | None:  # fmt: skip
+    """The bytes of a tier and the ranks that share them, such as ``2 TB shared by 8``; ``shared`` where it is not said.
 
-    Raises ``ValuesError`` where nothing is on a host, and for what is no amount and no number of ranks.
+    Raises ``ValuesError`` where nothing is there, and for what is no amount and no number of ranks.
     """
     if said is None:
         return None
-    if accounting.offloading == "on_device":
-        raise ValuesError("host_capacity, but nothing is on the host", hint="offloading: states_on_host")
+    option, place = f"{on}_capacity", {"host": "the host", "nvme": "NVMe disks"}[on]
+    if on not in {accounting.tier(role) for role in accounting.off_device}:
+        raise ValuesError(f"{option}, but nothing is on {place}", hint=f"offloading: states_on_{on}")
     amount, by, ranks = (part.strip() for part in str(said).partition("shared by"))
     if by and not re.fullmatch(r"[1-9]\d{0,5}", ranks):
-        raise ValuesError(f"host_capacity: '{ranks[:40]}' is no number of ranks", hint="2 TB shared by 8")
+        raise ValuesError(f"{option}: '{ranks[:40]}' is no number of ranks", hint="2 TB shared by 8")
     if not by and shared is None:
-        raise ValuesError("nobody said how many ranks share the memory of a host", hint="2 TB shared by 8")
-    found = exact(amount, "host_capacity")
+        what = "the memory of a host" if on == "host" else place
+        raise ValuesError(f"nobody said how many ranks share {what}", hint="2 TB shared by 8")
+    found = exact(amount, option)
     if found <= 0:
-        raise ValuesError(f"host_capacity = {amount[:40]}: an amount of memory", hint="2 TB shared by 8")
+        raise ValuesError(f"{option} = {amount[:40]}: an amount of memory", hint="2 TB shared by 8")
     return found, min(int(ranks) if by else shared or 1, devices)
 
 

@@ -43,6 +43,7 @@ class Configuration:
     why: str
     accounting: Accounting
     host: Quantity | None = None
+    nvme: Quantity | None = None
 
     TITLES = ("The fastest", "The front of time and memory")
     COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
@@ -78,7 +79,8 @@ class Configuration:
     @property
     def amounts(self) -> dict[str, Quantity]:
         """The amounts that may be limited."""
-        return {"memory": self.memory, **({"host memory": self.host} if self.host is not None else {})}
+        shared = {"host memory": self.host, "NVMe memory": self.nvme}
+        return {"memory": self.memory, **{name: size for name, size in shared.items() if size is not None}}
 
     @property
     def said(self) -> str:
@@ -89,7 +91,9 @@ class Configuration:
     def row(self) -> tuple[str, ...]:
         """Its cells in a table."""
         cells = (self.strategy, str(self.microbatches), ", ".join(self.runs) or "–", read(self.time), read(self.memory))
-        return (*cells, self.why + (f" On a host: {read(self.host)}." if self.host is not None else ""))
+        shared = {"a host": self.host, "its disks": self.nvme}
+        there = [f" On {on}: {read(size)}." for on, size in shared.items() if size is not None]
+        return (*cells, self.why + "".join(there))
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -291,7 +295,7 @@ class SearchResult:
         limits = {"memory": self.capacity, **dict(self.limits)}
         most = max(limits, key=lambda name: first.amounts[name].value / limits[name].value)
         over = first.amounts[most].value / limits[most].value
-        needed = {"memory": "needs", "host memory": "needs on a host"}
+        needed = {"memory": "needs", "host memory": "needs on a host", "NVMe memory": "needs on its disks"}
         bound, takes = "capacity" if most in needed else "bound", needed.get(most, f"takes for a {most}")
         return said + (
             f"none fits. The nearest, {first.said}, {takes} {read(first.amounts[most])}: {float(over):.4g} times the "

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import groupby, islice
 from math import prod
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from symcomm.core.accounting import Accounting, AccountingLike
 from symcomm.core.derivation import exact
@@ -30,10 +30,10 @@ from symcomm.searching.options import (
     check,
     drafts_of,
     free_sizes,
-    host_memory,
     read_sizes,
     said,
     serving_options,
+    shared_memory,
 )  # fmt: skip
 from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, Outcome, SearchResult
@@ -41,8 +41,8 @@ from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import (
     BUCKETS,
     CONVENTION,
-    HOST_MEMORY,
     MICROBATCHES,
+    SHARED_MEMORY,
     Draft,
     Limit,
     Objective,
@@ -64,6 +64,7 @@ def search(
     capacity_is: str | None = None,
     device: object = None,
     host_capacity: object = None,
+    nvme_capacity: object = None,
     batch: object = None,
     strategies: str | Sequence[str] | None = None,
     microbatches: object = None,
@@ -96,7 +97,8 @@ def search(
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
     ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained. Of what is
-    offloaded a host holds ``host_capacity``, such as ``2 TB shared by 8`` ranks: by those of a node where not said.
+    offloaded a host holds ``host_capacity``, such as ``2 TB shared by 8`` ranks: by those of a node where not said; and
+    its NVMe disks ``nvme_capacity``.
 
     Memory is that of weights, gradients, optimizer states and saved activations, and what fits is what fits by that.
     With ``peaks`` the fastest of these are held against their ``peak_memory``, too, at about a tenth of a second each;
@@ -116,7 +118,8 @@ def search(
     check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     trains = {"microbatches": microbatches, "recomputation": recomputation, "schedules": schedules, "buckets": buckets,
-              "call_overhead": call_overhead, "host_capacity": host_capacity, "frozen": frozen,
+              "call_overhead": call_overhead, "host_capacity": host_capacity, "nvme_capacity": nvme_capacity,
+              "frozen": frozen,
               "gradient_dtype": gradient_dtype, "peaks": peaks or None,
               "recipe": None if recipe == "mixed_adam" else recipe}  # fmt: skip
     bounds = serving_options(model, trains, prompt, prompts, first_token, per_token, formats)
@@ -134,9 +137,14 @@ def search(
         whole.holds(devices)
         said_links[NODE] = whole
         device = whole.device
-    host = host_memory(host_capacity, chosen, _of_a_node(said_links.get(NODE), device), devices)
-    if host is not None:
-        goal = replace(goal, limits=(*goal.limits, Limit(HOST_MEMORY, host[0], "does not fit in the host's memory")))
+    shared: list[tuple[Literal["host", "nvme"], int]] = []
+    tiers: list[tuple[Literal["host", "nvme"], object, str]] = [
+        ("host", host_capacity, "in the host's memory"), ("nvme", nvme_capacity, "on NVMe disks"),
+    ]  # fmt: skip
+    for on, room, full in tiers:
+        if (there := shared_memory(room, on, chosen, _of_a_node(said_links.get(NODE), device), devices)) is not None:
+            goal = replace(goal, limits=(*goal.limits, Limit(SHARED_MEMORY[on], there[0], f"does not fit {full}")))
+            shared.append((on, there[1]))
     for name in rates:
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
@@ -145,14 +153,15 @@ def search(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
-        Setting(model.graph).freeze(frozen).frozen, prompt, prompts, 0 if host is None else host[1],
+        Setting(model.graph).freeze(frozen).frozen, prompt, prompts, tuple(shared),
     )  # fmt: skip
     parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists, formats)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     _check_links(said_links, drafts)
     notes += [whole.told] if whole is not None else []
-    notes += [_UNLIMITED] if chosen.offloading != "on_device" and host is None and bounds is None else []
+    used = {chosen.tier(role) for role in chosen.off_device} - {on for on, _ in shared}
+    notes += [_UNLIMITED[on] for on in sorted(used) if bounds is None]
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
     if device is not None and rates.get("network") is None:
         _check_joined(find(device), devices, said_links, drafts, allowed)
@@ -342,7 +351,7 @@ def _outcome(
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), decided.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
-        tuple((n.amount, Quantity(n.most, BYTE if n.amount == HOST_MEMORY else SECOND)) for n in goal.limits[1:]),
+        tuple((n.amount, Quantity(n.most, BYTE if n.amount.endswith("memory") else SECOND)) for n in goal.limits[1:]),
     )  # fmt: skip
 
 
@@ -386,7 +395,10 @@ def _peak(one: Configuration, question: SearchQuestion, checked: dict[tuple[obje
     return checked[key]
 
 
-_UNLIMITED = "The host is supposed to have room for all that is there: say host_capacity, such as 2 TB shared by 8."
+_UNLIMITED = {
+    "host": "The host is supposed to have room for all that is there: say host_capacity, such as 2 TB shared by 8.",
+    "nvme": "NVMe disks are supposed to have room for all that is there: say nvme_capacity, such as 30 TB shared by 8.",
+}
 _LIMITS = (
     "Memory is that of weights, gradients, optimizer states and saved activations; what is gathered or computed again "
     "for a moment comes on top.",
@@ -419,5 +431,5 @@ def _configuration(s: Structure, g: Grid, index: int, question: SearchQuestion, 
         s.draft.schedule, Quantity(worth["time"], SECOND), Quantity(worth["memory"], BYTE),
         shares, calls, held, explain.sentence(shares, calls, held, capacity),
         replace(question.accounting, recomputation=CONVENTION[s.draft.recomputation]),
-        Quantity(worth[HOST_MEMORY], BYTE) if question.per_host else None,
+        **{on: Quantity(worth[SHARED_MEMORY[on]], BYTE) for on, _ in question.shared},
     )  # fmt: skip

@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 CONVENTION = {how: name for name, how in RECOMPUTED.items()}  # none, selective, full
 MICROBATCHES, BUCKETS = "microbatches", "buckets"
-HOST_MEMORY = "host memory"
+SHARED_MEMORY = {"host": "host memory", "nvme": "NVMe memory"}  # the tiers that ranks share
 
 
 @dataclass(frozen=True)
 class SearchQuestion:
     """The facts that all structures of a search share; ``varied`` are sizes of the model that it goes over.
 
-    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once. ``per_host`` ranks
-    share the memory of a host; 0 where that is not limited.
+    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once. ``shared`` is how
+    many ranks share each tier below the device that is limited.
     """
 
     model: Model
@@ -67,7 +67,7 @@ class SearchQuestion:
     frozen: frozenset[str] = frozenset()
     prompt: int | None = None
     prompts: int = 1
-    per_host: int = 0
+    shared: tuple[tuple[Literal["host", "nvme"], int], ...] = ()
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -216,14 +216,14 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     cut_up: dict[str, Any] = {}
     if draft.bucketed:
         cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
-    setting = replace(setting, graph=graph)
+    setting = replace(setting, graph=graph, keeps=question.recipe)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None, **cut_up)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = named("", made.work.steps)
     touched = [*rests_on(made.work.steps), *(["vocabulary"] if shared is not None else [])]
     stages: list[SearchStage] = []
-    away: list[Form] = []
+    away: dict[str, list[Form]] = {}
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
@@ -250,16 +250,18 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         steps += [*states, *named(f"{before}kept: ", activations.steps)]
         holds = (*holds, ("activations", Sym(f"{before}kept: {activations.answer.name}")))
         steps.append((f"{before}memory", forms.Total(tuple(form for _, form in holds))))
-        if question.per_host:
+        for on, _ in question.shared:
             there, parts, _ = _states(ByIdentity(graph), kept, question.recipe, question.frozen, number,
-                                      f"{before}host, ", sizes, adds, question.accounting, "host")  # fmt: skip
+                                      f"{before}{on}, ", sizes, adds, question.accounting, on)  # fmt: skip
+            steps += there
+            away.setdefault(on, []).append(forms.total(*(form for _, form in parts)))
+            if question.accounting.tier("activation") != on:
+                continue
             here = replace(whole, accounting=replace(accounting, offloading="on_device"))
             every = _activations(question, key, here, kept, at)  # those that the device has, and the host's
-            steps += [*there, *named(f"{before}all kept: ", every.steps)]
+            steps += named(f"{before}all kept: ", every.steps)
             gone = forms.product(forms.num(-1), Sym(f"{before}kept: {activations.answer.name}"))
-            away.append(
-                forms.Total((Sym(f"{before}all kept: {every.answer.name}"), gone, *(form for _, form in parts)))
-            )
+            away[on][-1] = forms.Total((Sym(f"{before}all kept: {every.answer.name}"), gone, away[on][-1]))
         slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
         stages.append(SearchStage(kind, tuple(mine), slots, holds, Sym(f"{before}memory")))
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
@@ -268,16 +270,16 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     steps.append(("time", made.time))
     if len(stages) > 1:
         steps.append(("memory", forms.Largest(tuple(stage.memory for stage in stages))))
-    if away:
-        most = away[0] if len(away) == 1 else forms.Largest(tuple(away))
-        steps.append((HOST_MEMORY, forms.product(forms.num(question.per_host), most)))
+    for on, ranks in question.shared:
+        most = away[on][0] if len(away[on]) == 1 else forms.Largest(tuple(away[on]))
+        steps.append((SHARED_MEMORY[on], forms.product(forms.num(ranks), most)))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
     amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
                *(form for stage in stages for form in _amounts(stage))]  # fmt: skip
-    wanted = {"time", "memory", HOST_MEMORY, *(name for form in amounts for name in forms.names(form))}
+    wanted = {"time", "memory", *SHARED_MEMORY.values(), *(name for form in amounts for name in forms.names(form))}
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
-    collected = told.only("time", "memory", HOST_MEMORY)
+    collected = told.only("time", "memory", *SHARED_MEMORY.values())
     check_known(steps, collected.names - {*variables})
     rules = tuple(
         Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
@@ -361,7 +363,8 @@ def check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> No
 
 
 def _where(name: str) -> str:
-    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network", "W_host": "links: host=32 GB/s"}
+    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network", "W_host": "links: host=32 GB/s",
+             "W_nvme": "links: nvme=25 GB/s shared by 8"}
     return f"name a device, or give {rates[name]}" if name in rates else f"for instance sizes: {name}=8"
 
 
@@ -369,7 +372,7 @@ def _where(name: str) -> str:
 def _states(
     held: ByIdentity[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None,
     before: str, layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
-    on: Literal["device", "host"] = "device",
+    on: Literal["device", "host", "nvme"] = "device",
 ) -> tuple[list[tuple[str, Form]], tuple[tuple[str, Form], ...], tuple[str, ...]]:  # fmt: skip
     """The steps to the states, the amount of each kind, and what conventions touched them."""
     several: Any = microbatches
@@ -491,6 +494,8 @@ def _moved(call: Call, phase: str) -> str:
         return "updated weights"
     if what == "weight":
         return "weights"
+    if what.startswith("bytes of the states"):
+        return "optimizer states"
     if what == "gradient of":
         return "weight gradients" if phase == "end" else "activation gradients"
     return "activations"

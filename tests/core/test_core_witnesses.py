@@ -268,11 +268,6 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         (SMALL, {"want": "width", "bytes": "34 B", "peak": "1 TFLOP/s", "bandwidth": "8 GB/s"}),
     ],
     "adam_step": [(SMALL, {"weight": "0.5", "gradient": "0.2", "moment": "0.1", "second_moment": "0.09", "step": 2})],
-    "disk_offload": [
-        *((SMALL, {"want": want, "strategy": "zero-2(2)", "accounting": "states_on_host", **more}) for want, more in (
-            ("time", {"disk": "4 GB/s", "host_link": "8 GB/s"}), ("bytes", {"devices_of_node": 2}),
-            ("used", {"disk_capacity": "1 TB"}))),
-    ],
     "ulysses_and_ring": [(SMALL, {"heads": 32, "kv_heads": heads}) for heads in (4, 16)],
     "packing": [(SMALL, {"lengths": "5, 3, 4, 7", "row": 9, "want": want})
                 for want in ("used", "rows", "padded", "longest", "pairs", "pairs_across")],

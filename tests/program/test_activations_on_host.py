@@ -114,9 +114,18 @@ def test_a_table_whose_gradients_read_what_pytorch_keeps_does_not_name_it() -> N
     assert ["saved" in model.peak_memory().touched for model in asked] == [False, True]
 
 
-def test_each_choice_says_in_its_row_what_rests_on_the_host() -> None:
-    moved = {row.name: row.roles for row in accounting_CONVENTIONS if row.field == "offloading"}
-    assert moved == {
+def test_each_choice_says_in_its_row_what_rests_on_the_host_and_on_its_disks() -> None:
+    rows = [row for row in accounting_CONVENTIONS if row.field == "offloading"]
+    model = {"weight", "gradient", "state"}
+    assert {row.name: (row.roles - row.deeper, row.deeper) for row in rows if row.deeper} == {
+        "states_on_nvme": (set(), {"state"}), "activations_on_nvme": (set(), {"activation"}),
+        "states_and_gradients_on_nvme": (set(), {"state", "gradient"}),
+        "states_on_nvme_model_on_host": ({"weight", "gradient"}, {"state"}),
+        "states_on_nvme_rest_on_host": ({"weight", "gradient", "activation"}, {"state"}),
+        "model_on_nvme": (set(), model), "model_on_nvme_activations_on_host": ({"activation"}, model),
+        "everything_on_nvme": (set(), model | {"activation"}),
+    }  # fmt: skip
+    assert {row.name: row.roles for row in rows if not row.deeper} == {
         "on_device": set(), "states_on_host": {"state"}, THERE: {"activation"},
         "states_and_activations_on_host": {"state", "activation"},
         "states_and_gradients_on_host": {"state", "gradient"}, "model_on_host": {"weight", "gradient", "state"},

@@ -145,7 +145,7 @@ def test_ranks_of_a_host_share_its_memory_which_has_to_hold_what_they_keep() -> 
         layers().state_memory(**asked, per_host=8, host_capacity="4 MB")
     assert str(caught.value) == (
         "8 ranks keep 4 718 592 B = 4.718592 MB = 4.5 MiB on the host, which has 4 000 000 B = 4 MB ≈ 3.815 MiB\n"
-        "hint: cut more of the model, put less on the host, or let fewer ranks share it"
+        "hint: cut more of the model, put less there, or let fewer ranks share it"
     )
     with pytest.raises(sc.SymcommError, match=r"one rank keeps 589 824 B = .* on the host, which has 500 000 B"):
         layers().state_memory(**asked, host_capacity="500 kB")

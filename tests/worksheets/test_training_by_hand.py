@@ -154,27 +154,6 @@ def test_a_step_of_adam_is_that_of_pytorch(before: tuple[float, float, float, fl
     made.check(deep=True)
 
 
-def test_disks_read_and_write_the_states_of_all_devices_of_a_node() -> None:
-    """Adam in mixed precision: 12 bytes a weight, of which each of four devices has a fourth."""
-    model, weights = sc.load(ONE).at(B=4, D=8, F=16), 8 * 16
-    how = {"strategy": "zero-2(4)", "accounting": "states_on_host", "devices_of_node": 4}
-    links = {"disk": "100 B/s", "host_link": "50 B/s"}
-
-    def asked(want: str, **more: str) -> Fraction:
-        return Fraction(model.derive("disk_offload", want=want, **how, **more).at().value)
-
-    read_and_written = 4 * 2 * 12 * weights // 4
-    seconds = Fraction(read_and_written, 100) + Fraction(2 * weights // 4 + 2 * weights // 4, 50)
-    assert asked("bytes") == read_and_written
-    assert asked("time", **links) == seconds
-    assert asked("used", disk_capacity="1 TB") == Fraction(12 * weights, 10**12)
-    with pytest.raises(sc.SymcommError) as caught:
-        asked("used", disk_capacity="1 kB")
-    assert str(caught.value) == (
-        "the states of a device take 384 bytes, and the disks of its node hold 1000\nhint: more nodes, or larger disks"
-    )
-
-
 @pytest.mark.parametrize("case", cases("ulysses.crossover"))
 def test_ulysses_sends_less_from_so_many_ranks_on(case: dict[str, Any]) -> None:
     said = {"heads": int(case["at"]["n_H"]), "kv_heads": int(case["at"]["n_kv"])}

@@ -48,7 +48,6 @@ STEP = sc.load({
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
 }).decode()  # fmt: skip
 OF_A_STEP = {"memory_bound_decode": {"traffic": "matrices", "attention": "left_out"}}
-ON_HOST = {"disk_offload": {"strategy": "zero-2(2)"}}  # what a sheet needs of which the host has the states
 QUESTIONS = [(name, q) for name, sheet in built_in().items() for q in sheet.read.questions]
 
 
@@ -60,9 +59,7 @@ def test_every_question_of_every_worksheet_is_proved_with_reasons_and_meanings(n
         asked = STEP.derive(name, accounting=OF_A_STEP[name], **said)
         asked.check(deep=True)
     elif built_in()[name].needs_model:
-        counted = Accounting.of("states_on_host") if name in ON_HOST else counted
-        more = ON_HOST.get(name, {})
-        made = sc.load("examples/layers/two-matrix-ffn.md").derive(name, accounting=counted, **said, **more)
+        made = sc.load("examples/layers/two-matrix-ffn.md").derive(name, accounting=counted, **said)
         made.check(deep=True)
     else:
         bounded = question.answer is not None and any(question.answer[key] for key in ("most", "end"))

@@ -18,11 +18,14 @@ from symcomm.core.records import dataclass, replace
 
 BETWEEN_STAGES = ("pipe",)  # the mesh axis that a pipeline adds
 HOST = ("host",)  # what stands for a mesh axis where a rank copies to its host and back
+READ, WRITTEN = ("nvme",), ("nvme_write",)  # and where its host reads or writes NVMe disks for it
+TIERS = {"host": (HOST,), "nvme": (READ, WRITTEN)}  # the memories below the device, each over the one before
+COPIES = (HOST, READ, WRITTEN)
 
 
 @dataclass(frozen=True)
 class Send:
-    """A message over the boundary between two stages, or a ``copy`` between a rank and its host; in numbers a rank.
+    """A message over the boundary between two stages, or a ``copy`` from one memory to the next; in numbers a rank.
 
     The ``layout`` is that of a weight or its gradient as it rests.
     """

@@ -21,7 +21,7 @@ from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective, Compute, Layout
 from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
-from symcomm.core.program.instructions import Instruction, Program, Send, made_by
+from symcomm.core.program.instructions import TIERS, Instruction, Program, Send, made_by
 from symcomm.core.records import dataclass
 
 SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
@@ -89,7 +89,7 @@ class Line:
                 self.computes(turn, turn.work, at)
             elif isinstance(turn.work, Collective):
                 self.moves(turn.work, at, turn.ring)
-            else:
+            elif turn.work.meshes not in TIERS["nvme"]:
                 self.copies_to_host(turn, turn.work, at)
         for life in self.lives:
             if life.kind == PASSING and life.born < self.start <= life.dies and self.activation(life.root):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import saved
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
-from symcomm.core.program.rewrites.offloading import on_host
+from symcomm.core.program.rewrites.offloading import passed_on
 from symcomm.core.records import replace
 
 _HELD = ("activation", "input")
@@ -16,7 +16,7 @@ _HELD = ("activation", "input")
 
 def _rewritten(program: Program) -> Program:
     """A layer's copies go out behind its forward pass and come back before the first thing that its backward runs."""
-    if "activation" not in on_host(program.accounting):
+    if "activation" not in program.accounting.off_device:
         return program
     turns: list[Instruction] = []
     back: dict[str, list[Instruction]] = {}
@@ -33,8 +33,9 @@ def _rewritten(program: Program) -> Program:
         for tensor, elements in copied:
             out, home = (Send(tensor, elements, phase, "the host holds it until then", "copy", HOST)
                          for phase in ("forward", "backward"))  # fmt: skip
-            turns.append(Instruction(out, turn.region, "forward", by=by))
-            back.setdefault(name, []).append(Instruction(home, turn.region, "backward", by=by))
+            turns += passed_on(program, Instruction(out, turn.region, "forward", by=by), "activation", out=True)
+            there = passed_on(program, Instruction(home, turn.region, "backward", by=by), "activation", out=False)
+            back.setdefault(name, []).extend(there)
     return replace(program, turns=tuple(turns))
 
 

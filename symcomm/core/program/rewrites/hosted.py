@@ -8,13 +8,13 @@ from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send, gathers_weight
-from symcomm.core.program.rewrites.offloading import between_stages, on_host
+from symcomm.core.program.rewrites.offloading import between_stages, passed_on
 from symcomm.core.records import replace
 
 
 def _rewritten(program: Program) -> Program:
     """A pass of a region has each weight for itself; what is kept longer, as a convention says, is copied once."""
-    host = on_host(program.accounting) & {"weight", "gradient"}
+    host = program.accounting.off_device & {"weight", "gradient"}
     if not host:
         return program
     turns: list[Instruction] = []
@@ -26,15 +26,17 @@ def _rewritten(program: Program) -> Program:
                 there.add(at)
                 phase = "forward" if at[1] else "backward"
                 copy = Send(name, program.part(name, layout), phase, "the host has the weight", "copy", HOST, layout)
-                turns.append(replace(turn, work=copy, phase=phase, every=_always(program, at), half=turn.half and "B",
-                                     kernel="", ring=""))  # fmt: skip
+                made = replace(turn, work=copy, phase=phase, every=_always(program, at), half=turn.half and "B",
+                               kernel="", ring="")  # fmt: skip
+                turns += passed_on(program, made, "weight", out=False)
         turns.append(turn)
-        if (made := makers.get(id(turn))) is not None:
-            name, layout = made
+        if (found := makers.get(id(turn))) is not None:
+            name, layout = found
             copy = Send(name, program.part(name, layout), "backward", "the host has the gradient", "copy", HOST, layout)
             once = program.accounting.accumulation == "reduced_once"
             by = (*turn.by, *(() if once else ("accumulation",)))
-            turns.append(replace(turn, work=copy, finishes=True, once=once, kernel="", ring="", by=by))
+            out = replace(turn, work=copy, finishes=True, once=once, kernel="", ring="", by=by)
+            turns += passed_on(program, out, "gradient", out=True)
     return replace(program, turns=tuple(turns), host=program.host | host)
 
 

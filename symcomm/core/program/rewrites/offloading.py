@@ -1,29 +1,29 @@
-"""Offloading: what rests on the host instead of the device, as a convention says, and what goes there and back."""
+"""Offloading: what rests on the host or its disks instead of the device, as a convention says, and what goes there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from symcomm.core.accounting import Accounting
 from symcomm.core.graph.graph import Region
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.instructions import HOST, Instruction, Program, Rewrite, Send
+from symcomm.core.program.instructions import HOST, READ, WRITTEN, Instruction, Program, Rewrite, Send
 from symcomm.core.records import replace
 
 
-def on_host(accounting: Accounting) -> frozenset[str]:
-    """The roles of the tensors that rest on the host, as the convention's row says.
-
-    >>> sorted(on_host(Accounting.of("states_and_activations_on_host")))
-    ['activation', 'state']
-    """
-    return accounting.row("offloading").roles
+def passed_on(program: Program, copy: Instruction, role: str, out: bool) -> tuple[Instruction, ...]:
+    """A copy between a rank and its host, with what the host writes to its disks behind it, or reads before it."""
+    if program.accounting.tier(role) != "nvme":
+        return (copy,)
+    assert isinstance(copy.work, Send)
+    why = "the disks of the host have it"
+    disk = replace(copy, work=replace(copy.work, meshes=WRITTEN if out else READ, why=why))
+    return (copy, disk) if out else (disk, copy)
 
 
 def _rewritten(program: Program) -> Program:
     """The host updates the weights whose states it has: what that reads goes there, and what it makes comes back."""
-    host = on_host(program.accounting) - {"activation"}
+    host = program.accounting.off_device - {"activation"}
     if not host:
         return program
     turns: list[Instruction] = []
@@ -32,7 +32,8 @@ def _rewritten(program: Program) -> Program:
         if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
             turns[-1:] = [*_copies(program, turn, turn.work, host), turn]
         elif isinstance(turn.work, Collective) and turn.phase == "update" and "weight" in host:
-            turns.append(_copy(program, turn, turn.work.tensor, turn.work.after, "the host has the weight"))
+            copy = _copy(program, turn, turn.work.tensor, turn.work.after, "the host has the weight")
+            turns += passed_on(program, copy, "weight", out=True)
     return replace(program, turns=tuple(turns), host=host & {"state"})
 
 
@@ -53,6 +54,17 @@ def _copies(program: Program, turn: Instruction, update: Compute, host: frozense
         if away != ("weight" in host and not sent):
             why = "the host updates the weight" if away else "the host has the weight"
             yield _copy(program, here, update.op.output, update.output, why)
+    moved = [("gradient", gradient, update.layouts[1], (READ,)), ("state", update.op.inputs[2], update.layouts[2],
+             (READ, WRITTEN)), ("weight", update.op.output, update.output, () if sent else (WRITTEN,))]  # fmt: skip
+    for role, name, layout, ways in moved:
+        for way in ways if program.accounting.tier(role) == "nvme" else ():
+            yield _copy(program, turn, name, layout, _WHY[way], way)
+
+
+_WHY = {
+    READ: "the host reads it from its disks to update the weight",
+    WRITTEN: "the host writes it to its disks to update the weight",
+}
 
 
 def between_stages(program: Program, weight: str) -> tuple[Region, ...]:
@@ -61,8 +73,10 @@ def between_stages(program: Program, weight: str) -> tuple[Region, ...]:
                  and program.tensor(t.work).of == weight)  # fmt: skip
 
 
-def _copy(program: Program, turn: Instruction, name: str, layout: Layout, why: str) -> Instruction:
-    work = Send(name, program.part(name, layout), "update", why, "copy", HOST)
+def _copy(
+    program: Program, turn: Instruction, name: str, layout: Layout, why: str, way: tuple[str, ...] = HOST
+) -> Instruction:  # fmt: skip
+    work = Send(name, program.part(name, layout), "update", why, "copy", way)
     return replace(turn, work=work, phase="update", finishes=True, once=True)
 
 

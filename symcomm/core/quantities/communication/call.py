@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from fractions import Fraction
 
+from symcomm.core import form as forms
 from symcomm.core.dtypes import row_dtype
-from symcomm.core.errors import StrategyError
+from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, from_expr, num, product
 from symcomm.core.graph.experts import routed
 from symcomm.core.graph.graph import Region
@@ -14,11 +16,12 @@ from symcomm.core.libraries import Expr
 from symcomm.core.parallel.halo import HALO_MARK
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.instructions import BETWEEN_STAGES, HOST, Instruction, Program, Send
+from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES, Instruction, Program, Send
 from symcomm.core.program.loops import ONCE, repeats, training_step
 from symcomm.core.program.pipeline import RankShare, kinds
 from symcomm.core.program.program import program
-from symcomm.core.records import dataclass
+from symcomm.core.quantities.recipes import recipe_of
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
 
@@ -65,7 +68,15 @@ class Call:
 
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
-        return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
+        return num(2) if self.meshes in (BETWEEN_STAGES, *COPIES) else strategy.ranks(self.meshes)
+
+
+def keeping(setting: Setting, recipe: str | Mapping[str, object]) -> Setting:
+    """The setting with the recipe whose states disks read and write; raises ``ValuesError`` where none are there."""
+    if setting.accounting.tier("state") != "nvme" and recipe != setting.keeps:
+        raise ValuesError("a recipe changes only what disks read and write, and no states are there",
+                          hint="offloading: states_on_nvme")  # fmt: skip
+    return replace(setting, keeps=recipe)
 
 
 TAKES_OUT = ("input_gradient", "gathered_weights", "batch_statistics")  # conventions by which a call is not there
@@ -91,9 +102,9 @@ def calls(
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     held = held or kinds(setting.graph, None)["only"]
     limited = {rule.mesh for _, rule in strategy.rules if rule.nodes}
-    found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting.dtype)
+    found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting)
              for turn, loops in repeats(training_step(made, held, microbatches))
-             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes != HOST)]  # fmt: skip
+             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes not in COPIES)]  # fmt: skip
     few = [call for call in found if call.kind == "all-to-all" and limited & {*call.meshes}]
     if few and (few[0].copies is None or any(call.copies != few[0].copies for call in few)):
         what = "every all-to-all over '" + joint(few[0].meshes) + "' has to take tokens to equally many experts"
@@ -103,8 +114,9 @@ def calls(
 
 def _counted(
     made: Program, turn: Instruction, work: Collective | Send, loops: Mapping[str, Form], held: RankShare,
-    gradient_dtype: str | None, dtype: str,
+    gradient_dtype: str | None, setting: Setting,
 ) -> Call:  # fmt: skip
+    dtype, keeps = setting.dtype, recipe_of(setting.keeps)
     tensor = made.tensor(work)
     of = made.graph.tensors.get(tensor.of, tensor)
     what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
@@ -115,13 +127,20 @@ def _counted(
     wide = (gradient_dtype if made.of_weight(work) else getattr(work, "dtype", None)) or of.dtype or dtype
     if tensor.role == "statistic":
         of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
+    elements = work.elements
+    if work.meshes in COPIES and tensor.name.startswith("state("):
+        if keeps.shaped("state"):
+            raise ValuesError(f"what disks read and write of {keeps.name} is not counted",
+                              hint="a recipe of bytes a parameter, such as fp32_adam")  # fmt: skip
+        states = forms.rational(Fraction(keeps.per_parameter("state")))
+        what, wide, elements = f"bytes of the states ({keeps.name}) of ", "int8", forms.value(states) * elements
     of = made.graph.tensors[of.name.partition(HALO_MARK)[0]]  # the edges of an image are a part of it
     parts = summed_parts(made, of.name, work.meshes) if what == "activation " else (of.name,)
     route = routed(made.graph, of)
     copies = None if route is None else from_expr(route.attribute("k"))
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
-    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
+    return Call(work.kind, of.name, what, elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
                 turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
                 turn.accumulates, tensor.name, turn.half, parts, turn.by, copies)  # fmt: skip
 

@@ -16,11 +16,11 @@ from symcomm.core.form import Form, Num, Total, num, product, total
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.instructions import HOST
+from symcomm.core.program.instructions import COPIES, TIERS
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities import options
-from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint
-from symcomm.core.quantities.communication.links import TO_HOST, level_share, linked, node_limit
+from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint, keeping
+from symcomm.core.quantities.communication.links import level_share, linked, node_limit
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
@@ -44,14 +44,18 @@ def derive(
     stage: options.StageNumber | None = None,
     frozen: options.Frozen | None = None,
     microbatches: options.Microbatches | None = None,
-    level: Annotated[str | None, Meaning("only bytes over the links of this level of the network; or host")] = None,
+    level: Annotated[
+        str | None, Meaning("only bytes over the links of this level of the network; or host, or nvme")
+    ] = None,
     device: options.DeviceName | None = None,
     links: options.Links | None = None,
+    recipe: options.RecipeName = "mixed_adam",
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
     A ``level`` of the network counts what the busiest rank sends there, of a ``device`` that names a network or of
-    ``links`` inside and between nodes; the level ``host`` is what a rank copies to its host and back.
+    ``links`` inside and between nodes; the level ``host`` is what a rank copies to its host and back, ``nvme``
+    what its host reads from disks and writes to them for it, the states of a ``recipe`` among them.
 
     ``collective`` and ``phase`` choose some of the calls. ``accounting`` chooses which bytes are counted. ``stage`` is
     the pipeline stage of the rank, where the bytes of one rank are counted; 0 is the first one. Without a ``stage`` the
@@ -78,13 +82,13 @@ def derive(
     setting = setting.divided(strategy)
     if cut is not None and m != num(1):
         setting = _in_microbatches(setting, strategy, m)
-    setting = setting.freeze(frozen)
-    every = calls(setting, strategy, gradient_dtype, None, m, level == TO_HOST)
+    setting = keeping(setting.freeze(frozen), recipe)
+    every = calls(setting, strategy, gradient_dtype, None, m, level in TIERS)
     over = _over_level(setting, strategy, level, device, links)
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
-    if level != TO_HOST or strategy.pipeline is not None:  # a rank's own copies are counted once
+    if level not in TIERS or strategy.pipeline is not None:  # a rank's own copies are counted once
         setting.choice("communication")
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
@@ -102,7 +106,7 @@ def derive(
         """The calls that the options choose."""
         mine = held if per_rank and cut is not None else None
         return [
-            c for c in calls(setting, strategy, gradient_dtype, mine, m, level == TO_HOST)
+            c for c in calls(setting, strategy, gradient_dtype, mine, m, level in TIERS)
             if collective in (None, c.kind)
             and (over is None or over(c) != num(0))
             and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
@@ -148,7 +152,8 @@ def derive(
         if len(regions) > 1 and kind != "send":
             name += f",{region.split()[0]}"
         while f"n_{name}" in work.known:
-            name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
+            place = joint(meshes).replace("_", "")
+            name += f",{place}" if f"n_{name},{place}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         rule = "cut between stages" if kind == "send" else kind
         n = work.define(f"n_{name}", total(*elements), ELEMENT, rule, _text(members, many),
@@ -170,7 +175,7 @@ def derive(
     notes = (*held.notes, *_cheapest(setting, strategy))
     plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
     shown = [_exhibit(setting, strategy, chosen)]
-    between = [c for c in chosen if c.meshes != HOST]
+    between = [c for c in chosen if c.meshes not in COPIES]
     if any(c.kind != "send" for c in between):
         shown.insert(0, reasons(setting, plan, between))
     told = lead(plan, strategy, every, between) if between else ()
@@ -188,12 +193,13 @@ def _over_level(
         if device is not None or links is not None:
             raise ValuesError("where the ranks are changes no bytes", hint="ask for those over a level: level: between")
         return None
-    if level == TO_HOST:
-        return lambda call: num(int(call.meshes == HOST))
+    if level in TIERS:
+        return lambda call: num(int(call.meshes in TIERS[level]))
     made = linked(setting, strategy, {"device": device, "links": links})
     names = [link.name for link in made.levels]
     if level not in names:
-        known = f"its levels are {', '.join(names)}, and host" if names else "links: node=8, inside=..., between=..."
+        known = "links: node=8, inside=..., between=..."
+        known = f"its levels are {', '.join(names)}, host and nvme" if names else known
         raise ValuesError(f"the network has no level '{level[:40]}'", hint=known)
     how = setting.accounting
     if not how.communication.endswith("per_rank"):
@@ -241,7 +247,7 @@ def _text(members: list[Call], many: bool) -> str:
               "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
     same = all(c.what == first.what for c in members)
     moved = (
-        f"{plural[what] if len(members) > 1 else what} {listed}"
+        f"{plural.get(what, what) if len(members) > 1 else what} {listed}"
         if same
         else ", ".join(f"{c.what}{c.shown}" for c in members[:8])
     )

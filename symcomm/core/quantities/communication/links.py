@@ -25,8 +25,7 @@ from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.hardware.devices import Device, Network, device, known_networks, network_if
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.program import pipeline
-from symcomm.core.program.instructions import BETWEEN_STAGES, HOST
-from symcomm.core.program.rewrites.offloading import on_host
+from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES, HOST, READ, WRITTEN
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.wire import Wire, by_level, direct, wire
 from symcomm.core.quantities.machine import (
@@ -43,7 +42,8 @@ from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity
 
-PIPE, TO_HOST = BETWEEN_STAGES[0], HOST[0]
+PIPE, TO_HOST, *DISKS = (mesh[0] for mesh in (BETWEEN_STAGES, HOST, READ, WRITTEN))
+BELOW = (TO_HOST, *DISKS)  # the links of the tiers below the device
 NODE, LEVELS = "node", ("inside", "between")
 HIERARCHY = (NODE, *LEVELS, *(f"latency_{level}" for level in LEVELS))
 SHARED = "shared by"
@@ -61,7 +61,7 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
     >>> by_axis("X=2, tensor=600 GB/s", parse_strategy("fsdp(X) + tensor(Y)"))
     {'data': '2', 'tensor': '600 GB/s'}
     """
-    axes = [*strategy.sizes, *([PIPE] if strategy.pipeline is not None else []), TO_HOST]
+    axes = [*strategy.sizes, *([PIPE] if strategy.pipeline is not None else []), *BELOW]
     known = {**{key: key for key in HIERARCHY}, **{size.name: mesh for mesh, size in strategy.sizes.items()
              if isinstance(size, Sym)}, **{axis: axis for axis in axes}}  # fmt: skip
     found: dict[str, object] = {}
@@ -82,7 +82,7 @@ def links_of(said: object, strategy: Strategy) -> dict[str, object]:
     {'tensor': '600 GB/s'}
     """
     axes = {*strategy.sizes, *(s.name for s in strategy.sizes.values() if isinstance(s, Sym))}
-    axes |= {TO_HOST} | ({PIPE} if strategy.pipeline is not None else set())
+    axes |= {*BELOW} | ({PIPE} if strategy.pipeline is not None else set())
     return {name: value for name, value in pairs(said) if name in axes}
 
 
@@ -146,7 +146,8 @@ def spot(name: str | MachineLink) -> str:
     return _SPOTS.get(name, f"along `{name}`")
 
 
-_SPOTS = {"inside": "inside a node", "between": "between nodes", PIPE: "between stages", TO_HOST: "to the host"}
+_SPOTS = {"inside": "inside a node", "between": "between nodes", PIPE: "between stages", TO_HOST: "to the host",
+          DISKS[0]: "from NVMe disks", DISKS[1]: "to NVMe disks"}  # fmt: skip
 
 
 def _latency(name: str, value: object) -> Fraction | Sym:
@@ -178,12 +179,13 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     ranks = int(evaluate(form, setting.values)) if {*names(form)} <= setting.values.keys() else None
     if NODE not in said and ranks != 1 and (by_name := network_if(rest.get("device"))) is not None:
         said[NODE] = by_name
-    supposed = bool(on_host(setting.accounting)) and TO_HOST not in said
-    if supposed:
-        said |= {TO_HOST: host_bandwidth(rest.get("device"), setting.accounting.link)}
-    elif str(said.get(TO_HOST)).startswith(SHARED):  # the link of a device, or one whose rate is a symbol
-        own = host_bandwidth(rest.get("device"), setting.accounting.link)
+    away, own = setting.accounting.row("offloading"), host_bandwidth(rest.get("device"), setting.accounting.link)
+    supposed = {TO_HOST: own} if away.roles else {}
+    supposed |= {DISKS[0]: ""} if away.deeper else {}
+    supposed = {name: value for name, value in supposed.items() if name not in said}
+    if str(said.get(TO_HOST)).startswith(SHARED):  # the link of a device, or one whose rate is a symbol
         said[TO_HOST] = f"{own.reading if isinstance(own, Quantity) else own} {said[TO_HOST]}"
+    said |= supposed
     node, late = said.pop(NODE, None), {level: said.pop(f"latency_{level}", None) for level in LEVELS}
     node, nesting = node if isinstance(node, tuple) else (node, None)
     whole = node if isinstance(node, Network) else None
@@ -216,7 +218,7 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     links: dict[str, MachineLink] = {}
     for name, one in read.items():
         if one.bandwidth is None:
-            rate = symbol(_bandwidth(name), None) if name == TO_HOST else made.network
+            rate = symbol(_bandwidth(name), None) if name in BELOW else made.network
         else:
             rate = symbol(_bandwidth(name), one.bandwidth)
         latency: Form | None = made.latency
@@ -247,7 +249,7 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
         raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
                           hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
-    named = tuple(name for name in read if name != TO_HOST or not supposed)
+    named = tuple(name for name in read if name not in supposed)
     notes = (*([whole.told] if whole is not None else []), *notes)
     checks = _enough_experts(setting, strategy, routes, steps)
     owner = rest.get("device")
@@ -499,7 +501,8 @@ def node_ranks(said: object) -> int:
 def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[MachineLink, Form]]:
     """The links that a group over some axes of the mesh spans, each with the ranks that it joins."""
     found: dict[MachineLink, list[Form]] = {}
-    for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE, TO_HOST).index):
+    for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE, *BELOW).index):
+        mesh = DISKS[0] if mesh == DISKS[1] and mesh not in made.routes else mesh  # written as fast as they are read
         size = strategy.sizes.get(mesh, num(2))
         if size != num(1):
             for link, ranks in made.routes.get(mesh, ((made.one_network, size),)):
@@ -596,7 +599,7 @@ def node_limit(strategy: Strategy, call: Call) -> int:
 def _ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
     """The same where a token may go to any node."""
     found, kind, meshes = levels(made, strategy, call.meshes), call.kind, call.meshes
-    if meshes == HOST:  # it goes one way, once
+    if meshes in COPIES:  # it goes one way, once
         return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
     name = runs_by(how.algorithm, kind)
     every = [shared(link, lambda _: num(1)) for link, _ in found]
@@ -621,7 +624,7 @@ def level_share(made: Machine, strategy: Strategy, how: Accounting, level: str, 
 
     Raises ``AccountingError`` for a flat algorithm whose messages are not known to go round the levels in order.
     """
-    found = [] if call.meshes == HOST else [link.name for link, _ in levels(made, strategy, call.meshes)]
+    found = [] if call.meshes in COPIES else [link.name for link, _ in levels(made, strategy, call.meshes)]
     if level not in found:
         return num(0)
     over = ways(made, strategy, how, call, call.ranks(strategy))

@@ -16,7 +16,7 @@ from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Ratio, Sym, Total, num, product
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.instructions import BETWEEN_STAGES, HOST
+from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
 from symcomm.core.quantities.witnesses import number, passes, ran, size
 from symcomm.core.records import dataclass
@@ -62,7 +62,7 @@ def shares(
     ``over`` says which share goes over a level of the network, where only that counts.
     """
     accounting = work.setting.accounting
-    if accounting.communication == "payload" or all(one.call.meshes == HOST for one in payloads):
+    if accounting.communication == "payload" or all(one.call.meshes in COPIES for one in payloads):
         return [one.volume for one in payloads]
     kinds: dict[tuple[str, tuple[str, ...]], list[Payload]] = {}
     for one in payloads:

@@ -171,15 +171,17 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
 
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
-    return _load(ByIdentity(setting.graph), setting.accounting, setting.dtype, strategy, setting.frozen, gradient_dtype)
+    keeps = setting.keeps if isinstance(setting.keeps, str) else ", ".join(f"{n}={b}" for n, b in setting.keeps.items())
+    return _load(ByIdentity(setting.graph), setting.accounting, setting.dtype, strategy, setting.frozen, gradient_dtype,
+                 keeps)  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def _load(
     held: ByIdentity[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str],
-    gradient_dtype: str | None,
+    gradient_dtype: str | None, keeps: str,
 ) -> Load:  # fmt: skip
-    setting = Setting(held.it, accounting, dtype, frozen=frozen)
+    setting = Setting(held.it, accounting, dtype, frozen=frozen, keeps=keeps)
     shared = replace(accounting, recomputation=Accounting.recomputation)
     graph, ops = _computed(held, shared, dtype, unstaged(strategy), frozen)
     made = program(held.it, strategy, accounting, frozen)

@@ -13,7 +13,6 @@ from symcomm.core.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.core.program.autograd import saved
 from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import program
-from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
@@ -90,7 +89,7 @@ def saved_differs(setting: Setting, made: Program) -> bool:
 
 def read_choices(setting: Setting, graphs: Sequence[Graph], made: Program, recomputation: object) -> None:
     """Reads the conventions that what is kept rests on; the ``recomputation`` that is asked for, or None."""
-    if "activation" in on_host(setting.accounting) and any(region.times for region in setting.regions):
+    if "activation" in setting.accounting.off_device and any(region.times for region in setting.regions):
         setting.choice("offloading")
     if recomputation is None and setting.accounting.recomputation != Accounting.recomputation:
         setting.choice("recomputation")

@@ -19,7 +19,6 @@ from symcomm.core.program.closed_forms import chunks_of
 from symcomm.core.program.instructions import HOST, Program, Send, gathers_weight
 from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.rewrites.halves import norm_weights
-from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.step import StepOptions
 from symcomm.core.program.storage import COPY, PASSING, SAVED
@@ -188,7 +187,7 @@ def derive(
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
     kept = run.recipe
-    away = on_host(setting.accounting) - {"activation"}
+    away = setting.accounting.off_device - {"activation"}
     if any(kept.shaped(role) or kept.per_parameter(role) for role in away):
         setting.choice("offloading")
     if any(w.get("gradient buckets") for w in worth):

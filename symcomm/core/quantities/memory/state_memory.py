@@ -19,7 +19,6 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.program import program, unstaged
 from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.rewrites.accumulation import unreduced
-from symcomm.core.program.rewrites.offloading import on_host
 from symcomm.core.program.schedules import find
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import in_flight
@@ -61,11 +60,12 @@ def derive(
         Literal["weight", "model"], Meaning("one tensor of the allocator: each weight, or all weights flat")
     ] = "weight",
     microbatches: Microbatches | None = None,
-    on: Annotated[Literal["device", "host"], Meaning("the memory that counts")] = "device",
-    per_host: Annotated[Whole | None, Meaning("the ranks that share the memory of a host, such as 8")] = None,
-    host_capacity: Annotated[Amount, Meaning("that memory, such as 2 TB")] = None,
+    on: Annotated[Literal["device", "host", "nvme"], Meaning("the memory that counts")] = "device",
+    per_host: Annotated[Whole | None, Meaning("the ranks that share a host and its disks, such as 8")] = None,
+    host_capacity: Annotated[Amount, Meaning("the memory of the host, such as 2 TB")] = None,
+    nvme_capacity: Annotated[Amount, Meaning("the room on its NVMe disks, such as 30 TB")] = None,
 ) -> Derivation:
-    """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
+    """The bytes of weights, gradients and optimizer states on one rank, on its host or on NVMe disks of that.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
     its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``), or keep a version of the
@@ -74,11 +74,16 @@ def derive(
     them in the end. With ``rounding: requests`` an allocator rounds every tensor up to 512 bytes: each of a rank's
     weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
 
-    On the host it is what ``per_host`` ranks have there together. Raises ``ValuesError`` where that is more than its
-    ``host_capacity``.
+    On the host or its disks it is what ``per_host`` ranks have there together. Raises ``ValuesError`` where that is
+    more than its ``host_capacity`` or ``nvme_capacity``.
     """
-    if on == "device" and (per_host is not None or host_capacity is not None):
-        raise ValuesError("'per_host' and 'host_capacity' are of the memory of a host", hint="on: host")
+    if on == "device" and (per_host, host_capacity, nvme_capacity) != (None, None, None):
+        raise ValuesError("'per_host', 'host_capacity' and 'nvme_capacity' are of what a host has",
+                          hint="on: host, or on: nvme")  # fmt: skip
+    capacity, other = (host_capacity, nvme_capacity) if on == "host" else (nvme_capacity, host_capacity)
+    if other is not None:
+        raise ValuesError(f"'{'nvme' if on == 'host' else 'host'}_capacity' is not of the memory that counts",
+                          hint="on: host, or on: nvme")  # fmt: skip
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), StepWriter(setting), setting.graph, setting.frozen
     strategy = placed(strategy, stage=stage, schedule=schedule)
@@ -102,7 +107,7 @@ def derive(
     if cut is not None and order is not None and pipeline.chunks_differ(graph, cut, order):
         copies = num(1)  # the layers of each copy have been added
     alone = len(held.regions) == 1
-    elsewhere = on_host(setting.accounting) - {"activation"}
+    elsewhere = setting.accounting.off_device - {"activation"}
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
@@ -122,7 +127,7 @@ def derive(
         size = 0 if kept.shaped(role) else kept.per_parameter(role)
         away = away or bool(role in elsewhere and (size or kept.shaped(role)))
         adds_here = role == "gradient" and whole and on == "device"  # which goes to the host when all are added
-        if (role in elsewhere) != (on == "host") and not adds_here:
+        if setting.accounting.tier(role) != on and not adds_here:
             continue
         if kept.shaped(role):
             if rounding == "requests":
@@ -175,19 +180,20 @@ def derive(
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             text = f"{size} bytes per parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
-    if versions != num(1) and parts and ("weight" in elsewhere) == (on == "host"):
+    if versions != num(1) and parts and setting.accounting.tier("weight") == on:
         newest, form = held_here[0], product(Total((versions, num(-1))), parts[0])
         held_here.append(lambda numbers: (number(versions, numbers) - 1) * newest(numbers))
         parts.append(work.define("M_V", form, BYTE, "versions", "Older versions of weights.", witness=held_here[-1]))
-    if not parts and on == "host" and not elsewhere:
-        raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
+    used = {setting.accounting.tier(role) for role in elsewhere}
+    if not parts and on != "device" and on not in used:
+        raise ValuesError(f"nothing is {_PLACES[on]}", hint=f"offloading: states_on_{on}")
     if not parts and of != "all" and elsewhere:
-        there = "device" if on == "host" else "host"
-        other = "" if on == "host" else ", or offloading: on_device"
-        raise ValuesError(f"the {of} are on the {there}", hint=f"on: {there}{other}")
+        there = setting.accounting.tier(_ROLES_OF[of])
+        hint = f"on: {there}" + (", or offloading: on_device" if on == "device" else "")
+        raise ValuesError(f"the {of} are {_PLACES[there]}", hint=hint)
     said = "All states together."
     if not parts and away:
-        parts, said = [Num(Fraction(0), BYTE)], "All of it is on the host."
+        parts, said = [Num(Fraction(0), BYTE)], _ALL[frozenset(used)]
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
@@ -196,9 +202,10 @@ def derive(
     ranks = num(1) if per_host is None else degree(per_host)
     if per_host is not None:
         form = product(ranks, Sym("M"))
-        work.define("M_host", form, BYTE, "share", "All ranks of a host keep theirs there.", witness=together([form]))
-    fits = _fits(work, known, ranks, exact(host_capacity, "host_capacity")) if host_capacity is not None else ()
-    title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
+        work.define(f"M_{on}", form, BYTE, "share", "All ranks of a host keep theirs there.", witness=together([form]))
+    fits = _fits(work, known, ranks, exact(capacity, f"{on}_capacity"), on) if capacity is not None else ()
+    title = {"device": "State memory", "host": "State memory of the host", "nvme": "State memory of NVMe disks"}[on]
+    title += f" under {strategy.name}" if strategy else ""
     adding = bool(adds) or "gradient" in elsewhere
     decides = {"shards": bool(rules), "accumulation": adding and several != num(1), "offloading": away}
     for name in (name for name, one in decides.items() if one):
@@ -208,16 +215,19 @@ def derive(
     return replace(made, where=(*held.where, *flying, *more, *choice.where, *fits))
 
 
-def _fits(work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity: Fraction) -> tuple[Condition, ...]:
-    """That the host has room for what ranks keep there, for numbers given later; raises ``ValuesError`` for these."""
+def _fits(
+    work: StepWriter, known: Mapping[str, Fraction], ranks: Form, capacity: Fraction, on: str
+) -> tuple[Condition, ...]:  # fmt: skip
+    """That a tier has room for what ranks keep there, for numbers given later; raises ``ValuesError`` for these."""
     taken = in_unit(from_expr(work.known[work.steps[-1].name]), BYTE)
     if not {*names(taken)} <= known.keys():
         return (Condition(taken, "<=", Num(capacity, BYTE)),)
     if (needed := evaluate(taken, known)) > capacity:
         who = "one rank keeps" if ranks == num(1) else f"{evaluate(ranks, known)} ranks keep"
         raise ValuesError(
-            f"{who} {Quantity(needed, BYTE)} on the host, which has {Quantity(capacity, BYTE)}",
-            hint="cut more of the model, put less on the host, or let fewer ranks share it",
+            f"{who} {Quantity(needed, BYTE)} {_PLACES[on]}, which {'has' if on == 'host' else 'have'} "
+            f"{Quantity(capacity, BYTE)}",
+            hint="cut more of the model, put less there, or let fewer ranks share it",
         )
     return ()
 
@@ -239,8 +249,15 @@ def sharded_gradients(strategy: Strategy | None) -> bool:
     return strategy is not None and any(r.axis == "first" and "gradient" in r.on for _, r in strategy.rules)
 
 
+_ALL = {
+    frozenset({"host"}): "All of it is on the host.",
+    frozenset({"nvme"}): "All of it is on NVMe disks.",
+    frozenset({"host", "nvme"}): "All of it is on the host and on NVMe disks.",
+}
+_PLACES = {"device": "on the device", "host": "on the host", "nvme": "on NVMe disks"}
 _KINDS = ("weights", "gradients", "states")
 _KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))
+_ROLES_OF = {kind: role for role, kind in _KINDS_OF.items()}
 
 
 def _rounded(role: str, size: int | Fraction, elements: Form) -> Form:

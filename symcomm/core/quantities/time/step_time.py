@@ -24,7 +24,7 @@ from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.uneven import APART, WHOLE
 from symcomm.core.quantities import options
-from symcomm.core.quantities.communication.call import Call
+from symcomm.core.quantities.communication.call import Call, keeping
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
@@ -263,6 +263,7 @@ def derive(
     buckets: options.Buckets | None = None,
     call_overhead: options.CallOverhead | None = None,
     documents: options.Documents | None = None,
+    recipe: options.RecipeName = "mixed_adam",
     **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
@@ -273,9 +274,9 @@ def derive(
     whole microbatch where that is enough; else forwards and backwards (or the gradients of inputs and weights) are
     timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
     ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
-    ``documents`` are those of ``flops``.
+    ``documents`` are those of ``flops``, ``recipe`` that of the states on NVMe disks.
     """
-    setting = packed(setting.freeze(frozen), documents)
+    setting = keeping(packed(setting.freeze(frozen), documents), recipe)
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
                  call_overhead)  # fmt: skip
     work, writer = made.work, made.writer

@@ -13,7 +13,7 @@ from symcomm.core.form import Form, Largest, Ratio, Total, num, product
 from symcomm.core.graph.graph import Region
 from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.instructions import HOST
+from symcomm.core.program.instructions import COPIES
 from symcomm.core.quantities.communication.call import SHORT, Call, joint
 from symcomm.core.quantities.communication.links import spot, ways
 from symcomm.core.quantities.communication.wire import Wire
@@ -210,7 +210,7 @@ class TimeWriter:
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
-                name += f",{joint(meshes)}"
+                name += f",{joint(meshes).replace('_', '')}"
             n = self.work.define(f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind,
                                  call_text(members), by=decided)  # fmt: skip
             for link, cost in over:
@@ -241,8 +241,8 @@ class TimeWriter:
         return self.network(sent, name, name[1:], [c for _, c in load.calls])[0]
 
     def ran_by(self, call: Call, over: Sequence[tuple[MachineLink, Wire]]) -> Iterator[str]:
-        """The conventions by which so much goes over the links; what is copied to the host goes one way, once."""
-        if call.meshes == HOST:
+        """The conventions by which so much goes over the links; what is copied to a tier goes one way, once."""
+        if call.meshes in COPIES:
             return
         how = self.setting.accounting
         yield from ("link", *told(how.algorithm, [call.kind]))

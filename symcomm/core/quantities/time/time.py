@@ -11,7 +11,7 @@ from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
-from symcomm.core.quantities.communication.call import TAKES_OUT, Call
+from symcomm.core.quantities.communication.call import TAKES_OUT, Call, keeping
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
@@ -24,6 +24,7 @@ from symcomm.core.quantities.options import (
     LinkedRates,
     OpName,
     Phase,
+    RecipeName,
     StrategyOption,
 )
 from symcomm.core.quantities.time.term_texts import exhibit, need
@@ -99,18 +100,20 @@ def derive(
     gradient_dtype: GradientDtype | None = None,
     frozen: Frozen | None = None,
     documents: Documents | None = None,
+    recipe: RecipeName = "mixed_adam",
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
 
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
-    ``term`` chooses one of the terms instead; ``documents`` are those of ``flops``. How terms combine, the accounting
-    says (``time: overlap``, ``per_op`` or ``serial``). Rates that are not given stay symbols.
+    ``term`` chooses one of the terms instead; ``documents`` are those of ``flops``, ``recipe`` that of states on disks.
+    How terms combine, the accounting says (``time: overlap``, ``per_op`` or ``serial``). Rates that are not given stay
+    symbols.
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
-    setting = packed(setting.freeze(frozen), documents)
+    setting = keeping(packed(setting.freeze(frozen), documents), recipe)
     setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     what = {
         "forward": "The forward pass",
