@@ -805,7 +805,7 @@ def worksheet(source: str | Path, model: Model | None = None, *, line: str = "")
 
     ``source`` is a path, or the text of a worksheet. Raises ``DocumentError`` and ``FormulaError`` at a wrong line.
 
-    >>> lines = ("# A square", "## Symbols", "- a: its side", "## Lines", "- A := a^2", "  area: Side by side.")
+    >>> lines = ("# A square", "## Symbols", "- a: side", "## Lines", "- A := a^2", "  area: So.", "  run: loops(a, a)")
     >>> worksheet(chr(10).join(lines))().at(a=3).value
     Fraction(9, 1)
     """

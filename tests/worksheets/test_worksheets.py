@@ -73,6 +73,7 @@ def test_every_question_of_every_worksheet_is_proved_with_reasons_and_meanings(n
 
 @pytest.mark.parametrize("name", built_in())
 def test_a_worksheet_stands_in_the_folder_of_its_group_and_is_a_quantity(name: str):
+    built_in()[name].check()
     folder = next(Path(symcomm_folder()).glob(f"*/{name}.md")).parent.name
     assert folder in ("counting", "memory", "communication", "time", "fitting")
     assert QUANTITIES[name].summary.lower() == built_in()[name].summary.lower()
@@ -149,10 +150,13 @@ Source: a garden.
 
 - T := V/w + o
   fill: All of it comes through the tap.
+  run: adds(V/w, o)
 - unused := n^2
   square: Nobody needs it.
+  run: loops(n, n)
 - why := x
   story: It is told, but no formula takes it.
+  run: adds(x)
 
 ## One pool
 
@@ -160,6 +164,7 @@ want: one
 
 - T_1 := T
   one: As `why` says.
+  run: adds(T)
 - T_1 ≈ V/w where the tap opens at once
   drop: Without `o`.
 - require V > w * 1 [second]: {V} is too little for {w}
@@ -175,6 +180,7 @@ They are filled one after another.
 
 - T_n [second] := n T
   add up: One after another.
+  run: loops(n, T)
 - T_n = n V/w + n o
   algebra: Multiply out.
 - T_n = ...
@@ -187,6 +193,7 @@ with: pools
 
 - T_c := n o + T/n
   share: Taps are opened one after another.
+  run: adds(n o, T/n)
 
 ## The best number
 
@@ -197,6 +204,7 @@ Two taps never run at once.
 
 - T_b := n o + V/(n w)
   share: Each tap fills its share.
+  run: adds(n o, V/(n w))
 
 ## The least time
 
@@ -205,6 +213,7 @@ answer: least T_b over n
 
 - T_b := n o + V/(n w)
   share: Each tap fills its share.
+  run: adds(n o, V/(n w))
 """
 
 
@@ -285,7 +294,7 @@ def test_an_option_that_makes_no_sense_is_refused(case: str):
     assert str(caught.value).startswith(message)
 
 
-USELESS = "- unused := n^2\n  square: Nobody needs it."
+USELESS = "- unused := n^2\n  square: Nobody needs it.\n  run: loops(n, n)"
 RUN = "- unused := n^3\n  cube: Nobody needs it.\n  run: "
 
 LINES = {
@@ -350,23 +359,54 @@ LINES = {
     "no title": ("# A pool\n", "A pool\n", "pool.md:{line}: a worksheet starts with its title\n    A pool\n    ^\n"),
     "no run": (
         USELESS, f"{RUN}n^2",
-        "pool.md:{line}: 'n^2' is no run\n    - unused := n^3\n",
+        "pool.md:{run}: 'n^2' is no run\n      run: n^2\n      ^^^^^^^^\nhint: ",
     ),
     "a run that there is not": (
         USELESS, f"{RUN}loop(n, n)",
-        "pool.md:{line}: there is no run 'loop'\n    - unused := n^3\n    ^^^^^^^^^^^^^^^\nhint: did you mean 'loops'",
+        "pool.md:{run}: there is no run 'loop'\n      run: loop(n, n)\n      ^^^^^^^^^^^^^^^\nhint: did you mean",
     ),
     "a run with too few formulas": (
         USELESS, f"{RUN}copies(n, V)",
-        "pool.md:{line}: copies takes 4 formulas, or a multiple of that, and not 2\n",
+        "pool.md:{run}: copies takes 4 formulas, or a multiple of that, and not 2\n",
     ),
     "a run over what is no symbol": (
         USELESS, f"{RUN}slope(n^2, 2 n)",
-        "pool.md:{line}: slope moves a symbol, and '2 n' is none\n",
+        "pool.md:{run}: slope moves a symbol, and '2 n' is none\n      run: slope(n^2, 2 n)\n"
+        "                      ^^^\n",
     ),
     "a run with an unknown name": (
         USELESS, f"{RUN}loops(n, many)",
-        "pool.md:{line}: unknown name 'many'\n",
+        "pool.md:{run}: unknown name 'many'\n      run: loops(n, many)\n                    ^^^^\n",
+    ),
+    "a run in place of a reason": (
+        USELESS, "- unused := n^2\n  run: loops(n, n)",
+        "pool.md:{before}: unused has no reason\n    - unused := n^2\n",
+    ),
+    "no run at all": (
+        USELESS, "- unused := n^2 + 1\n  square: Nobody needs it.",
+        "pool.md:{line}: unused has no run, and leads to no line that has one\n    - unused := n^2 + 1\n"
+        "    ^^^^^^^^^^^^^^^^^^^\nhint: run: same(unused, ...), on a line below its reason",
+    ),
+    "no run of an answer": (
+        "  add up: One after another.\n  run: loops(n, T)\n- T_n = n V/w", "  add up: In turn.\n- T_n = n V/w",
+        "pool.md:{line}: T_n has no run, and leads to no line that has one\n    - T_n [second] := n T\n",
+    ),
+    "a line that takes itself": (
+        "- T := V/w + o", "- T := V/w + T",
+        "pool.md:{line}: T is not defined before this line\n    - T := V/w + T\n                 ^\nhint: a line takes",
+    ),
+    "lines in a circle": (
+        "- T := V/w + o", "- T := V/w + why",
+        "pool.md:{line}: why is not defined before this line\n    - T := V/w + why\n                 ^^^\n",
+    ),
+    "a default that no question has": (
+        "- want = one:", "- want = once:",
+        "pool.md:{line}: no question has want: once\n    - want = once: the result to derive\n"
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\nhint: did you mean 'one'",
+    ),
+    "a choice that no question asks for": (
+        "## Lines", "- way: how\n\n## Lines",
+        "pool.md:{line}: no question is asked by 'way'\n    - way: how\n    ^^^^^^^^^^\nhint: way: ...",
     ),
     "bytes and seconds": (
         "- T := V/w + o", "- T := V + o",
@@ -389,7 +429,9 @@ def test_a_slip_is_told_with_its_line(case: str):
     line -= right.startswith("  ")  # of a line that goes, the one before is wrong
     with pytest.raises(SymcommError) as caught:
         every(parse_worksheet(text, "pool.md").check())
-    assert str(caught.value).startswith(message.replace("{line}", str(line)))
+    for name, number in {"line": line, "run": line + 2, "before": line - 1}.items():
+        message = message.replace(f"{{{name}}}", str(number))
+    assert str(caught.value).startswith(message)
 
 
 # -- hostile input ---------------------------------------------------------------------------------------------
@@ -549,3 +591,5 @@ def test_a_line_without_a_run_is_told_by_a_deep_check():
     made = parse_worksheet(text, "sheet.md").ask("A").derive(setting())
     with pytest.raises(DerivationError, match=r"no witness sees A \(rule\) in the derivation of Sheet"):
         made.check(deep=True)
+    with pytest.raises(DocumentError, match=r"^sheet.md:9: A has no run, and leads to no line that has one\n    - A"):
+        parse_worksheet(text, "sheet.md").check()

@@ -286,8 +286,9 @@ def test_a_fact_that_is_nothing_is_refused_unless_the_line_allows_it():
 
 def test_a_line_without_a_run_that_leads_to_none_is_not_borne_out():
     text = sheet(f"- F [FLOP] from {OPEN}\n  x: So.", "- G := 2 F\n  twice: Both.")
-    with pytest.raises(DerivationError, match=r"no witness sees G \(twice\)"):
-        sc.worksheet(text, block())().check(deep=True)
+    said = r"^worksheet:14: G has no run, and leads to no line that has one\n    - G := "
+    with pytest.raises(SymcommError, match=said):
+        sc.worksheet(text, block())
 
 
 def test_a_wrong_run_of_a_line_over_facts_is_found():
@@ -418,7 +419,9 @@ def test_a_symbol_of_the_model_is_solved_for_by_its_name_or_by_that_of_an_option
     at = {name: value for name, value in SIZES.items() if name != "B"}
     assert one.at(**at).value == Fraction(3 * 10**6, per_batch)
     assert two.at(**at, T_most=3).value == one.at(**at).value
-    with pytest.raises(ValuesError, match="neither T_c nor T_most depends on 'Q'"):
+    with pytest.raises(ValuesError, match=r"^worksheet:23: neither T_c nor T_most depends on 'BB'\n    answer: "):
+        sc.worksheet(lines + "\n## Any\n\nanswer: least BB with T_c >= T_most\n", block())()
+    with pytest.raises(ValuesError, match=r"^neither T_c nor T_most depends on 'Q'"):
         sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(over="Q")
 
 

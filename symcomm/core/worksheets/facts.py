@@ -80,7 +80,8 @@ def passed_on(sheet: WorksheetReader, lines: Iterable[WorksheetLine], quantities
                 raise DocumentError(f"'{one.name}' has other choices for another line", line.span, "fix one of them")
     for word, span in sheet.passed.items():
         if word not in taken and word not in known:
-            raise DocumentError(f"no line takes '{word[:60]}'", span, nearest(word, [*known, *taken]))
+            near = nearest(word, [*taken, *(one.name for _, _, options in free for one in options)])
+            raise DocumentError(f"no line takes '{word[:60]}'", span, near)
     return {name: known[name] for name in order if name in known}
 
 

@@ -170,16 +170,22 @@ class WorksheetChoice:
     name: str
     default: str
     meaning: str
+    span: Span
 
 
 @dataclass(frozen=True)
 class _Item:
-    """A list item or paragraph: its first line, and the lines that go on."""
+    """A list item or paragraph: its first line, and the lines that go on, with their places."""
 
     text: str
     more: str
     span: Span
     listed: bool
+    spans: tuple[Span, ...] = ()
+
+    def place(self, text: str) -> Span:
+        """The line in which a piece of the item stands; the first one for what runs over several."""
+        return next((span for span in (self.span, *self.spans) if text in span.text), self.span)
 
 
 def read_unit(text: str | None, span: Span) -> Unit:
@@ -215,6 +221,13 @@ class WorksheetReader:
         self.more = tuple(item.text for item in about[1:])
         for heading, items in rest:
             self.section(heading, items)
+        for choice in self.choices.values():
+            known = [c for question in self.questions for key, c in question.chosen if key == choice.name]
+            if not known:
+                raise DocumentError(f"no question is asked by '{choice.name}'", choice.span, f"{choice.name}: ...")
+            if choice.default and choice.default not in known:
+                problem = f"no question has {choice.name}: {choice.default}"
+                raise DocumentError(problem, choice.span, nearest(choice.default, known))
 
     def sections(self, text: str) -> Iterator[tuple[_Item, list[_Item]]]:
         """Every heading with the items below it."""
@@ -234,7 +247,8 @@ class WorksheetReader:
                 items.append(_Item(words[2:].strip(), "", span, True))
                 goes_on = True
             elif words and goes_on and items[-1].listed and line[0].isspace():
-                items[-1] = replace(items[-1], more=f"{items[-1].more} {words}".strip())
+                more, spans = f"{items[-1].more} {words}".strip(), (*items[-1].spans, span)
+                items[-1] = replace(items[-1], more=more, spans=spans)
             elif words and goes_on and not items[-1].listed and not _header(items[-1].text):
                 items[-1] = replace(items[-1], text=f"{items[-1].text} {words}")
             elif words:
@@ -295,7 +309,7 @@ class WorksheetReader:
         found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())
         if not found:
             raise DocumentError("this is no choice", item.span, "- plan = serial: how the tensor is passed on")
-        return WorksheetChoice(found[1], found[2] or "", found[3])
+        return WorksheetChoice(found[1], found[2] or "", found[3], item.span)
 
     def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
         headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
@@ -364,7 +378,8 @@ class WorksheetReader:
         formula, guards = self.guards(formula, item) if relation in (":=", "from") else (formula, NO_GUARDS)
         rule, colon, reason = item.more.partition(": ")
         alias = relation == ":=" and re.fullmatch(r"[^\W\d]\w*'*", formula)  # another name for something
-        if not colon and (item.more or not (relation == "from" or alias or formula == "...")):
+        bare = not colon or rule == "run"
+        if bare and (item.more or not (relation == "from" or alias or formula == "...")):
             raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
         told = None if unit is None else read_unit(unit, item.span)
         source = self.source(formula, item) if relation == "from" else None
@@ -372,7 +387,7 @@ class WorksheetReader:
         said, ran, run = reason.partition(" run: ")
         made = WorksheetLine(name, how, cell, told, rule, said.strip(), condition.strip(), item.span, guards=guards,
                              source=source)  # fmt: skip
-        return self.running(made, run.strip()) if ran else made
+        return self.running(made, run.strip(), item) if ran else made
 
     def source(self, text: str, item: _Item) -> FactSource:
         """Where a fact comes from: ``flops(scope: training, op: none)``; a choice that is called so is ``'none'``."""
@@ -410,20 +425,19 @@ class WorksheetReader:
                 raise DocumentError("this compares nothing", item.span, ", where A < B")
         return head.strip(), Guards(tuple(given), tuple(conventions), tuple(compared))
 
-    def running(self, line: WorksheetLine, text: str) -> WorksheetLine:
+    def running(self, line: WorksheetLine, text: str, item: _Item) -> WorksheetLine:
         """The line with the run that bears it out."""
-        found = re.fullmatch(r"(\w+)\((.*)\)", text)
+        found, span = re.fullmatch(r"(\w+)\((.*)\)", text), item.place("run: ")
         if not found:
-            raise DocumentError(f"'{text[:40]}' is no run", line.span, "run: same(a x, b)")
+            raise DocumentError(f"'{text[:40]}' is no run", span, "run: same(a x, b)")
         record = RUNS.get(found[1])
         if record is None:
-            raise DocumentError(f"there is no run '{found[1][:40]}'", line.span, nearest(found[1], [*RUNS]))
+            raise DocumentError(f"there is no run '{found[1][:40]}'", span, nearest(found[1], [*RUNS]))
         parts = _parts(found[2])
         if len(parts) % record.formulas if record.again else len(parts) != record.formulas:
             many = f"{record.formulas} formulas" + (", or a multiple of that," if record.again else "")
-            raise DocumentError(f"{found[1]} takes {many} and not {len(parts)}", line.span)
-        cells = tuple(Cell(part, self.file, line.span.line, line.span.text, 0) for part in parts)
-        return replace(line, run=found[1], formulas=cells)
+            raise DocumentError(f"{found[1]} takes {many} and not {len(parts)}", span)
+        return replace(line, run=found[1], formulas=tuple(self.cell(part, item, span) for part in parts))
 
     def claim(self, item: _Item, required: bool) -> Claim:
         head, colon, text = item.text.partition(": ")
@@ -438,9 +452,11 @@ class WorksheetReader:
         text, hint = (text, item.more) if required else (f"{text} {item.more}".strip(), "")
         return Claim(made, sides[2] if sides else "", text, hint, required, item.span, guards)
 
-    def cell(self, formula: str, item: _Item) -> Cell:
-        formula = formula.strip()
-        return Cell(formula, self.file, item.span.line, item.span.text, max(0, item.span.text.rfind(formula)))
+    def cell(self, formula: str, item: _Item, near: Span | None = None) -> Cell:
+        """A formula with its place: in its line, or ``near`` where it runs over several."""
+        formula, span = formula.strip(), near or item.span
+        span = span if formula in span.text else item.place(formula)
+        return Cell(formula, self.file, span.line, span.text, max(0, span.text.rfind(formula)))
 
 
 def _convention(text: str, span: Span) -> tuple[str, tuple[str, ...]]:

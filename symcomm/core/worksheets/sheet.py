@@ -134,9 +134,18 @@ class Worksheet:
         return made
 
     def check(self) -> Worksheet:
-        """The same, once all formulas were read. Raises ``DocumentError`` and ``FormulaError`` at a wrong one."""
-        for question in self._questions[: None if self.read.lines else -1]:
-            self._asked(question)
+        """The same, once all formulas were read. Raises ``DocumentError`` and ``FormulaError`` at a wrong one.
+
+        Wrong is a line, too, that no run bears out, neither its own nor one of a line of the answer that takes it.
+        """
+        every = [self._asked(question) for question in self._questions[: None if self.read.lines else -1]]
+        answers = every[: len(self.read.questions) or None]
+        unborne = [line for asked in answers for line in asked.unborne(asked.reached)]
+        used = {line for asked in answers for line in asked.lines if line.name in asked.reached}
+        unborne += [line for asked in every for line in asked.unborne({*asked.needs}) if line not in used]
+        for line in unborne:
+            problem = f"{line.name} has no run, and leads to no line that has one"
+            raise DocumentError(problem, line.span, f"run: same({line.name}, ...), on a line below its reason")
         return self
 
     def _asked(self, question: WorksheetQuestion, line: str = "") -> _Asked:
@@ -264,8 +273,9 @@ class _Asked:
             self.runs[line] = [self.form(part, known) for part in line.formulas]
             for place in RUNS[line.run].symbols if line.run else ():
                 if not (isinstance(moved := self.runs[line][place], Sym) and moved.name in self.symbols):
-                    what = f"{line.run} moves a symbol, and '{line.formulas[place].text[:40]}' is none"
-                    raise DocumentError(what, line.span, nearest(line.formulas[place].text, [*self.symbols]))
+                    part = line.formulas[place]
+                    what = f"{line.run} moves a symbol, and '{part.text[:40]}' is none"
+                    raise DocumentError(what, part.span(), nearest(part.text, [*self.symbols]))
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
             for left, _, right in claim.guards.compared:
@@ -276,6 +286,25 @@ class _Asked:
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
+
+    @property
+    def reached(self) -> set[str]:
+        """The names of the lines that the answer takes, by formulas or reasons."""
+        found, todo = set[str](), {self.name, self.against} & self.needs.keys()
+        while todo:
+            found |= todo
+            todo = {name for line in todo for name in self.needs[line]} - found
+        return found
+
+    def unborne(self, among: set[str]) -> list[WorksheetLine]:
+        """The lines of some names that no run bears out: none of their own, and none of a line that takes them."""
+        taken, found = set[str](), []
+        for line in (one for one in reversed(self.lines) if one.relation == ":=" and one.name in among):
+            if line.run or line.source or line.name in taken:
+                taken |= {name for form in (self.forms[line], *self.runs[line]) for name in forms.names(form)}
+            elif line.rule:
+                found.append(line)
+        return found[::-1]
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names; where questions share a line, its formula is read once."""
@@ -307,7 +336,15 @@ class _Asked:
             text = re.sub(r"(\d[\d.]*) ?\[([^\]]+)\]", number, cell.text)
         except SymcommError as error:
             raise error.at(cell.span()) from None
-        return forms.substitute(size_form(parse_answer(replace(cell, text=text), {*known, *numbers})), symbol)
+        try:
+            form = size_form(parse_answer(replace(cell, text=text), {*known, *numbers}))
+        except SymcommError as error:
+            later = next((one.name for one in self.lines if one.name == error.span.word), "") if error.span else ""
+            if not later:
+                raise
+            problem = f"{later} is not defined before this line"
+            raise DocumentError(problem, error.span, "a line takes names of lines above it, and never itself") from None
+        return forms.substitute(form, symbol)
 
 
 class _Asking:
@@ -516,8 +553,9 @@ class _Asking:
         gap = one.expr - other.expr
         x = next((s for s in gap.free_symbols if s.name == over), None)
         if x is None:
-            raise ValuesError(f"neither {asked.name} nor {asked.against} depends on '{over[:40]}'",
-                              hint=nearest(over, sorted(s.name for s in gap.free_symbols)))  # fmt: skip
+            problem = f"neither {asked.name} nor {asked.against} depends on '{over[:40]}'"
+            near = nearest(over, sorted(s.name for s in gap.free_symbols))
+            raise ValuesError(problem, self.question.answered if over == asked.place else None, near)
         found = crossovers(one, other, over, compared=(), real=True)
         if found.less and len(found.crossings) != 1:
             many = f"at {len(found.crossings)} values of {over}" if found.crossings else f"at no {over}"
