@@ -149,7 +149,7 @@ class Accounting:
         >>> Accounting.of("tree", algorithm={"all-to-all": "ring"}).algorithm
         'tree, all-to-all: ring'
         """
-        made = cls()
+        made = _USUAL
         for choice in choices:
             if choice is None:
                 continue
@@ -167,6 +167,8 @@ class Accounting:
                 known = " or ".join(f"{home}: {choice}" for home in homes)
                 raise AccountingError(f"'{choice}' belongs to several conventions", hint=f"write {known}")
             made = replace(made, **{homes[0]: choice})
+        if not named:
+            return made
         known_fields = [f.name for f in fields(cls)]
         for name in named:
             if name not in known_fields:
@@ -182,7 +184,9 @@ class Accounting:
         >>> Accounting.given(["sent_per_rank", {"algorithm": "pairwise"}]).asked
         ('communication', 'algorithm')
         """
-        if said is None or isinstance(said, (str, Accounting)):
+        if isinstance(said, Accounting):
+            return said
+        if said is None or isinstance(said, str):
             return cls.of(said)
         made, known = cls(), dict[str, str]()
         for one in [said] if isinstance(said, Mapping) else said:
@@ -349,3 +353,6 @@ def _laid(field: str, before: str, said: object) -> str:
     every, own = by_kind(before)
     laid = {**own, **by_kind(said)[1]}
     return ", ".join([*([] if every == Accounting.algorithm else [every]), *(f"{k}: {laid[k]}" for k in sorted(laid))])
+
+
+_USUAL = Accounting()  # the choice of each field where none is said

@@ -163,11 +163,7 @@ class Setting:
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols of the model, which no step may be named by."""
-        found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
-        found |= {s.name for size in self.graph.counts for s in size.free_symbols}
-        for name, right in self.graph.relations.equations:
-            found |= {name, *forms.names(right)}
-        return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})
+        return _symbols(ByIdentity(self.graph))
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -291,6 +287,16 @@ def _mixed(held: ByIdentity[Graph], said: Autocast) -> Graph:
 @lru_cache(maxsize=4096)
 def _written(held: ByIdentity[Relations], expr: Expr) -> Form:
     return forms.from_expr(held.it.gather(expr))
+
+
+@lru_cache(maxsize=256)
+def _symbols(held: ByIdentity[Graph]) -> frozenset[str]:
+    graph = held.it
+    found = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols}
+    found |= {s.name for size in graph.counts for s in size.free_symbols}
+    for name, right in graph.relations.equations:
+        found |= {name, *forms.names(right)}
+    return frozenset({*found, *(region.times for region in graph.regions if region.times)})
 
 
 @lru_cache(maxsize=4096)

@@ -164,19 +164,20 @@ class Registry(Mapping[str, DeclaredQuantity]):
 
     def __init__(self, packages: Mapping[str, list[str]], worksheets: Path, facts: bool = False) -> None:
         self.packages, self.worksheets, self.facts = packages, worksheets, facts
-        self._sheets: dict[str, DeclaredQuantity] = {}
+        self._read: dict[str, DeclaredQuantity] = {}
 
     def __getitem__(self, name: str) -> DeclaredQuantity:
-        for package, path in self.packages.items():
-            if name in self.groups and name in _groups(tuple(path), "py"):
-                return _declared(package, self.groups[name], name)
-        if name not in self.groups:
-            raise KeyError(name)
-        if name not in self._sheets:
-            from symcomm.core.worksheets import built_in
+        if name not in self._read:
+            self._read[name] = self._declared(name, self.groups[name])
+        return self._read[name]
 
-            self._sheets[name] = self.of_worksheet(built_in()[name], self.groups[name])
-        return self._sheets[name]
+    def _declared(self, name: str, group: str) -> DeclaredQuantity:
+        for package, path in self.packages.items():
+            if name in _groups(tuple(path), "py"):
+                return _declared(package, group, name)
+        from symcomm.core.worksheets import built_in
+
+        return self.of_worksheet(built_in()[name], group)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.groups)

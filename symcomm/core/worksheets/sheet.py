@@ -755,25 +755,24 @@ class _Asking:
             values = [_worth(self.plain(side), known) for side in sides]
             if None not in values and values[0] == values[1]:
                 raise ValuesError(f"{text} is a case with its own formula", hint="give this number when it is derived")
-        told: dict[str, Expr] = {}
-        for claim, sides in claims:
-            compared = (n for side in sides for n in forms.names(side))
-            for name in (*compared, *(found[1] for found in re.findall(_TOLD, claim.text))):
-                if (value := _worth(self.plain(Sym(name)), known)) is not None:
-                    told[name] = value
         for name, line in self.picked.items():
             self.units.setdefault(name, line.unit or self.units.get(self.called(name), ONE))
         units = {s.name: s.unit for s in self.symbols.values()} | self.units
         notes = []
         for claim, sides in claims:
-            found = [value for side in sides if (value := _worth(side, told)) is not None]
-            if len(found) < len(sides):
+            plain = [self.plain(side) for side in sides]
+            if not known.keys() >= {name for side in plain for name in forms.names(side)}:
                 continue
-            text = re.sub(_TOLD, lambda m: _said(told, units, m[2], m[1]), claim.text)
+            found = [value for side in plain if (value := _worth(side, known)) is not None]
             holds = not found or _HOLDS[claim.relation](_sign(found[0] - found[1]), 0)
-            if claim.required and not holds:
+            if holds == claim.required:
+                continue
+            said = {name for _, name in re.findall(_TOLD, claim.text)}
+            told = {name: value for name in said if (value := _worth(self.plain(Sym(name)), known)) is not None}
+            text = re.sub(_TOLD, partial(_said, told, units), claim.text)
+            if claim.required:
                 raise ValuesError(text, hint=claim.hint)
-            notes += [text] if holds and not claim.required else []
+            notes.append(text)
         return notes
 
 
@@ -799,8 +798,9 @@ def _worth(form: Form, told: Mapping[str, Expr]) -> Expr | None:
     return forms.value(form, told)
 
 
-def _said(told: Mapping[str, Expr], units: Mapping[str, Unit], name: str, about: str) -> str:
+def _said(told: Mapping[str, Expr], units: Mapping[str, Unit], found: re.Match[str]) -> str:
     """A number in a sentence: with its unit as a table shows it, or about."""
+    about, name = found.groups()
     value = told.get(name)
     if value is None:
         return name

@@ -30,9 +30,10 @@ def derive(
 ) -> Derivation:
     """The operations of a rank in a pass or the bytes that it moves, or the time that these take."""
     setting, amounts = setting.freeze(frozen), of in ("operations", "bytes")
-    setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates, amounts)
+    only = ("compute" if of in ("operations", "computing") else "memory",)
+    setting, work, writer, terms, shown = time.write(setting, strategy, phase, op, dtype, None, rates, amounts, only)
     found = getattr(terms, _OF[of])
-    if not terms.local or (amounts and found is None):
+    if found is None and (amounts or not writer.load.ops):
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     if found is None:
         found = work.combine("t_none", num(0, SECOND), SECOND, "nothing", "No op is counted.")

@@ -25,6 +25,7 @@ from symcomm.core.units import ONE
 
 Of = Annotated[Literal["batch", "context"], Meaning("the batch, or the context from which on no batch is enough")]
 
+_SIDES = ("compute", "memory")
 _REMEDY = "a shorter context, fewer bytes a number, or more queries for each key"
 
 
@@ -42,7 +43,7 @@ def derive(
     Source: Austin et al., How to Scale Your Model, 2025, "Inference".
     """
     made = step_of(setting, "decode", None, past)
-    setting, work, writer, terms, _ = time.write(made, None, "forward", None, dtype, None, rates, True)
+    setting, work, writer, terms, _ = time.write(made, None, "forward", None, dtype, None, rates, True, _SIDES)
     if terms.compute is None or terms.memory is None:
         raise ValuesError(f"{setting.graph.name} has no op that is counted", hint="use operations: all_ops")
     machine, graph = writer.machine, setting.graph

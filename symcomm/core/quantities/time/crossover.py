@@ -12,6 +12,7 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.core.quantities.time import time
 from symcomm.core.quantities.time.term_texts import need
+from symcomm.core.quantities.time.terms import TERMS
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
@@ -34,9 +35,9 @@ def derive(
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """
     pair = [part.strip() for part in between.split(",")]
-    if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
+    if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
-    setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates, True)
+    setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates, True, pair)
     machine = writer.machine
     if any(over in condition.names for condition in machine.where):
         raise ValuesError(f"the number of {over} decides where the axes of the mesh lie in a node",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -27,6 +27,7 @@ from symcomm.core.setting import Setting, StepWriter, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
+TERMS = ("compute", "memory", "network")
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 
 
@@ -299,8 +300,8 @@ class TimeWriter:
 
     # -- terms ---------------------------------------------------------------------------------
 
-    def terms(self, load: Load, tag: str = "") -> Terms:
-        """The three terms of a load: amounts over rates."""
+    def terms(self, load: Load, tag: str = "", only: Collection[str] = TERMS) -> Terms:
+        """The terms of a load that are asked for: amounts over rates."""
         self.load = load
         machine, work = self.machine, self.work
         if not load.ops and not load.calls:
@@ -310,10 +311,11 @@ class TimeWriter:
         each = [self.launch(ops) for ops in launches(load)] if tabled else []
         computing = [self.often(one.region, one.computing) for one in each if one.computing is not None]
         moving = [self.often(one.region, one.moving) for one in each if one.moving is not None]
+        computing, moving = computing if "compute" in only else [], moving if "memory" in only else []
         if tabled and moving and TRAFFIC[self.setting.accounting.traffic].collectives:
             moving += [Ratio(product(element_bytes(dtype), form), machine.memory) for form, dtype in words]
-        done = None if tabled else self.flops(load.ops, tag)
-        moved = None if tabled else self.moved(load.ops, words, tag)
+        done = None if tabled or "compute" not in only else self.flops(load.ops, tag)
+        moved = None if tabled or "memory" not in only else self.moved(load.ops, words, tag)
         computing = computing if done is None else [Ratio(done, machine.sustained(self.rate()))]
         moving = moving if moved is None else [Ratio(moved, machine.sustained(machine.memory))]
         compute = memory = None
@@ -335,6 +337,8 @@ class TimeWriter:
                 sustained("Bytes over the bandwidth of the memory", machine),
                 witness=partial(self.moves, load),
             )
+        if "network" not in only:
+            return Terms(compute, memory, None, done, moved)
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":

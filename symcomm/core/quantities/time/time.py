@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -28,7 +28,7 @@ from symcomm.core.quantities.options import (
     StrategyOption,
 )
 from symcomm.core.quantities.time.term_texts import exhibit, need
-from symcomm.core.quantities.time.terms import Terms, TimeWriter
+from symcomm.core.quantities.time.terms import TERMS, Terms, TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
@@ -41,7 +41,6 @@ PHASES = {
     "microbatch": ("forward", "backward"),
     "end_of_batch": ("end",),
 }
-TERMS = ("compute", "memory", "network")
 
 
 def write(
@@ -53,8 +52,9 @@ def write(
     gradient_dtype: str | None,
     rates: Mapping[str, object],
     amounts: bool = False,
+    only: Collection[str] = TERMS,
 ) -> tuple[Setting, StepWriter, TimeWriter, Terms, list[Exhibit]]:
-    """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with.
+    """The steps up to the terms, or ``only`` some of them: what ``time``, ``roofline`` and ``crossover`` begin with.
 
     Raises ``ValuesError`` where ``amounts`` of all ops are wanted, and a table says what each op achieves.
     """
@@ -79,7 +79,7 @@ def write(
     work = StepWriter(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
     setting.decided(TAKES_OUT, wanted)
-    terms = writer.terms(part)
+    terms = writer.terms(part, only=only)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     return setting, work, writer, terms, shown
 
@@ -114,7 +114,8 @@ def derive(
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
     setting = keeping(packed(setting.freeze(frozen), documents), recipe)
-    setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    only = TERMS if term is None else (term,)
+    setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates, only=only)
     what = {
         "forward": "The forward pass",
         "backward": "The backward pass",
