@@ -239,7 +239,7 @@ def test_a_split_whose_roots_take_too_long_is_refused_with_what_was_tried(monkey
     monkeypatch.setattr(patience, "CROSSING", 0.05)
     monkeypatch.setattr("symcomm.core.quantities.time.mesh_split.positive_root", forever)
     with pytest.raises(ValuesError) as caught:
-        split(block(), OVERLAP, devices=64)
+        split(xxl(), OVERLAP, devices=64, links="X=2, Y=1", least="batch", **RATES)
     assert str(caught.value) == (
         "the search for the best real X was given up after 0.05 s: tried the roots of a difference in closed form\n"
         "hint: numbers: whole compares the divisors"

@@ -234,6 +234,9 @@ def test_a_logarithm_is_bracketed_by_interval_arithmetic():
 def test_a_kink_is_found_exactly():
     made = minimise(Largest((product(num(2), x), Ratio(num(7), x))), "x", integer=False)
     assert made.expr == sp.sqrt(14) / 2
+    assert "larger is least where both are equal" in made.steps[-1].reason.text
+    made = minimise(Largest((product(num(2), x), Ratio(num(7), x), num(1))), "x", integer=False)
+    assert made.expr == sp.sqrt(14) / 2
     assert "two pieces of the cost meet" in made.steps[-1].reason.text
 
 
@@ -332,14 +335,30 @@ def test_a_ceiling_has_no_elasticity():
 def test_break_even_says_which_cost_is_less_before_it():
     made = break_even(derivation(product(o, n), "small"), derivation(Ratio(s, n), "large"), over="n")
     assert made.at(o=1, s=9).value == 3
-    assert "below it, 'small' costs less" in made.steps[-1].reason.text
+    assert made.notes == ("Below the crossover small is less, above it large.",)
+    made.check(deep=True)
+
+
+def test_powers_that_are_no_whole_numbers_are_equal_at_a_closed_form():
+    square, third, cubic = (Power(n, num(e)) for e in (F(1, 2), F(1, 3), 3))
+    made = break_even(derivation(product(o, square), "root"), derivation(product(s, third), "third"), "n")
+    assert made.at(o=2, s=6).value == 3**6
+    assert made.notes == ("Below the crossover root is less, above it third.",)
+    p = Sym("p")
+    made = break_even(derivation(product(total(p, num(-1)), cubic), "cubes"), derivation(s, "constant"), over="n")
+    assert [str(condition) for condition in made.where] == ["p > 1"]
+    assert made.at(p=3, s=16).value == 2
 
 
 def test_costs_that_are_never_equal_have_no_break_even():
-    with pytest.raises(ValuesError, match="'less' is the smaller one for all n"):
+    with pytest.raises(ValuesError, match=r"never equal\nhint: There is no crossover: less is less than more"):
         break_even(derivation(product(num(2), n), "more"), derivation(n, "less"), over="n")
-    with pytest.raises(ValuesError, match="use crossover with numbers"):
+    with pytest.raises(ValuesError, match="there is no crossover: less is less for every n"):
+        break_even(derivation(product(num(2), o, n), "more"), derivation(product(o, n), "less"), over="n")
+    with pytest.raises(ValuesError, match=r"has no closed form, and s, w have no value\nhint: give s a value"):
         break_even(derivation(Largest((n, s)), "a"), derivation(w, "b"), over="n")
+    with pytest.raises(ValuesError, match=r"has no closed form\nhint: use crossover with numbers"):
+        break_even(derivation(Largest((n, num(2))), "a"), derivation(num(3), "b"), over="n")
 
 
 def test_break_even_refuses_different_units_and_conventions():
@@ -347,6 +366,25 @@ def test_break_even_refuses_different_units_and_conventions():
         break_even(derivation(product(Num(F(1), SECOND), n), "a", SECOND), derivation(s, "b"), over="n")
     with pytest.raises(AccountingError):
         break_even(derivation(n, "a"), derivation(s, "b", communication="all_links"), over="n")
+
+
+def test_the_larger_of_a_rising_and_a_falling_cost_is_least_where_both_are_equal():
+    """Against a search over a fine grid, for numbers that come after the closed form."""
+    rng = random.Random(5)
+    made = minimise(Largest((total(product(n, o), w), Ratio(s, n))), "n", integer=False)
+    made.check(deep=True)
+    most = maximise(Smallest((total(product(n, o), w), Ratio(s, n))), "n", integer=False)
+    for _ in range(20):
+        values = {name: number(rng) for name in "osw"}
+        place = float(made.at(**values).value)
+        a, b, c = (float(values[name]) for name in "osw")
+        grid = [place * (0.5 + k / 1000) for k in range(1001)]
+        best = min(grid, key=lambda y: max(y * a + c, b / y))
+        assert abs(best - place) < place / 900
+        assert most.at(**values).value == made.at(**values).value
+    assert "larger is least where both are equal" in made.steps[-1].reason.text
+    with pytest.raises(ValuesError, match="we cannot decide"):
+        minimise(Largest((product(n, o), product(n, s))), "n", integer=False)
 
 
 # -- pieces ---------------------------------------------------------------------------------------------------

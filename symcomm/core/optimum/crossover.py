@@ -22,6 +22,7 @@ from symcomm.core.optimum.cost import Formula, derived, used
 from symcomm.core.optimum.dimension import worth
 from symcomm.core.optimum.equality import holding
 from symcomm.core.optimum.pair import Pair, comparable, differences
+from symcomm.core.optimum.powers import course, terms
 from symcomm.core.optimum.roots import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.core.patience import patience, trying
 from symcomm.core.records import dataclass
@@ -110,6 +111,10 @@ def _crossovers(
             steps = steps[:2] + steps[3:]  # the equation has no solution to be found
             notes.append(_always(pair, less[0], low, high))
     elif solved is None:
+        runs = course(terms(pair.difference, pair.variable) or ())
+        if runs.kind in ("rises", "falls"):
+            better = pair.titles[runs.kind == "rises"]
+            raise ValuesError(f"there is no crossover: {better} is less for every {over}")
         raise ValuesError(
             f"the crossover over {over} has no closed form, and {', '.join(missing)} have no value",
             hint=f"give {missing[0]} a value",

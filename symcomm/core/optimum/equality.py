@@ -10,6 +10,8 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, put, rational
 from symcomm.core.errors import ValuesError
 from symcomm.core.libraries import Expr, Symbol, sp
+from symcomm.core.optimum.powers import course, terms
+from symcomm.core.optimum.powers import root as powers_root
 from symcomm.core.optimum.roots import RANGE, Crossing, changes
 from symcomm.core.patience import trying
 from symcomm.core.records import dataclass
@@ -45,7 +47,10 @@ def coefficients(gap: Expr, x: Expr) -> tuple[Expr, ...] | None:
 
 @lru_cache(maxsize=1024)  # other numbers do not change where it is
 def sure_root(gap: Expr, x: Expr) -> Expr | None:
-    """The root of a line, or the positive one of a parabola whose roots have different signs; None for all others."""
+    """The root of a line, or the one of a parabola, or of powers like it, whose signs change once.
+
+    None for all others.
+    """
     found = coefficients(gap, x)
     if found is not None and len(found) == 2:
         return sp.cancel(-found[1] / found[0])
@@ -53,7 +58,12 @@ def sure_root(gap: Expr, x: Expr) -> Expr | None:
         p, q, r = found if found[0].is_positive else (-c for c in found)
         if p.is_positive and r.is_negative:
             return sp.sqrt(-r / p) if q == 0 else (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p)
-    return None
+        return None
+    powers = terms(gap, x) or ()
+    solved = powers_root(powers) if course(powers).kind in ("valley", "hill") else None
+    if solved is None or not solved[1].is_number:
+        return None if solved is None else solved[0]
+    return sp.Pow(solved[1], 1 / solved[2], evaluate=False)  # a number would be spelled out, with all its digits
 
 
 @lru_cache(maxsize=1024)
@@ -177,7 +187,9 @@ def _above_zero(root: Expr, x: Expr, known: _Given) -> Condition | None:
     """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
     top, bottom = sp.fraction(sp.together(root))
     number, factors = sp.factor(top * bottom).as_coeff_Mul()
-    unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
+    parts = [part.as_base_exp() for part in sp.Mul.make_args(factors)]
+    plain = [base if base.is_Add and not power.is_Integer else base**power for base, power in parts]
+    unsure = [factor for factor in plain if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
     signed = sp.sign(number) * sp.Mul(*unsure)
     numbers = signed.subs(put(dict(known), ""))
@@ -197,7 +209,11 @@ def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _rises(gap: Expr, x: Expr, known: _Given) -> bool | None:
-    top, bottom = sp.fraction(sp.together(gap.subs(put(dict(known), x.name))))
+    gap = gap.subs(put(dict(known), x.name))
+    once = course(terms(gap, x) or ()).kind  # by the signs of its powers
+    if once in ("valley", "hill"):
+        return once == "valley"
+    top, bottom = sp.fraction(sp.together(gap))
     sign = sp.factor(sp.diff(top, x)) / bottom
     if sign.is_positive is None and top.is_polynomial(x):  # it crosses once: from its sign at first to the other one
         sign = -sp.Poly(top, x).terms()[-1][1] / bottom

@@ -18,8 +18,9 @@ from symcomm.core.form import Form, Sym
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import amount
 from symcomm.core.optimum import powers, search
-from symcomm.core.optimum.cost import Cost, read, written
+from symcomm.core.optimum.cost import read, written
 from symcomm.core.optimum.dimension import counted, in_unit
+from symcomm.core.optimum.equality import holding, sure_root
 from symcomm.core.optimum.question import CostQuestion, OptimumSteps, Wanted, ask
 from symcomm.core.patience import patience
 from symcomm.core.units import Quantity, decimal_text
@@ -104,22 +105,46 @@ def _closed(question: CostQuestion) -> Derivation:
     cost, working = question.cost, OptimumSteps(question)
     found = powers.terms(cost.expr, cost.x)
     if found is None:
-        return _compared(working, powers.Monotonicity("unknown", "the cost is not a sum of powers"))
+        unknown = powers.Monotonicity("unknown", "the cost is not a sum of powers")
+        return _where_equal(working) or _compared(working, unknown)
 
-    def runs(one: Cost) -> powers.Monotonicity:
-        return powers.course(
-            tuple((e, question.sense * c) for e, c in powers.slope_of(powers.terms(one.expr, one.x) or ()))
-        )
-
-    way = runs(cost)
+    way = _course(question, cost.expr)
     if way.kind == "unknown" and question.domain.divides is None:
-        told = next((one for one in powers.told_more(cost) if runs(one).kind != "unknown"), None)
+        more = powers.told_more(cost)
+        told = next((one for one in more if _course(question, one.expr).kind != "unknown"), None)
         if told is not None:
             return _closed(replace(question, cost=told))
     _show_slope(working, powers.slope_of(found))
     if question.domain.divides is not None or way.kind == "unknown":
         return _compared(working, way)
     return _in_closed_form(working, found, way)
+
+
+def _course(question: CostQuestion, expr: Expr) -> powers.Monotonicity:
+    """How a sum of powers runs, where small is better; flat for what is none."""
+    found = powers.slope_of(powers.terms(expr, question.cost.x) or ())
+    return powers.course(_times(question.sense, found))
+
+
+def _where_equal(working: OptimumSteps) -> Derivation | None:
+    """The least of the larger of two costs, of which one rises and one falls; None for all others."""
+    cost, question = working.cost, working.question
+    larger = sp.Max if question.sense > 0 else sp.Min
+    pieces = cost.expr.args if isinstance(cost.expr, larger) and not question.domain.whole else ()
+    ways = [_course(question, piece).kind for piece in pieces]
+    if sorted(ways) != ["falls", "rises"]:
+        return None
+    rising, falling = pieces[:: 1 if ways[0] == "rises" else -1]
+    root = sure_root(rising - falling, cost.x)
+    if root is None:
+        return None
+    text = f"One cost rises with `{cost.over}`, the other one falls: the larger is least where both are equal."
+    if question.sense < 0:
+        text = f"One cost rises with `{cost.over}`, the other one falls: the smaller is greatest where both are equal."
+    working.place = working.define(f"{cost.over}^*", cost.write(root), cost.x_unit, "equal", text)
+    held = holding(rising - falling, cost.x, root, cost.given)
+    working.where += [] if held is None else [held]
+    return working.finish(_into_the_range(working))
 
 
 # -- in closed form --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import counted, in_unit, with_units, worth
-from symcomm.core.optimum.equality import coefficients, sure_root
+from symcomm.core.optimum.equality import rises, sure_root
 from symcomm.core.optimum.roots import sign_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -194,12 +194,10 @@ class Pair:
 
     def sides(self, root: Expr) -> str:
         """The lesser cost on each side of a symbolic solution."""
-        slope = (coefficients(self.difference, self.variable) or [None])[0]
-        first, second = self.titles
-        if slope is not None and slope.is_positive:
-            return f"Below the crossover {first} is less, above it {second}."
-        if slope is not None and slope.is_negative:
-            return f"Below the crossover {second} is less, above it {first}."
+        way, (first, second) = rises(self.difference, self.variable, {}), self.titles
+        if way is not None:
+            below, above = (first, second) if way else (second, first)
+            return f"Below the crossover {below} is less, above it {above}."
         return (
             f"At a positive crossover the costs change places; without one, either {first} or {second} is less for "
             f"every {self.over}. The other numbers decide which one."

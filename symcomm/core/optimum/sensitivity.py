@@ -11,10 +11,8 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.notation import amount, symbol
-from symcomm.core.optimum.cost import Cost, Formula, derived, read, used, written
-from symcomm.core.optimum.pair import Pair, comparable
-from symcomm.core.optimum.powers import course, neat, root, terms, told_more
-from symcomm.core.patience import patience, trying
+from symcomm.core.optimum.cost import Cost, Formula, read
+from symcomm.core.optimum.crossover import crossovers
 from symcomm.core.units import ONE
 
 _LARGE = 300  # operations from which an elasticity is not cancelled
@@ -76,39 +74,9 @@ def break_even(
     >>> break_even("o n", "s/n", over="n").expr
     sqrt(s)/sqrt(o)
     """
-    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names", True):
-        return _break_even(derived(first, given, "", over), derived(second, given, "", over), over, given or {}, title)
-
-
-def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, object], title: str) -> Derivation:
-    accounting = comparable(a, b, ())
-    pair = Pair.of(a, b, over)
-    used(given, over, pair.names)
-    gap = pair.written(pair.difference)
-    known = {n: v for n, v in {**pair.given, **given}.items() if n in forms.names(gap)}
-    cost = read(gap, over, known, title or f"{a.title} and {b.title}")
-    trying("the signs of the powers in their difference")
-    told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
-    sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
-    cost, found, runs = sure or (cost, None, None)
-    if found is None or runs is None or runs.kind == "unknown":
-        why = runs.why if runs else "a cost is not a sum of powers"
-        raise ValuesError(f"where the costs are equal has no closed form: {why}", hint="use crossover with numbers")
-    if runs.kind not in ("valley", "hill"):
-        less = a.title if runs.kind == "falls" else b.title
-        raise ValuesError(f"the costs are never equal: '{less}' is the smaller one for all {over}")
-    solved = root(found)
-    if solved is None:
+    made = crossovers(first, second, over, None, (), given, real=True)
+    if made.less and not made.crossings:
+        raise ValuesError("the costs are never equal", hint=made.derivation.notes[-1])
+    if made.derivation.steps[-1].reason.rule != "solve":
         raise ValuesError("where the costs are equal has no closed form", hint="use crossover with numbers")
-    _, inside, degree = solved
-    base = cost.write(neat(inside))
-    form = base if degree == 1 else forms.Root(base) if degree == 2 else forms.Power(base, written(1 / degree))
-    less = a.title if runs.kind == "valley" else b.title
-    steps = (
-        Step("g", cost.form, cost.unit, Reason("difference", f"{a.title} minus {b.title}.")),
-        Step(
-            f"{over}^*", form, cost.x_unit,
-            Reason("equal", f"The signs of the terms change once: there is one root; below it, '{less}' costs less."),
-        ),
-    )  # fmt: skip
-    return replace(cost, accounting=accounting).derivation(title or f"Break-even of `{over}`", steps)
+    return replace(made.derivation, title=title or f"Break-even of `{over}`")

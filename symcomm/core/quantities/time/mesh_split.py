@@ -17,7 +17,6 @@ from symcomm.core.libraries import Expr
 from symcomm.core.optimum.cost import closed, written
 from symcomm.core.optimum.equality import cancelled, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
-from symcomm.core.optimum.question import no_better_beside
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.patience import patience, trying
@@ -130,8 +129,8 @@ def _real(asked: _Split) -> Derivation:
     terms = asked.terms(Sym(x), Ratio(asked.devices, Sym(x)))
     if len(terms.sent) < 2:
         raise ValuesError(f"only the mesh axis '{next(iter(terms.sent))}' sends anything", hint="then it is best as 1")
-    if asked.overlap:
-        return (_at_the_edge if asked.over else _where_equal)(asked, terms)
+    if asked.overlap and asked.over:
+        return _at_the_edge(asked, terms)
     cost = _cost(asked, terms)
     try:
         best = (maximise if asked.over else minimise)(cost, x, integer=False, lower=0)
@@ -222,34 +221,6 @@ def _way(expr: Expr, x: Expr) -> int:
     return 1 if slope.is_nonnegative else -1 if slope.is_nonpositive else 0
 
 
-def _where_equal(asked: _Split, terms: MeshTerms) -> Derivation:
-    """The longer of two times is least where both are equal, if one rises and the other one falls."""
-    cost = _cost(asked, terms)
-    x = forms.value(Sym(asked.names[0]))
-    first, second = map(terms.worth, terms.sent.values())
-    ways = [_way(e, x) for e in (first, second)]
-    if sorted(ways) != [-1, 1]:
-        raise ValuesError(
-            "the change of the communication times with the split depends on unknown signs", hint="numbers: whole"
-        )
-    names = [f.name for f in terms.sent.values() if isinstance(f, Sym)]
-    rising, falling = names[:: ways[0]]
-    text = f"`{rising}` rises with `{x.name}` and `{falling}` falls: the longer of them is least where both are equal."
-    least = no_better_beside(forms.from_expr(cost.expr), x.name, f"{x.name}^*")
-    return _at_root(asked, replace(cost, title=f"Best real `{x.name}`: {cost.title}"), first - second,
-                    Reason("equal", text, witness=least))  # fmt: skip
-
-
-def _at_root(asked: _Split, cost: Derivation, gap: Expr, said: Reason) -> Derivation:
-    """The optimum where a difference is zero."""
-    x = forms.value(Sym(asked.names[0]))
-    with patience(f"the search for the best real {x.name}", "numbers: whole compares the divisors", crossing=True):
-        trying("the roots of a difference in closed form")
-        root = positive_root(gap, x, dict(cost.given))
-    made = replace(cost, steps=(*cost.steps, Step(f"{x.name}^*", written(root), ONE, said)))
-    return _finished(asked, made, [_other(asked)])
-
-
 def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     """The batch of overlapping times: less with fewer ranks on the first axis, until no batch is enough any more."""
     x, over = forms.value(Sym(asked.names[0])), asked.over
@@ -267,8 +238,12 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
         at = numbers.moved(x.name, numbers[f"{x.name}^*"])
         return abs(worked_out(gap, at)) * 10**30 <= abs(worked_out(gap, numbers.moved(x.name, 2 * at[x.name])))
 
-    title = f"Best real `{x.name}`: least compute-bound `{over}` of {PHASES[asked.phase][1]}"
-    return _at_root(asked, asked.made(title, terms), gaps[0], Reason("edge", text, witness=closes))
+    cost = asked.made(f"Best real `{x.name}`: least compute-bound `{over}` of {PHASES[asked.phase][1]}", terms)
+    with patience(f"the search for the best real {x.name}", "numbers: whole compares the divisors", crossing=True):
+        trying("the roots of a difference in closed form")
+        root = positive_root(gaps[0], x, dict(cost.given))
+    edge = Step(f"{x.name}^*", written(root), ONE, Reason("edge", text, witness=closes))
+    return _finished(asked, replace(cost, steps=(*cost.steps, edge)), [_other(asked)])
 
 
 # -- over the divisors ---------------------------------------------------------------------------------
