@@ -184,7 +184,7 @@ class _Item:
     spans: tuple[Span, ...] = ()
 
     def place(self, text: str) -> Span:
-        """The line in which a piece of the item stands; the first one for what runs over several."""
+        """The line that has a piece of the item; the first one for what runs over several."""
         return next((span for span in (self.span, *self.spans) if text in span.text), self.span)
 
 
