@@ -161,6 +161,12 @@ def test_no_least_batch_is_said_where_no_split_is_ever_enough() -> None:
     options = {"devices": 64, "links": "X=2, Y=1", "least": "batch", "peak": "460 PFLOP/s", "network": "18 GB/s"}
     with pytest.raises(ValuesError, match="no split of 64 devices will do"):
         split(xxl(), want="least", **options)
+    late = split(block(), devices="N", least="batch", want="least")
+    assert [str(condition) for condition in late.where] == ["F·W_net > R"]
+    few, many = ({"D": 64, "F": f, "N": 64, "R": 100, "W_net": 1} for f in (99, 101))
+    assert late.at(**many).value > 0
+    with pytest.raises(ValuesError, match=r"no split of N devices will do: .*, where F = 99, W_net = 1, R = 100\nhint: f"):
+        late.at(**few)
 
 
 def test_a_split_beyond_the_devices_says_so() -> None:

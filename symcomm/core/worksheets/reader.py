@@ -170,7 +170,7 @@ class WorksheetChoice:
     name: str
     default: str
     meaning: str
-    span: Span
+    span: Span | None = None
 
 
 @dataclass(frozen=True)

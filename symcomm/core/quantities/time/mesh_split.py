@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Unpack
 import sympy as sp
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step, worked_out
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step, worked_out
 from symcomm.core.errors import StrategyError, SymcommError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.core.libraries import Expr
@@ -20,6 +20,7 @@ from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.patience import patience, trying
+from symcomm.core.printing import plain
 from symcomm.core.quantities.communication.links import by_axis, new_symbols
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
@@ -158,12 +159,19 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         work.define("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text,
                     witness=(largest if asked.overlap else together)(sent))  # fmt: skip
         return asked.made(f"Communication time of {PHASES[asked.phase][1]}", terms)
-    answer, kind, _ = compute_bound.solve(terms, asked.over)
+    answer, kind, (bound, *_) = compute_bound.solve(terms, asked.over)
     if kind != "at_least" or terms.worth(answer) == 0:
         raise ValuesError(f"no {asked.over} has to be made small here", hint="least: communication")
     work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{asked.over}^*` is least where this is greatest.",
                 witness=lambda numbers: 1 / number(answer, numbers))  # fmt: skip
-    return asked.made(f"One over the least compute-bound `{asked.over}` of {PHASES[asked.phase][1]}", terms)
+    made = asked.made(f"One over the least compute-bound `{asked.over}` of {PHASES[asked.phase][1]}", terms)
+    if bound.where is None or not asked.wants_least:
+        return made
+    x = forms.value(Sym(asked.names[0]))  # the split at which computing gains most on the communication decides
+    most = {1: forms.value(asked.devices), -1: sp.Integer(1)}.get(_way(1 - bound.ratio, x), x)
+    less, more = map(forms.from_expr, sp.fraction(cancelled(bound.ratio.subs(x, most))))
+    refusal = f"no split of {plain(asked.devices)} devices will do: the communication grows faster than computing"
+    return replace(made, where=(*made.where, Condition(more, ">", less, refusal, "fewer devices")))
 
 
 def _other(asked: _Split) -> Step:
@@ -191,9 +199,6 @@ def _finished(asked: _Split, found: Derivation, more: Sequence[Step]) -> Derivat
     given = dict(made.given)
     if {*forms.names(forms.from_expr(split.expr)), *forms.names(asked.devices)} <= given.keys():
         most = forms.evaluate(asked.devices, given)
-        if asked.wants_least and made.at().value <= 0:
-            raise ValuesError(f"no split of {most} devices will do: the communication grows faster than computing",
-                              hint="fewer devices")  # fmt: skip
         place = split.at().value
         if not 1 <= place <= most:
             side = "below 1" if place < 1 else f"above {most}"
