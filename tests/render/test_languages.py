@@ -338,8 +338,9 @@ def test_columns_are_as_wide_as_their_words_in_the_language() -> None:
 
 
 def test_a_sentence_without_translation_is_told_once(tmp_path: Path) -> None:
-    (tmp_path / "own.md").write_text("# Area\n\n## Symbols\n\n- a [count]: a side\n\n## Lines\n\n- A := a^2\n"
-                                     "  square: Nobody knows this one.\n  run: loops(a, a)\n", encoding="utf-8")  # fmt: skip
+    sheet = "# Area\n\n## Symbols\n\n- a [count]: a side\n\n## Lines\n\n- A := a^2\n"
+    sheet += "  square: Nobody knows this one.\n  run: loops(a, a)\n"
+    (tmp_path / "own.md").write_text(sheet, encoding="utf-8")
     text = "---\nlanguage: de\n---\n```symcomm\nworksheet: own.md\nask: A\ngiven: {a: 4}\n```\n"
     (tmp_path / "t.md").write_text(text, encoding="utf-8")
     result = CliRunner().invoke(main, ["solve", str(tmp_path / "t.md"), "--to", "md", "-o", str(tmp_path / "out")])

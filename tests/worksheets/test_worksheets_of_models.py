@@ -391,7 +391,7 @@ def test_the_least_whole_value_on_the_side_that_holds_is_an_answer():
         ("h where C_own = C_rent", {**PRICES, "rent": "1/4 dollar/hour"}, "equal for no positive h"),
         ("k where C_own = C_rent", {}, "worksheet:22: 'k' cannot be the answer here"),
         ("h where C_own = C_rant", {}, "did you mean 'C_rent'?"),
-        ("h where C_own = r", {}, "worksheet:20: C_own is in dollar, but r in dollar/hour"),
+        ("h where C_own = r", {}, "worksheet:22: C_own is in dollar, but r in dollar/hour"),
         ("h where C_own > C_rent", {}, "or least n with A >= B"),
         ("P where C_own = C_rent", PRICES, "price makes no difference to 'Break even'"),
     ],
@@ -419,9 +419,9 @@ def test_a_symbol_of_the_model_is_solved_for_by_its_name_or_by_that_of_an_option
     at = {name: value for name, value in SIZES.items() if name != "B"}
     assert one.at(**at).value == Fraction(3 * 10**6, per_batch)
     assert two.at(**at, T_most=3).value == one.at(**at).value
-    with pytest.raises(ValuesError, match=r"^worksheet:23: neither T_c nor T_most depends on 'BB'\n    answer: "):
+    with pytest.raises(ValuesError, match=r"^worksheet:23: neither cost depends on 'BB'\n    answer: least BB "):
         sc.worksheet(lines + "\n## Any\n\nanswer: least BB with T_c >= T_most\n", block())()
-    with pytest.raises(ValuesError, match=r"^neither T_c nor T_most depends on 'Q'"):
+    with pytest.raises(ValuesError, match=r"^neither cost depends on 'Q'"):
         sc.worksheet(lines + "\n## Any\n\nanswer: least x with T_c >= T_most\n", block())(over="Q")
 
 

@@ -20,7 +20,7 @@ from symcomm.core.form import Num
 from symcomm.core.libraries import Expr
 from symcomm.core.optimum.cost import Formula, derived, used
 from symcomm.core.optimum.dimension import worth
-from symcomm.core.optimum.equality import holding
+from symcomm.core.optimum.equality import holding, rises
 from symcomm.core.optimum.pair import Pair, comparable, differences
 from symcomm.core.optimum.powers import course, terms
 from symcomm.core.optimum.roots import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
@@ -31,12 +31,16 @@ from symcomm.core.units import ONE, Quantity, Unit
 
 @dataclass(frozen=True)
 class Crossovers:
-    """All crossings of two costs in a range, and which of them is less between the crossings (-1, 0 or 1)."""
+    """All crossings of two costs in a range, and which of them is less between the crossings (-1, 0 or 1).
+
+    ``rises`` says whether the first one is the larger above the first crossing; None where numbers decide that.
+    """
 
     over: str
     between: tuple[Fraction, Fraction]
     crossings: tuple[Crossing, ...]
     less: tuple[int, ...]
+    rises: bool | None
     derivation: Derivation
 
 
@@ -136,7 +140,8 @@ def _crossovers(
         (*a.where, *b.where, *([where] if where else [])),
         checks=(*a.checks, *b.checks, *([] if missing or crossings else [partial(_refused, notes[-1].rstrip("."))])),
     )  # fmt: skip
-    return Crossovers(over, (low, high), crossings, less, derivation)
+    above = less[0] < 0 if less else rises(pair.difference, pair.variable, known)
+    return Crossovers(over, (low, high), crossings, less, above, derivation)
 
 
 def _range(pair: Pair, between: tuple[object, object] | None) -> tuple[Fraction, Fraction]:

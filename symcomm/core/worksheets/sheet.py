@@ -537,7 +537,6 @@ class _Asking:
         """The value at which one line is equal to another, or the last one on the side where it is more."""
         from symcomm.core.optimum.cost import derived as cost_of
         from symcomm.core.optimum.crossover import crossovers
-        from symcomm.core.optimum.equality import rises
 
         asked, over = self.asked, self.called(self.spelled(self.asked.place))
         sides = []
@@ -549,19 +548,16 @@ class _Asking:
         one, other = sides
         if one.unit != other.unit:
             problem = f"{asked.name} is in {one.unit}, but {asked.against} in {other.unit}"
-            raise DocumentError(problem, self.question.span)
-        gap = one.expr - other.expr
-        x = next((s for s in gap.free_symbols if s.name == over), None)
-        if x is None:
-            problem = f"neither {asked.name} nor {asked.against} depends on '{over[:40]}'"
-            near = nearest(over, sorted(s.name for s in gap.free_symbols))
-            raise ValuesError(problem, self.question.answered if over == asked.place else None, near)
-        found = crossovers(one, other, over, compared=(), real=True)
+            raise DocumentError(problem, self.question.answered)
+        try:
+            found = crossovers(one, other, over, compared=(), real=True)
+        except SymcommError as error:
+            raise error.at(self.question.answered if over == asked.place else None) from None
         if found.less and len(found.crossings) != 1:
             many = f"at {len(found.crossings)} values of {over}" if found.crossings else f"at no {over}"
             raise ValuesError(f"{asked.name} and {asked.against} are equal {many}", hint=found.derivation.notes[-1])
-        rising = found.less[0] < 0 if found.less else rises(gap, x, dict(made.given))
-        claim, steps = f"{asked.name} {asked.side} {asked.against}", [*made.steps, *found.derivation.steps[3:]]
+        rising, steps = found.rises, [*made.steps, *found.derivation.steps[3:]]
+        claim = f"{asked.name} {asked.side} {asked.against}"
         if asked.edge and rising is None:
             hint = f"give numbers, or ask for {asked.place} where {asked.name} = {asked.against}"
             raise ValuesError(f"numbers decide whether {claim} holds for a large {over}", hint=hint)
