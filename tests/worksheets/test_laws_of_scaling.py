@@ -32,7 +32,7 @@ def test_scaled_work_takes_the_same_time() -> None:
 def test_without_a_serial_part_nothing_limits_the_speed_up() -> None:
     with pytest.raises(sc.SymcommError) as caught:
         sc.derive("amdahl", want="limit", serial=0)
-    assert str(caught.value).startswith("amdahl.md:28: r_most divides by s, which is zero\n    - r_most := 1/s\n")
+    assert str(caught.value).startswith("amdahl.md:24: r_most divides by s, which is zero\n    - r_most := 1/s\n")
 
 
 def test_a_part_is_at_most_the_whole() -> None:

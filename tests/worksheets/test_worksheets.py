@@ -158,6 +158,11 @@ Source: a garden.
   story: It is told, but no formula takes it.
   run: adds(x)
 
+## Answers
+
+- fill = T [second]: Filling
+- square = unused: A square that nobody needs
+
 ## One pool
 
 want: one
@@ -234,6 +239,17 @@ def test_an_answer_takes_the_lines_that_its_formulas_and_reasons_name():
     assert str(every.at(V=8, w=4, o=1)) == "9 s"
 
 
+def test_an_answer_in_one_line_is_a_question_and_without_choices_the_first_one_is_what_is_wanted():
+    fill = pool().derive(setting(V=4, w=2, o=1), want="fill")
+    assert (fill.title, names(fill), str(fill.at())) == ("Filling", ["T :="], "3 s")
+    alone = parse_worksheet(POOL.partition("## Choices")[0] + "## Lines" + POOL.partition("## Lines")[2], "pool.md")
+    assert alone.derive(setting(V=4, w=2, o=1)).title == "Filling"
+    want = alone.options[0]
+    assert (want.name, want.default, want.choices[:2]) == ("want", "fill", ("fill", "square"))
+    counted = parse_worksheet(POOL.replace("- fill = T [second]", "- fill = unused [device]"), "pool.md")
+    assert counted.derive(setting(n=3), want="fill").unit == Unit.parse("device")
+
+
 def test_a_symbol_has_its_own_value_until_another_is_given():
     assert pool().derive(setting(V=4, w=2)).at().value == 2 + Fraction(2, 1000)
     assert pool().derive(setting(V=4, w=2, o=1)).at().value == 3
@@ -277,7 +293,7 @@ def test_a_line_is_asked_by_its_name_and_the_whole_by_the_name_of_the_file():
 # -- errors ----------------------------------------------------------------------------------------------------
 
 OPTIONS = {
-    "no such choice": ({"want": "two"}, "'two' is no want of 'pool'\nhint: known: all, least, number, one, value"),
+    "no such choice": ({"want": "two"}, "'two' is no want of 'pool'\nhint: known: all, fill, least, number, one, square, value"),
     "no such option": ({"pip": "2 GB/s"}, "'pool' has no option 'pip'\nhint: did you mean 'pipe'"),
     "another unit": ({"pipe": "2 GB"}, "pipe is given in B, but must be in B/s"),
     "a negative number": ({"pipe": "-2 GB/s"}, "pipe = -2 GB/s: it must be positive"),
@@ -355,6 +371,22 @@ LINES = {
     "a unit of nothing": (
         "## The least time\n\nwant: value\n", "## Wrong\n\nwant: value\nunit: T_x [second]\n",
         "pool.md:{line}: 'T_x' is no line that has a unit\n    ## Wrong\n",
+    ),
+    "no answer in one line": (
+        "- fill = T [second]: Filling", "- fill: T",
+        "pool.md:{line}: this is no answer\n    - fill: T\n    ^^^^^^^^^\nhint: - time = T: Time of a copy",
+    ),
+    "an answer in one line that is no line": (
+        "- fill = T [second]:", "- fill = T_0:",
+        "pool.md:{line}: 'T_0' cannot be the answer here\n    - fill = T_0: Filling",
+    ),
+    "an answer twice": (
+        "- square = unused", "- fill = unused",
+        "pool.md:{line}: this question is the same as an earlier one\n    - fill = unused",
+    ),
+    "an unknown unit of an answer": (
+        "T [second]: Filling", "T [secnd]: Filling",
+        "pool.md:{line}: unknown unit 'secnd'\n    - fill = T [secnd]: Filling",
     ),
     "no title": ("# A pool\n", "A pool\n", "pool.md:{line}: a worksheet starts with its title\n    A pool\n    ^\n"),
     "no run": (

@@ -20,6 +20,11 @@ A fact without a reason has its own steps shown; one that may be nothing says ``
 what is required, may end in ``, with OPTION or OPTION``, ``, under FIELD: CHOICE or CHOICE`` or ``, where A < B``;
 several lines may define one name, and the first one whose conditions hold does.
 
+    ## Answers                  - CHOICE = ANSWER [UNIT]: title      (a question that needs no lines of its own)
+
+``ANSWER`` is what stands behind ``answer:`` below; the choice is one of the option under Choices, or of ``want``, whose
+first answer is the default.
+
 Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
 it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
 line counts here, and ``answer:`` the name of a line, ``c that makes T least``, ``whole c that makes T least``,
@@ -46,10 +51,11 @@ from symcomm.core.units import ONE, Unit, declare
 from symcomm.core.worksheets.runs import RUNS
 
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
-_LISTS = ("Units", "Symbols", "Choices", "Options", "Lines")
+_LISTS = ("Units", "Symbols", "Choices", "Options", "Lines", "Answers")
 _NAME = r"[^\W\d][\w^*']*"
 _SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
+_ASKED = re.compile(r"(\w+) = ([^:]+?)(?: \[([^\]]*)\])?: (.+)")
 _LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈|from\b)\s*(.+)")
 _FACT = re.compile(r"(\w+)\s*(?:\(([^()]*)\))?\s*(or 0)?")
 _GUARD = re.compile(r",\s+(with|under|where)\s+")
@@ -279,12 +285,17 @@ class WorksheetReader:
                     self.passed |= dict.fromkeys((name.strip() for name in item.text.split(",")), item.span)
             case "Lines":
                 self.lines, self.claims = self.read(listed, ())
+            case "Answers":
+                for item in listed:
+                    self.add(self.answer(item))
             case _:
-                made = self.question(heading, items)
-                if any((q.chosen, q.given, q.conventions) == (made.chosen, made.given, made.conventions)
-                       for q in self.questions):  # fmt: skip
-                    raise DocumentError("this question is the same as an earlier one", made.span)
-                self.questions.append(made)
+                self.add(self.question(heading, items))
+
+    def add(self, made: WorksheetQuestion) -> None:
+        asked = [(q.chosen, q.given, q.conventions) for q in self.questions]
+        if (made.chosen, made.given, made.conventions) in asked:
+            raise DocumentError("this question is the same as an earlier one", made.span)
+        self.questions.append(made)
 
     def unit(self, item: _Item) -> None:
         words = [word.strip() for word in item.text.partition(":")[0].split(",")]
@@ -310,6 +321,18 @@ class WorksheetReader:
         if not found:
             raise DocumentError("this is no choice", item.span, "- plan = serial: how the tensor is passed on")
         return WorksheetChoice(found[1], found[2] or "", found[3], item.span)
+
+    def answer(self, item: _Item) -> WorksheetQuestion:
+        """A question in one line."""
+        found = _ASKED.fullmatch(f"{item.text} {item.more}".strip())
+        answer = _ANSWER.fullmatch(found[2]) if found else None
+        if not found or not answer:
+            raise DocumentError("this is no answer", item.span, "- time = T: Time of a copy")
+        if not self.choices:
+            self.choices["want"] = WorksheetChoice("want", found[1], "what is asked for")
+        units = ((answer[0], read_unit(found[3], item.span)),) if found[3] else ()
+        chosen = ((next(reversed(self.choices)), found[1]),)
+        return WorksheetQuestion(found[4], item.span, chosen, answer=answer, answered=item.span, units=units)
 
     def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
         headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
