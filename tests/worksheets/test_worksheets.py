@@ -293,7 +293,9 @@ def test_a_line_is_asked_by_its_name_and_the_whole_by_the_name_of_the_file():
 # -- errors ----------------------------------------------------------------------------------------------------
 
 OPTIONS = {
-    "no such choice": ({"want": "two"}, "'two' is no want of 'pool'\nhint: known: all, fill, least, number, one, square, value"),
+    "no such choice": (
+        {"want": "two"}, "'two' is no want of 'pool'\nhint: known: all, fill, least, number, one, square, value",
+    ),
     "no such option": ({"pip": "2 GB/s"}, "'pool' has no option 'pip'\nhint: did you mean 'pipe'"),
     "another unit": ({"pipe": "2 GB"}, "pipe is given in B, but must be in B/s"),
     "a negative number": ({"pipe": "-2 GB/s"}, "pipe = -2 GB/s: it must be positive"),
