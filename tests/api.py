@@ -101,7 +101,7 @@ NAMES = {
     "symcomm.core.program.storage": "GRADIENT Line PASSING SAVED",
     "symcomm.core.program.uneven": "APART Makespan WHOLE makespan sums",
     "symcomm.core.quantities": "QUANTITIES kept",
-    "symcomm.core.quantities.communication": "bucket_cap buckets",
+    "symcomm.core.quantities.communication": "bucket_cap",
     "symcomm.core.quantities.communication.bucket_cap": "FIRST USUAL assignment gradient_sizes partition",
     "symcomm.core.quantities.communication.call": "calls",
     "symcomm.core.quantities.communication.wire": "wire",

@@ -16,7 +16,6 @@ from api import (
     Sym,
     ValuesError,
     bucket_cap,
-    buckets,
     built_in,
     identical,
     minimise,
@@ -41,8 +40,12 @@ def chinchilla(want, **more):
     return built_in()["scaling_law"].derive(setting(**constants, **more), want=want)
 
 
+def buckets(numbers, want, rho=None):
+    return built_in()["buckets"].derive(numbers, want=want, rho=rho)
+
+
 def bucket(want, p):
-    return buckets.derive(
+    return buckets(
         setting(s=p["size"], w=p["bwid"], o=p["ovh"], **({"n_b": p["nb"]} if "nb" in p else {})), want
     )
 
@@ -111,7 +114,7 @@ def test_a_golden_value_is_derived(name):
 
 @pytest.mark.parametrize("rho", [F(1, 3), F(1), F(3, 2), F(7)])
 def test_the_overhead_of_equal_buckets_is_that_of_an_event_simulation(rho):
-    made = buckets.derive(setting(), "overhead", rho)
+    made = buckets(setting(), "overhead", rho)
     for count in (1, 2, 3, 10, 57):
         for o in (F(1, 50), F(1, 3), F(4)):
             s, w = F(90), F(7)
@@ -126,15 +129,15 @@ def test_the_best_number_of_buckets_is_best_in_the_simulation_in_both_regimes():
         for _ in range(1):
             values = {"s": F(rng.randint(20, 99)), "w": F(rng.randint(2, 9)), "o": F(rng.randint(6, 20), 4)}
             times = {n: overlapped_buckets([values["s"] / n] * n, values["o"], values["w"], rho) for n in range(1, 90)}
-            whole = int(buckets.derive(setting(**values), "whole_number", rho).at().value)
+            whole = int(buckets(setting(**values), "whole_number", rho).at().value)
             assert times[whole] == min(times.values())
-            real = float(buckets.derive(setting(**values), "number", rho).at().value)
+            real = float(buckets(setting(**values), "number", rho).at().value)
             assert abs(real - whole) <= 1 or real < 1
 
 
 def test_the_overhead_with_a_symbol_for_rho_is_that_of_the_event_simulation_in_both_regimes():
     rng = random.Random(12)
-    made = buckets.derive(setting(), "overhead", "rho")
+    made = buckets(setting(), "overhead", "rho")
     assert "rho" in made.needs
     seen = set()
     for _ in range(150):
@@ -150,7 +153,7 @@ def test_each_piece_of_the_overhead_holds_where_its_row_says():
     from api import form_evaluate as evaluate
 
     rng = random.Random(13)
-    table = buckets.derive(setting(), "overhead", "rho").exhibits[0]
+    table = buckets(setting(), "overhead", "rho").exhibits[0]
     assert [row[0] for row in table.rows] == [
         "`rho` at most 1: computing is no slower than the link",
         "`rho` above 1, from there on: the calls still have no gap",
@@ -169,7 +172,7 @@ def test_each_piece_of_the_overhead_holds_where_its_row_says():
 @pytest.mark.long
 def test_the_best_number_with_a_symbol_for_rho_is_beside_the_best_one_of_the_simulation():
     rng = random.Random(14)
-    number, least, size = (buckets.derive(setting(), want, "rho") for want in ("number", "least", "size"))
+    number, least, size = (buckets(setting(), want, "rho") for want in ("number", "least", "size"))
     for _ in range(25):
         values = {"rho": F(rng.randint(1, 30), 10), "o": F(rng.randint(4, 40), 8), "w": F(rng.randint(1, 4)),
                   "s": F(rng.randint(9, 60))}  # fmt: skip
@@ -185,12 +188,12 @@ def test_the_best_number_with_a_symbol_for_rho_is_beside_the_best_one_of_the_sim
 
 def test_a_symbol_for_rho_may_have_a_number_among_the_given_values():
     values = {"s": 100, "w": 1, "o": 1}
-    assert buckets.derive(setting(rho=2, **values), "whole_number", "rho").at().value == 100
-    assert buckets.derive(setting(rho=2, **values), "number").at().value == 100
+    assert buckets(setting(rho=2, **values), "whole_number", "rho").at().value == 100
+    assert buckets(setting(rho=2, **values), "number").at().value == 100
     with pytest.raises(ValuesError, match="rho = -2: it must be positive"):
-        buckets.derive(setting(rho=-2), "overhead", "rho")
+        buckets(setting(rho=-2), "overhead", "rho")
     with pytest.raises(ValuesError, match="give numbers for o, rho, s, w"):
-        buckets.derive(setting(), "whole_number", "rho")
+        buckets(setting(), "whole_number", "rho")
 
 
 def test_uneven_stages_keep_their_unit_in_the_least_time_and_the_best_number():
@@ -207,20 +210,20 @@ def test_uneven_stages_keep_their_unit_in_the_least_time_and_the_best_number():
 def test_the_course_case_gives_the_number_the_size_and_the_least_overhead():
     from api import plain
 
-    said = {want: [plain(step.form) for step in buckets.derive(setting(), want).steps] for want in
+    said = {want: [plain(step.form) for step in buckets(setting(), want).steps] for want in
             ("number", "size", "least")}  # fmt: skip
     assert said["number"][-1] == "max(1, n_b^*)"
     assert "√(s/(o·w))" in said["number"]
-    assert said["size"][-2:] == ["√(s·w·o)", "min(s, b^*)"]
+    assert said["size"][-2:] == ["√(s·w·o)", "min(s, b)"]
     assert "2·√(o·s/w)" in said["least"]
 
 
 def test_a_compute_bound_model_takes_the_larger_of_two_numbers():
-    made = buckets.derive(setting(s=100, w=1, o=1), "number", 2)
+    made = buckets(setting(s=100, w=1, o=1), "number", 2)
     assert made.at().value == 100
-    assert made.answer.name == "n_b^*"
-    assert buckets.derive(setting(s=100, w=1, o=1), "least", 2).at().value == 2
-    assert buckets.derive(setting(s=100, w=1, o=1), "size", 2).at().value == 1
+    assert made.answer.name == "n_best"
+    assert buckets(setting(s=100, w=1, o=1), "least", 2).at().value == 2
+    assert buckets(setting(s=100, w=1, o=1), "size", 2).at().value == 1
 
 
 def test_tensors_are_put_into_buckets_in_order_until_a_cap_is_reached():
@@ -281,7 +284,7 @@ def test_a_cap_needs_the_link_and_all_sizes():
     with pytest.raises(ValuesError, match="the sizes of the gradients need a value for D, F"):
         load(TABLE, values={"w": 1, "o": 1}).derive("bucket_cap")
     with pytest.raises(ValuesError, match="rho = -1"):
-        buckets.derive(setting(), "overhead", -1)
+        buckets(setting(), "overhead", -1)
 
 
 # -- pipelines ---------------------------------------------------------------------------------------------

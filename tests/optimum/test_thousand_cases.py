@@ -19,7 +19,6 @@ from api import (
     Setting,
     Sym,
     amount,
-    buckets,
     built_in,
     maximise,
     minimise,
@@ -93,7 +92,7 @@ def square_and_line(rng: random.Random, case: int) -> Case:
 
 
 CLOSED = {
-    "the number of buckets": (lambda **o: minimise(buckets.overhead(setting()), "n_b", **o), bucket_number),
+    "the number of buckets": (lambda **o: minimise(built_in()["buckets"].derive(setting()), "n_b", **o), bucket_number),
     "the chunks of a pipeline": (
         lambda **o: minimise(pipeline_time.derive(setting()), "m", **o),
         pipeline_chunks,
@@ -201,7 +200,7 @@ def test_the_best_whole_numbers_of_a_square_and_a_share_are_beside_the_closed_re
 
 @pytest.mark.long
 def test_the_best_numbers_of_buckets_in_both_regimes_are_beside_the_closed_one_in_1000_cases():
-    steps = {step.name: step.form for step in buckets.derive(setting(), "number", "rho").steps}
+    steps = {step.name: step.form for step in built_in()["buckets"].derive(setting(), want="number", rho="rho").steps}
     assert isinstance(steps["n_many"], forms.Root)
     rng, seen = random.Random(32), {"many": 0, "meet": 0, "one": 0}
     for _ in range(CASES):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -31,18 +30,18 @@ def document(*blocks: str, **more: str):  # type: ignore[no-untyped-def]
     return solve(parse_problem(problem(*blocks, **more), "t.md"))
 
 
-RENAMED = BUCKETS.replace("w:", "W:") + "\nnames: {w: W, V: t_left, f: g}"
+RENAMED = BUCKETS.replace("w:", "W:").replace("size", "number") + "\nnames: {w: W, V: t_left, f: g}"
 
 
 def test_a_renamed_symbol_stands_on_the_page_in_formulas_sentences_and_given_values() -> None:
     made = document(RENAMED)
     (answer,) = made.answers()
     assert answer.quantity is not None
-    # The best bucket is sqrt(s w o) = sqrt(8e9 * 1e11 * 2e-4) B, 400 MB.
-    assert answer.quantity.value == Fraction(400_000_000)
+    # The best number is sqrt(s/(o w)) = sqrt(8e9/(2e-4 * 1e11)), 20 buckets of 400 MB.
+    assert answer.quantity.value == 20
     assert {s.name for s in answer.derivation.expr.free_symbols} == {"s", "W", "o"}
     shown = next(block.answer for block in page(made, "md").blocks if block.answer)
-    assert "√(s·W·o)" in " ".join(row.alt for row in shown.box)
+    assert "√(s/(o·W))" in " ".join(row.alt for row in shown.box)
     text = answer.derivation.text()
     assert "T_left" not in text
     assert all(name in text for name in ("t_left", "g'", "g''"))

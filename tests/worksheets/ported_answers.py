@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from api import SymcommError, form_evaluate, from_expr, known_devices, names, substitute
+from api import SymcommError, form_evaluate, from_expr, known_devices, names, substitute, value
+from sympy import Rational
 
 import symcomm as sc
 
@@ -90,6 +91,13 @@ def questions() -> Iterator[tuple[str, str, dict[str, Any], dict[str, str]]]:
         yield "", "balance", rates, counts
         yield "", "balance", {"clock": "1.41 GHz", "units": 108, "fma": 512, **rates}, counts
         yield "", "peak_rate", {"clock": "1.41 GHz", "units": 108, "fma": 512}, counts
+    sizes: tuple[dict[str, Any], ...] = ({}, {"s": "5 GB", "w": "3 GB/s", "o": "1/7 s"}, {"s": 1, "w": 10, "o": 5})
+    for want, rho, some in product(
+        ("overhead", "number", "whole_number", "size", "least"), (None, "rho", 1, 2, "1/2", "7/3", "9/10"), sizes
+    ):
+        yield "", "buckets", {"want": want, "rho": rho, **some}, {}
+    for want, rho in product(("overhead", "number", "whole_number", "size", "least"), (None, "1/2", "3")):
+        yield "", "buckets", {"want": want, "s": 100, "w": 2, "o": 3, "rho": rho}, {}
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "send")
     for kind, how, sizes in product(kinds, ("algbw", "busbw"), ({}, {"payload": "8 GB", "ranks": 8, "time": "1/4 s"})):
         yield "", "collective_bandwidth", {"collective": kind, **sizes}, {"bandwidth": how}
@@ -124,8 +132,12 @@ def answer(name: str, quantity: str, options: dict[str, Any], conventions: dict[
     given, form = dict(made.given), from_expr(made.expr)
     for left, right in made.relations.equations:  # as D = n_H H: equal forms have one number
         form = substitute(form, lambda s, left=left, right=right: right if s.name == left and left not in given else s)
-    worth = form_evaluate(form, {name: given.get(name, Fraction(number(name))) for name in names(form)})
-    return f"{float(worth):.10g} {made.unit} {' '.join(sorted(made.touched))}".strip()
+    numbers = {name: given.get(name, Fraction(number(name))) for name in names(form)}
+    try:
+        worth = float(form_evaluate(form, numbers))
+    except SymcommError:  # irrational
+        worth = float(value(form, {name: Rational(n) for name, n in numbers.items()}))
+    return f"{worth:.10g} {made.unit} {' '.join(sorted(made.touched))}".strip()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from api import (
     ValuesError,
     Worksheet,
     built_in,
+    form_evaluate,
     parse_worksheet,
     read_problem,
     read_worksheet,
@@ -288,6 +290,95 @@ def test_a_line_is_asked_by_its_name_and_the_whole_by_the_name_of_the_file():
     assert names(pool().ask("pool").derive(setting(), want="all"))[-1] == "T_n ="
     with pytest.raises(DocumentError, match=r"^pool.md has nothing called 'T_m'\nhint: did you mean"):
         pool().ask("T_m")
+
+
+# -- numbers that are put in, and tables -----------------------------------------------------------------------
+
+FERRY = """# A ferry
+
+How long cars wait for a ferry.
+
+## Symbols
+
+- n [count]: cars
+- t [second]: time of one crossing
+- k from load = 1 put in: cars of a crossing
+
+## Lines
+
+- T := n t/k
+  crossings: One crossing after another, {k} cars in each.
+  run: same(T k, n t)
+- T = n t, if k = 1
+  algebra: One car in each.
+- T = t n/k
+  algebra: All of them.
+- w := (1 - k) t + n t, if k <= 1
+  wait: No car waits for another one.
+  run: adds(n t, t, -k t)
+- w := T + t
+  wait: For one crossing more.
+  run: adds(n t/k, t)
+
+## Table: Which crossing
+
+| where | how long | said |
+|---|---|---|
+| `k` is 1 | = n t | alone |
+| `k` is more | = n t/k | `n` together |
+
+## Answers
+
+- time = T: Time of all
+- wait = w, if k <= 1: Wait of one
+- wait = w: Wait of several
+"""
+
+
+def ferry(**said: object) -> Derivation:
+    return parse_worksheet(FERRY, "ferry.md").check().derive(setting(), **said)
+
+
+def test_a_number_that_is_put_in_stands_in_the_formulas_and_decides_which_line_and_which_answer_holds():
+    one, two = ferry(), ferry(load="2")
+    assert [(str(made.expr), made.needs) for made in (one, two)] == [("n*t", ("n", "t")), ("n*t/2", ("n", "t"))]
+    assert names(one) == names(two) == ["T :=", "T ="]
+    assert [made.steps[-1].reason.text for made in (one, two)] == ["One car in each.", "All of them."]
+    assert two.steps[0].reason.text == "One crossing after another, 2 cars in each."
+    for made in (one, two, ferry(load="k"), ferry(want="wait"), ferry(want="wait", load=3)):
+        made.check(deep=True)
+    assert (ferry(want="wait").title, str(ferry(want="wait").expr)) == ("Wait of one", "n*t")
+    assert (ferry(want="wait", load=3).title, ferry(want="wait", load=3).at(n=6, t=1).value) == ("Wait of several", 3)
+
+
+def test_a_symbol_for_a_number_that_is_put_in_has_the_line_that_always_holds_and_the_table_of_all_cases():
+    made = ferry(load="k")
+    assert made.steps[0].reason.text == "One crossing after another, `k` cars in each."
+    assert [made.at(n=6, t=1, k=k).value for k in (1, 2, 3)] == [6, 3, 2]
+    (table,) = made.exhibits
+    assert (table.title, table.columns) == ("Which crossing", ("where", "how long", "said"))
+    assert [form_evaluate(row[1], {"n": 6, "t": 2, "k": 3}) for row in table.rows] == [12, 4]
+    assert [row[2] for row in table.rows] == ["alone", "`n` together"]
+    assert not ferry(load="2").exhibits
+    assert ferry(load="c").needs == ("n", "t", "c")  # its name, and a number that is given with the question
+    assert parse_worksheet(FERRY, "ferry.md").derive(setting(c=3, n=6, t=1), load="c").at().value == 2
+
+
+TABLES = {
+    "no rows": ("| `k` is 1 | = n t | alone |\n| `k` is more | = n t/k | `n` together |\n", "", "this is no table"),
+    "no rule": ("|---|---|---|", "| a | b | c |", "this is no table"),
+    "a cell too few": ("| = n t | alone |", "| = n t |", "this is no table\n    ## Table: Which crossing\n"),
+    "an unknown name": ("= n t/k |", "= n t/p |", "unknown name 'p'\n    | `k` is more | = n t/p | `n` together |\n"),
+    "no comparison": (", if k = 1", ", if k", "this compares nothing\n    - T = n t, if k\n"),
+    "an unknown name in a condition": (", if k = 1", ", if p = 1", "unknown name 'p'\n    - T = n t, if p = 1\n"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_a_slip_in_a_table_or_a_condition_is_told_with_its_line(case: str):
+    right, wrong, message = TABLES[case]
+    with pytest.raises(SymcommError, match=rf"^ferry.md:\d+: {re.escape(message)}"):
+        parse_worksheet(FERRY.replace(right, wrong, 1), "ferry.md").check()
 
 
 # -- errors ----------------------------------------------------------------------------------------------------

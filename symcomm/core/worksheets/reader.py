@@ -4,7 +4,7 @@ A worksheet is a Markdown file. Its title is a heading of one mark, its first pa
 sections of lists, each item on lines of its own (an indented line goes on)::
 
     ## Units                      - truck, trucks: a unit of your own, which the other words spell, too
-    ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE: what it means
+    ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE put in: what it means
     ## Choices                    - OPTION = DEFAULT: what is chosen
     ## Options                    - strategy, device, all of step_time  (options of quantities that are passed on)
     ## Lines                      - NAME [UNIT] := FORMULA     (a rule defines the name)
@@ -18,12 +18,15 @@ sections of lists, each item on lines of its own (an indented line goes on)::
 
 A fact without a reason has its own steps shown; one that may be nothing says ``or 0``. Lines that define a name, and
 what is required, may end in ``, with OPTION or OPTION``, ``, under FIELD: CHOICE or CHOICE`` or ``, where A < B``;
-several lines may define one name, and the first one whose conditions hold does.
+several lines may define one name, and the first one whose conditions hold does. They, algebra and answers may end in
+``, if A < B``, too: where numbers that are put in say so. Such a number (``put in``) stands in formulas itself.
 
     ## Answers                  - CHOICE = ANSWER [UNIT]: title      (a question that needs no lines of its own)
 
-``ANSWER`` is what stands behind ``answer:`` below; the choice is one of the option under Choices, or of ``want``, whose
-first answer is the default.
+    ## Table: TITLE             | where `rho` is small | = FORMULA |    (cells below a head, in the form of Markdown)
+
+A table is shown where all symbols are left that its first column names. ``ANSWER`` is what stands behind ``answer:``
+below; the choice is one of the option under Choices, or of ``want``, whose first answer is the default.
 
 Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
 it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
@@ -53,12 +56,12 @@ from symcomm.core.worksheets.runs import RUNS
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
 _LISTS = ("Units", "Symbols", "Choices", "Options", "Lines", "Answers")
 _NAME = r"[^\W\d][\w^*']*"
-_SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
+_SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+?))?( put in)?: (.+)")
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
 _ASKED = re.compile(r"(\w+) = ([^:]+?)(?: \[([^\]]*)\])?: (.+)")
 _LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈|from\b)\s*(.+)")
 _FACT = re.compile(r"(\w+)\s*(?:\(([^()]*)\))?\s*(or 0)?")
-_GUARD = re.compile(r",\s+(with|under|where)\s+")
+_GUARD = re.compile(r",\s+(with|under|where|if)\s+")
 _CLAIM = re.compile(r"(.+?)\s(<=|>=|!=|<|>|=)\s(.+)")
 _ANSWER = re.compile(
     rf"(?P<name>{_NAME})"
@@ -82,6 +85,7 @@ class SheetSymbol:
     option: str = ""
     may_be_zero: bool = False
     value: str = ""
+    put_in: bool = False
 
     @property
     def form(self) -> Sym:
@@ -91,14 +95,18 @@ class SheetSymbol:
 
 @dataclass(frozen=True)
 class Guards:
-    """When a line holds: one option of each group is given, a convention is one of some, a comparison holds."""
+    """When a line holds: one option of each group is given, a convention is one of some, a comparison holds.
+
+    What is ``told`` holds where numbers that are put in say so, and what is ``compared`` with any numbers.
+    """
 
     given: tuple[tuple[str, ...], ...] = ()
     conventions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     compared: tuple[tuple[Cell, str, Cell], ...] = ()
+    told: tuple[tuple[Cell, str, Cell], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.given or self.conventions or self.compared)
+        return bool(self.given or self.conventions or self.compared or self.told)
 
 
 NO_GUARDS = Guards()
@@ -153,6 +161,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class WorksheetTable:
+    """A table beside an answer: its title, its head, and rows of words and of formulas."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+
+
+@dataclass(frozen=True)
 class WorksheetQuestion:
     """A heading with what asks for it, its own lines, what is noted, and its answer as written."""
 
@@ -167,6 +184,7 @@ class WorksheetQuestion:
     lines: tuple[WorksheetLine, ...] = ()
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
+    guards: Guards = NO_GUARDS
 
 
 @dataclass(frozen=True)
@@ -215,6 +233,7 @@ class WorksheetReader:
         self.lines: tuple[WorksheetLine, ...] = ()
         self.claims: tuple[Claim, ...] = ()
         self.questions: list[WorksheetQuestion] = []
+        self.tables: list[WorksheetTable] = []
         sections = list(self.sections(text))
         if not sections or not sections[0][0].text:
             where = Span(file, 1, text.split("\n")[0], 0, 1)
@@ -249,6 +268,8 @@ class WorksheetReader:
                     yield heading, items
                 heading, items = _Item(marks[1] if marks else "", "", span, False), []
                 goes_on = False
+            elif words.startswith("|"):
+                items.append(_Item(words, "", span, False))
             elif words.startswith("- "):
                 items.append(_Item(words[2:].strip(), "", span, True))
                 goes_on = True
@@ -288,12 +309,14 @@ class WorksheetReader:
             case "Answers":
                 for item in listed:
                     self.add(self.answer(item))
+            case title if title.startswith("Table: "):
+                self.tables.append(self.table(title.removeprefix("Table: "), heading, items))
             case _:
                 self.add(self.question(heading, items))
 
     def add(self, made: WorksheetQuestion) -> None:
-        asked = [(q.chosen, q.given, q.conventions) for q in self.questions]
-        if (made.chosen, made.given, made.conventions) in asked:
+        asked = [(q.chosen, q.given, q.conventions, q.guards) for q in self.questions]
+        if (made.chosen, made.given, made.conventions, made.guards) in asked:
             raise DocumentError("this question is the same as an earlier one", made.span)
         self.questions.append(made)
 
@@ -310,11 +333,12 @@ class WorksheetReader:
         found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
         if not found:
             raise DocumentError("this is no symbol", item.span, "- S [byte] from size: bytes of the tensor")
-        name, unit, option, zero, value, meaning = found.groups()
+        name, unit, option, zero, value, put_in, meaning = found.groups()
         if name in self.symbols:
             raise DocumentError(f"{name} is a symbol twice", item.span)
         counts, of = unit == "count", read_unit(unit, item.span)
-        self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
+        self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip(),
+                                         bool(put_in))  # fmt: skip
 
     def choice(self, item: _Item) -> WorksheetChoice:
         found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())
@@ -325,14 +349,28 @@ class WorksheetReader:
     def answer(self, item: _Item) -> WorksheetQuestion:
         """A question in one line."""
         found = _ASKED.fullmatch(f"{item.text} {item.more}".strip())
-        answer = _ANSWER.fullmatch(found[2]) if found else None
+        said, guards = self.guards(found[2], item) if found else ("", NO_GUARDS)
+        answer = _ANSWER.fullmatch(said)
         if not found or not answer:
             raise DocumentError("this is no answer", item.span, "- time = T: Time of a copy")
         if not self.choices:
             self.choices["want"] = WorksheetChoice("want", found[1], "what is asked for")
         units = ((answer[0], read_unit(found[3], item.span)),) if found[3] else ()
         chosen = ((next(reversed(self.choices)), found[1]),)
-        return WorksheetQuestion(found[4], item.span, chosen, answer=answer, answered=item.span, units=units)
+        return WorksheetQuestion(found[4], item.span, chosen, answer=answer, answered=item.span, units=units,
+                                 guards=guards)  # fmt: skip
+
+    def table(self, title: str, heading: _Item, items: list[_Item]) -> WorksheetTable:
+        """A table of words and formulas."""
+        rows = [[cell.strip() for cell in item.text.strip("|").split("|")] for item in items]
+        if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows) or set("".join(rows[1])) - set("-: "):
+            hint = "| where | how long |, |---|---| and rows with as many cells"
+            raise DocumentError("this is no table", heading.span, hint)
+        cells = [
+            tuple(self.cell(text[2:], item) if text.startswith("= ") else text for text in row)
+            for row, item in zip(rows[2:], items[2:], strict=True)
+        ]
+        return WorksheetTable(title, tuple(rows[0]), tuple(cells))
 
     def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
         headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
@@ -398,7 +436,7 @@ class WorksheetReader:
             if not condition:
                 hint = "- T ≈ S / w where alpha is small"
                 raise DocumentError("an approximation says where it holds", item.span, hint)
-        formula, guards = self.guards(formula, item) if relation in (":=", "from") else (formula, NO_GUARDS)
+        formula, guards = self.guards(formula, item) if relation != "≈" else (formula, NO_GUARDS)
         rule, colon, reason = item.more.partition(": ")
         alias = relation == ":=" and re.fullmatch(r"[^\W\d]\w*'*", formula)  # another name for something
         bare = not colon or rule == "run"
@@ -431,7 +469,8 @@ class WorksheetReader:
     def guards(self, text: str, item: _Item) -> tuple[str, Guards]:
         """A formula or comparison, and when it holds."""
         head, *parts = _GUARD.split(text)
-        given, conventions, compared = [], [], []
+        given, conventions = [], []
+        compared: dict[str, list[tuple[Cell, str, Cell]]] = {"where": [], "if": []}
         for word, said in zip(parts[::2], parts[1::2], strict=True):
             if word == "under":
                 conventions.append(_convention(said, item.span))
@@ -443,10 +482,11 @@ class WorksheetReader:
                         raise DocumentError(f"'{option[:40]}' is no option of this worksheet", item.span,
                                             nearest(option, known))  # fmt: skip
             elif sides := _CLAIM.fullmatch(said):
-                compared.append((self.cell(sides[1], item), sides[2], self.cell(sides[3], item)))
+                compared[word].append((self.cell(sides[1], item), sides[2], self.cell(sides[3], item)))
             else:
-                raise DocumentError("this compares nothing", item.span, ", where A < B")
-        return head.strip(), Guards(tuple(given), tuple(conventions), tuple(compared))
+                raise DocumentError("this compares nothing", item.span, f", {word} A < B")
+        where, told = map(tuple, compared.values())
+        return head.strip(), Guards(tuple(given), tuple(conventions), where, told)
 
     def running(self, line: WorksheetLine, text: str, item: _Item) -> WorksheetLine:
         """The line with the run that bears it out."""

@@ -6,7 +6,7 @@ another, a search for the least, a slope over a small step, or the number put ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mpmath import mpf
 
 _EVENTS = 1_000_000  # of a run that is made one by one
+_HAIR = Fraction(1, 10**8)  # of a place, to both sides of it
 _NEAR = Fraction(1, 10**15)  # of a number that a search or a small step finds
 _DIGITS, _TURNS = 120, 120  # of a search for the least
 
@@ -40,6 +41,21 @@ def chain(chunks: Fraction, links: Fraction, size: Fraction, rate: Fraction, lat
         for link, idle in enumerate(free):
             free[link] = arrived = max(arrived, idle) + latency + size / chunks / rate
     return arrived
+
+
+def queued(buckets: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
+    """The communication left after backward, from the times to compute and to send each bucket, one after the other.
+
+    A call starts when its bucket is there and the link is free.
+
+    >>> queued([(Fraction(1), Fraction(2)), (Fraction(1), Fraction(2))])
+    Fraction(3, 1)
+    """
+    ready = free = Fraction(0)
+    for each, call in buckets:
+        ready += each
+        free = max(ready, free) + call
+    return free - ready
 
 
 def copies(*groups: Fraction) -> Fraction:
@@ -215,6 +231,14 @@ def exponent(found: Fraction, numbers: Numbers, *search: Form) -> bool:
         return _near(found, mpmath.log(grown, 2))
 
 
+def best(_: Fraction, numbers: Numbers, cost: Form, over: Form, place: Form) -> bool:
+    """Whether a formula is least at a place of a symbol that is at least one: it is no less a little beside it."""
+    at = worked_out(place, numbers)
+    beside = (max(Fraction(1), at * (1 + way)) for way in (0, -_HAIR, _HAIR))
+    here, *others = (worked_out(cost, numbers.moved(_name(over), one)) for one in beside)
+    return at >= 1 and here * (1 - _HAIR**3) <= min(others)
+
+
 def lambert(found: Fraction, numbers: Numbers, cost: Form, between: Form) -> bool:
     """Whether e^((t + d)/M) (1 - t/M) = 1 nearly holds: the expected time of work between failures is least there."""
     d, m = (worked_out(form, numbers) for form in (cost, between))
@@ -261,10 +285,12 @@ RUNS: dict[str, LineRun] = {
     "copies": LineRun(copies, 4, again=True),
     "loops": LineRun(loops, 1, again=True),
     "adds": LineRun(adds, 1, again=True),
+    "queued": LineRun(lambda many, each, call: queued([(each, call)] * _whole(many, "buckets")), 3),
     "hits": LineRun(hits, 3),
     "pairs_seen": LineRun(pairs_seen, 3),
     "causal_pairs": LineRun(causal_pairs, 4),
     "ring": LineRun(ring, 5),
+    "best": LineRun(best, 3, symbols=(1,), counts=False, written_out=True),
     "same": LineRun(same, 2, counts=False),
     "lambert": LineRun(lambert, 2, counts=False),
     "repeated": LineRun(repeated, 4, counts=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness, rational, unread, worked_out
+from symcomm.core.derivation import Continued, Derivation, Exhibit, Reason, Step, Witness, rational, unread, worked_out
 from symcomm.core.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -110,7 +110,7 @@ class Worksheet:
             found[one.name] = Input(one.name, "choice", one.meaning, one.default or None, tuple(known))
         for given in self.read.symbols.values():
             if given.option:
-                kind = "size" if given.counts else "quantity"
+                kind = "size" if given.counts else "text" if given.put_in else "quantity"
                 found.setdefault(given.option, Input(given.option, kind, given.meaning))
         return tuple(found.values())
 
@@ -204,7 +204,8 @@ class Worksheet:
             use = " or ".join(dict(q.conventions)[field] for q in found)
             counted = f"{field}: {getattr(setting.accounting, field)}"
             raise ValuesError(f"{self.read.title} is not derived under {counted}", hint=f"use {use}")
-        return max(under, key=lambda q: len(q.given) + len(q.conventions))
+        under = [q for q in under if not q.guards or _Asking(self._asked(q), setting, said).holds(q.guards, [])]
+        return max(under, key=lambda q: len(q.given) + len(q.conventions) + bool(q.guards))
 
 
 class _Asked:
@@ -217,7 +218,7 @@ class _Asked:
         self.runs: dict[WorksheetLine, list[Form]] = {}
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
         self.claims: list[tuple[Claim, list[Form]]] = []
-        self.compared: dict[Cell, Form] = {}  # the sides of comparisons in guards
+        self.compared: dict[Cell, Form] = {}  # the sides of comparisons in guards, and the formulas of tables
         self.read()
         answer = None if line else question.answer
         asked: Mapping[str, str | None] = answer.groupdict() if answer else {}
@@ -255,8 +256,7 @@ class _Asked:
             size = _OF_FACT if line.source else _extent(plain, extent)
             if size[0] > _TERMS or size[1] > _DEGREE:
                 raise DocumentError(f"{line.name} is too large with its names written out", line.span)
-            for left, _, right in line.guards.compared:
-                self.compared |= {side: self.form(side, known) for side in (left, right)}
+            self.compare(line.guards, known)
             if line.relation == ":=":
                 if not forms.names(plain) and not line.guards:
                     with suppress(IrrationalError):
@@ -278,11 +278,14 @@ class _Asked:
                     raise DocumentError(what, part.span(), nearest(part.text, [*self.symbols]))
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
-            for left, _, right in claim.guards.compared:
-                self.compared |= {side: self.form(side, known) for side in (left, right)}
+            self.compare(claim.guards, known)
             for name in re.findall(_TOLD, claim.text):
                 if name[1] not in known:
                     raise DocumentError(f"'{name[1]}' has no number", claim.span, nearest(name[1], known))
+        self.compare(self.question.guards, known)
+        for cell in (cell for table in self.sheet.tables for row in table.rows for cell in row):
+            if isinstance(cell, Cell):
+                self.compared[cell] = self.form(cell, known)
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
@@ -305,6 +308,11 @@ class _Asked:
             elif line.rule:
                 found.append(line)
         return found[::-1]
+
+    def compare(self, guards: Guards, known: Sequence[str]) -> None:
+        """Reads the sides of comparisons."""
+        for left, _, right in (*guards.compared, *guards.told):
+            self.compared |= {side: self.form(side, known) for side in (left, right)}
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names; where questions share a line, its formula is read once."""
@@ -356,6 +364,8 @@ class _Asking:
         self.facts: dict[WorksheetLine, Derivation] = {}
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
+        put_in = {n for n, one in self.symbols.items() if one.put_in and self.spelled(n) not in setting.values}
+        self.fixed = {name: number for name, number in self.numbers.items() if name in put_in}
         self.picked: dict[str, WorksheetLine] = {}
         self.special: list[tuple[str, list[Form]]] = []  # equalities that numbers did not decide
         self.lines = self.chosen()
@@ -370,7 +380,8 @@ class _Asking:
         for line in self.asked.lines:
             before = next((one for one in reversed(found) if one.name == line.name), None)
             algebra = line.relation != ":=" and line.name == self.asked.name and before is not None
-            if self.picked.get(line.name) is line or algebra:
+            other = algebra and before is not None and before.relation == line.relation and bool(before.guards)
+            if self.picked.get(line.name) is line or (algebra and not other and self.holds(line.guards, self.special)):
                 found.append(line)
         return found
 
@@ -399,6 +410,10 @@ class _Asking:
             return False
         for convention, choices in guards.conventions:
             if self.setting.choice(convention) not in choices:
+                return False
+        for left, relation, right in guards.told:
+            worth = [_worth(_put(self.asked.compared[cell], self.fixed), {}) for cell in (left, right)]
+            if worth[0] is None or worth[1] is None or not _HOLDS[relation](_sign(worth[0] - worth[1]), 0):
                 return False
         for left, relation, right in guards.compared:
             sides = [self.asked.compared[cell] for cell in (left, right)]
@@ -474,7 +489,7 @@ class _Asking:
         told = self.unused()
         self.name_facts()
         nothing = {line.name: Fraction(0) for line, made in self.facts.items() if made.expr == 0}
-        steps = self.steps(nothing | {name: value for name, value in numbers.items() if not value})
+        steps = self.steps(nothing | {name: value for name, value in numbers.items() if not value} | self.fixed)
         facts = [*self.facts.values()]
         names = {n for step in steps for n in forms.names(step.form)} | {*map(self.called, (asked.name, asked.against))}
         over, meanings = setting.notation, {self.called(s.name): s.meaning for s in self.symbols.values()}
@@ -495,7 +510,7 @@ class _Asking:
         if self.special or any(claim.required for claim, _ in asked.claims):
             checks.append(self.required)
         named = {n for made in facts for n in made.named}
-        exhibits = tuple(dict.fromkeys(one for made in facts for one in made.exhibits))
+        exhibits = tuple(dict.fromkeys((*self.tables(names), *(one for made in facts for one in made.exhibits))))
 
         def proved(shown: tuple[Step, ...]) -> Derivation:
             written = Notation(over.latex, {**meanings, **over.meanings})
@@ -590,12 +605,15 @@ class _Asking:
     def number(self, one: SheetSymbol) -> Fraction | None:
         """The number of a symbol: that of its option, the one given with the question, or its own."""
         value = self.said.get(one.option) if one.option else None
-        spelled = one.name if value is None else one.option
+        spelled, name = one.name if value is None else one.option, self.spelled(one.name)
         model = self.setting.symbols if self.asked.of.needs_model else ()
-        given = self.setting.values.get(one.name) if one.name not in model else None  # which is another one
-        value = (one.value or None if given is None else given) if value is None else value
-        if value is None or (isinstance(value, str) and not re.match(r"[-+.\d]", value)):
-            return None  # nothing, or the name of a symbol
+        given = self.setting.values.get(name) if name not in model else None  # which is another one
+        if value is None:
+            value = (one.value or None) if given is None else given
+        elif isinstance(value, str) and not re.match(r"[-+.\d]", value):
+            value = given  # of the symbol that it names
+        if value is None:
+            return None
         found = positive(value, spelled, str(one.unit), one.may_be_zero)
         if one.counts and found.denominator != 1:
             raise ValuesError(f"{spelled} = {value}: a whole number is needed")
@@ -641,8 +659,19 @@ class _Asking:
 
         return forms.substitute(form, symbol)
 
+    def tables(self, shown: Set[str]) -> list[Exhibit]:
+        """The tables whose symbols are left in an answer."""
+        found = []
+        for table in self.sheet.tables:
+            first = (name for row in table.rows for name in re.findall(r"`([^`]+)`", str(row[0])))
+            if all(self.called(name) in shown for name in first if name in self.symbols):
+                rows = [[self.renamed(self.asked.compared[c]) if isinstance(c, Cell) else c for c in row]
+                        for row in table.rows]  # fmt: skip
+                found.append(Exhibit(table.title, table.head, tuple(map(tuple, rows))))
+        return found
+
     def steps(self, zeros: Mapping[str, Fraction]) -> list[Step]:
-        """The lines as steps; what is zero is left out of sums."""
+        """The lines as steps with numbers for some names; what is zero is left out of sums."""
         asked = self.asked
         made: list[Step] = []
         self.ends: dict[WorksheetLine, int] = {}
@@ -672,8 +701,9 @@ class _Asking:
                     made += [] if neat is None else [neat]
                     continue
             else:
-                if gone := [name for name in forms.names(form) if name in zeros]:
-                    form = _put(form, zeros)
+                put = [name for name in forms.names(form) if name in zeros]
+                form = _put(form, zeros)
+                if gone := [name for name in put if not zeros[name]]:
                     if any(isinstance(piece, Ratio) and piece.bottom == forms.num(0) for piece in forms.walk(form)):
                         raise ValuesError(f"{line.name} divides by {' and '.join(gone)}, which is zero", line.span)
                     reason += f" Left out, since zero: {', '.join(f'`{name}`' for name in gone)}."
@@ -686,6 +716,7 @@ class _Asking:
                 raise error.at(line.span) from None
             seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
             reason = re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason)
+            reason = re.sub(_TOLD, lambda m: str(zeros.get(m[2], f"`{self.called(m[2])}`")), reason)
             why = Reason(line.rule or "algebra", reason, witness=seen)
             made.append(Step(name, form, self.units[name], why, line.relation, line.condition))
             self.ends[line] = len(made)
@@ -725,7 +756,8 @@ class _Asking:
 
     def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:
         """The witness of a line, over symbols and the names of the lines that are shown."""
-        by = {n: self.asked.forms[one] for n, one in self.picked.items() if one in self.asked.forms and not one.source}
+        known = {n: one for n, one in self.picked.items() if n != line.name and one in self.asked.forms}
+        by = {n: self.asked.forms[one] for n, one in known.items() if not one.source}
         if not RUNS[line.run].written_out:
             by = {name: form for name, form in by.items() if name not in shown}
         args = [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.runs[line]]
@@ -813,13 +845,21 @@ def _written_out(form: Form, by: Mapping[str, Form]) -> Form:
 
 
 def _put(form: Form, values: Mapping[str, Fraction]) -> Form:
-    """A form with numbers for some names; what is zero is left out of sums."""
+    """A form with numbers for some names; what is zero is left out of sums, and a factor that is one."""
     if isinstance(form, Sym):
         return Num(values[form.name]) if form.name in values else form
+    if not values.keys() & {*forms.names(form)}:
+        return form
     made = form.mapped(lambda part: _put(part, values))
+    if isinstance(made, (Total, Product)) and all(isinstance(p, Num) and p.unit.is_count for p in made.parts):
+        return forms.rational(forms.evaluate(made, {}))
     if isinstance(made, Total):
         return forms.total(*(term for term in made.terms if term != forms.num(0)))
-    return forms.num(0) if isinstance(made, Product) and forms.num(0) in made.factors else made
+    if isinstance(made, Product):
+        return forms.num(0) if forms.num(0) in made.factors else forms.product(*made.factors)
+    if isinstance(made, Ratio) and made.bottom != forms.num(0):
+        return made.top if made.bottom == forms.num(1) or made.top == forms.num(0) else made
+    return made
 
 
 def _extent(form: Form, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:

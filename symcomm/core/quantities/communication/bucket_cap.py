@@ -23,13 +23,13 @@ from symcomm.core.form import Form, Num, Ratio, Sym, product
 from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.optimum.writing import SECOND, Name, known, meanings, step
 from symcomm.core.printing import short
-from symcomm.core.quantities.communication.buckets import queued
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Amount, Dtype
 from symcomm.core.quantities.witnesses import elements, often
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity, exact_text
+from symcomm.core.worksheets.runs import queued
 
 MIB = 2**20
 FIRST = MIB  # PyTorch's caps of the first bucket and of all others, where nothing is set

@@ -13,7 +13,6 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.closed_forms import ClosedForm
 from symcomm.core.program.schedules import find
 from symcomm.core.program.uneven import APART, WHOLE, Makespan, makespan
-from symcomm.core.quantities.communication import buckets
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.region_time import WORK, RegionTime
 from symcomm.core.quantities.time.term_texts import need
@@ -21,6 +20,7 @@ from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.witnesses import between_tokens, in_turn, largest, number, over, together
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import ONE
+from symcomm.core.worksheets.runs import queued
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Run:
 
 
 _NONE = Num(Fraction(0), SECOND)
+_REST = (
+    "The rest of this transfer after the backward pass. Calls run one after another: without a gap from the first "
+    "bucket on, or the last one starts when backward ends. The later end counts: in between it grows evenly from "
+    "bucket to bucket."
+)
 
 
 def add_times(terms: Sequence[Form]) -> Form:
@@ -214,10 +219,10 @@ class PipelineTime:
                            "The gradients of a bucket are there after its share of the last backward pass.",
                            witness=over(backward, count))  # fmt: skip
         self.reducing = product(count, call)
+        ends = Total((each, self.reducing)), Total((backward, call))
         return work.define(
-            "t_left", Total((buckets.last_end(count, each, backward, call), negative(backward))), SECOND, "buckets",
-            f"The rest of this transfer after the backward pass. {buckets.SERIAL}",
-            witness=lambda n: buckets.queued([(number(each, n), number(call, n))] * int(number(count, n))),
+            "t_left", Total((Largest(ends), negative(backward))), SECOND, "buckets", _REST,
+            witness=lambda n: queued([(number(each, n), number(call, n))] * int(number(count, n))),
         )  # fmt: skip
 
     def even(self) -> list[Form]:
