@@ -271,6 +271,18 @@ def expert_axes(graph: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
+def loop_axes(graph: Graph) -> frozenset[str]:
+    """The positions of loops whose steps read what the one before has made.
+
+    >>> from symcomm.core.readers.blueprint import PartTable
+    >>> row = "h = GRU(x, W, U)\\tx [B, L, D], W [D, 3 H], U [H, 3 H]\\th [B, L, H]\\n"
+    >>> sorted(loop_axes(PartTable("a", row).graph()))
+    ['L']
+    """
+    ops = [op for op in graph.model.ops if op.attribute("view") and op.attribute("whole")]
+    return frozenset(graph.model.index_axes(op)[i] for op in ops for i in whole_indices(op))
+
+
 def table_axes(graph: Graph) -> tuple[str, ...]:
     """The tables of embeddings: an axis that the ids have, too, and what is looked up.
 
@@ -385,7 +397,7 @@ def paired_axes(graph: Graph, values: Mapping[str, Fraction] = MappingProxyType(
             having |= {axis: [*having.get(axis, ()), name] for axis in graph.tensors[name].axes}
     ends = _classes_made(graph)
     carried = [graph.tensors[name] for pair in graph.carried for name in pair]
-    blocked = {a for t in (*graph.inputs, *carried) for a in t.axes}
+    blocked = {a for t in (*graph.inputs, *carried) if not t.of for a in t.axes}  # a state comes in from its own step
     blocked |= {graph.index_axes(op)[i] for op in graph.ops if not _collapses(op) for i in whole_indices(op)}
     blocked |= {a.name for a in graph.axes.values() if _is_one(a, values)}
     taken: set[str] = set()

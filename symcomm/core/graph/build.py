@@ -258,7 +258,8 @@ class _Builder(Reader):
             families.update(axis(a).name for d in t.dims[: len(t.indices)] for a in flatten(d))
             constant = t.domain != "R" or "mask" in t.name.lower()
             role = t.role or ("constant" if constant and t.name not in said else "input")
-            return Tensor(t.name, axes, role, t.latex, t.shape, t.dtype, t.virtual, source=t.source, parts=parts)
+            of = t.of.name if t.of is not None else ""
+            return Tensor(t.name, axes, role, t.latex, t.shape, t.dtype, t.virtual, of, t.source, parts)
 
         tensors: dict[str, Tensor] = {}
         families: set[str] = set()
@@ -319,7 +320,9 @@ class _Builder(Reader):
             name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes
         )
         graph = _with_axis_roles(graph, self.axes, self.notation)
-        graph = with_roles(graph, inputs=self.inputs, weights=self.weights, families=families)
+        loops = {t.name for t in tensors.values() if t.of}
+        weights = self.weights | {t.name for t in self.tensors.values() if t.role == "weight"} - self.inputs
+        graph = with_roles(graph, inputs=self.inputs | loops, weights=weights, families=families)
         return replace(graph, regions=(replace(region, carried=_carried(graph)),))
 
 
@@ -360,7 +363,7 @@ def _check_stacked(graph: Graph) -> None:
 def _carried(graph: Graph) -> tuple[tuple[str, str], ...]:
     """The output that becomes the input of the next repetition, with that input."""
     for out in reversed(graph.outputs):
-        for into in graph.inputs:
+        for into in (t for t in graph.inputs if not t.of and not graph.producers[out.name].attribute("whole")):
             a, b = (sp.Mul(*(graph.axes[x].size for x in t.axes)) for t in (out, into))
             if len(out.shape) == len(into.shape) and graph.same_size(a, b):
                 return ((out.name, into.name),)

@@ -64,6 +64,7 @@ class DraftTensor:
     role: Role | None = None
     virtual: bool = False
     dtype: str | None = None
+    of: DraftTensor | None = None
 
 
 @dataclass(frozen=True)
@@ -436,6 +437,28 @@ class TableDraft:
         made = DraftTensor(name, "", (), tuple(dims), shape, "B", span, role="constant", dtype=dtype)
         self.tensors.setdefault((name, False), made)
         return self.seen(made, span)
+
+    def carried(self, name: str, dims: Sequence[Dim], span: Span) -> Value:
+        """What a loop over positions hands on from one to the next: zeros before the first one."""
+        made = f"before({name})" if (f"before({name})", False) not in self.tensors else f"before({name})·{self.fresh()}"
+        draft = DraftTensor(made, "", (), tuple(dims), (), "R", span, role="input")
+        self.tensors[made, False] = draft
+        return self.seen(draft, span)
+
+    def becomes(self, value: Value, before: Value, span: Span) -> Value:
+        """The value, which the next position reads as ``before``: it leaves the loop's body, position by position."""
+        before.tensor.of = value.tensor
+        self.stack(value, span, whole=True)
+        for a, b in zip(value.dims, before.dims, strict=True):
+            self.join(a, b, span, f"{value.tensor.name} and {before.tensor.name}")
+        return value
+
+    def stack(self, value: Value, span: Span, whole: bool = False) -> Value:
+        """The results of all positions side by side; ``whole`` where each of them is made of the last one."""
+        of, labels = self.fresh_labels(value)
+        attributes = {"whole": (labels[-2],)} if whole else {"stacked": True}
+        out = [*zip(labels, value.dims, strict=True)]
+        return self.emit("contraction", (value,), (value.labels(of, labels),), (), out, span, view=True, **attributes)
 
     def onehot(self, indices: Value, classes: Dim, span: Span) -> Value:
         of, labels = self.fresh_labels(indices)

@@ -684,6 +684,73 @@ def _scan(reader: Reader, node: tree.FunctionCall) -> Value:
     )  # fmt: skip
 
 
+def _cell(reader: Reader, node: tree.FunctionCall, gates: int) -> tuple[list[Value], Value]:
+    """The products and biases that the gates of a cell are made of, and h one position before."""
+    reader.expect(node, 3, 4, 5)
+    x, w, u, *biases = (reader.tensor(argument) for argument in node.arguments)
+    span, wide = node.span, f"of {gates} gates"
+    for matrix in (w, u):
+        if len(matrix.dims) != 2 or not x.dims or len(x.dims) < 2:
+            raise ShapeError(f"a cell {wide} reads x, W and U, and at most two biases", span,
+                             f"with x [B, L, D], W [D, {gates} H], U [H, {gates} H] and b [{gates} H]")  # fmt: skip
+    size = u.dims[0].root().size
+    for one in (w, u, *biases):
+        whole = one.dims[-1] if one.dims else reader.dim(sp.Integer(1))
+        if not reader.same(whole.root().size, gates * size):
+            raise ShapeError(f"{one.tensor.name} has {whole.root().label} columns {wide}, but U has "
+                             f"{u.dims[0].root().label} rows", span,
+                             f"each gate has as many columns as h: {gates} {u.dims[0].root().label}")  # fmt: skip
+        reader.split(whole, (reader.dim(sp.Integer(gates)), reader.dim(size)), span)
+        one.tensor.role = one.tensor.role or "weight"
+        if one is not w:
+            reader.join(w.dims[-1], whole, span, f"the gates of W and {one.tensor.name}")
+    hidden = w.dims[-1].root().parts[1]
+    h = reader.carried("h", (*x.dims[:-1], hidden), span)
+    of, labels = reader.fresh_labels(h)
+    out = [*zip(labels, (*x.dims[:-1], u.dims[0]), strict=True)]  # a matrix reads all of it
+    all_h = reader.emit("contraction", (h,), (h.labels(of, labels),), (), out, span, view=True)
+    return [reader.matmul(x, w, span), reader.matmul(all_h, u, span), *biases], h
+
+
+def _gates(reader: Reader, value: Value, span: Span) -> list[Value]:
+    """The gates that stand side by side in the last axis: nothing is stored or multiplied."""
+    made: list[Value] = []
+    every, hidden = value.dims[-1].root().parts
+    for _ in range(int(every.root().size)):
+        of, labels = reader.fresh_labels(value)
+        where = reader.constant(f"gate({value.tensor.name})·{reader.fresh()}", (every,), span)
+        where.tensor.virtual = True
+        out = [*zip(labels[:-1], value.dims[:-1], strict=True), ((labels[-1], 1), hidden)]
+        made.append(reader.emit("contraction", (value, where), (value.labels(of, labels), ((labels[-1], 0),)), (), out,
+                                span, lookup=True, slice=True, gate=True))  # fmt: skip
+    return made
+
+
+def _lstm(reader: Reader, node: tree.FunctionCall) -> Value:
+    """Hochreiter and Schmidhuber with forget gates; the columns are those of i, f, g and o, as in PyTorch."""
+    span = node.span
+    parts, h = _cell(reader, node, 4)
+    i, f, g, o = _gates(reader, reader.add(parts, (1,) * len(parts), span), span)
+    i, f, o = (reader.map("sigmoid", one, span) for one in (i, f, o))
+    before = reader.carried("c", h.dims, span)
+    kept, new = reader.multiply([f, before], span), reader.multiply([i, reader.map("tanh", g, span)], span)
+    c = reader.becomes(reader.add([kept, new], (1, 1), span), before, span)
+    return reader.stack(reader.becomes(reader.multiply([o, reader.map("tanh", c, span)], span), h, span), span)
+
+
+def _gru(reader: Reader, node: tree.FunctionCall) -> Value:
+    """Cho et al. with the reset gate behind the product, as in PyTorch; the columns are those of r, z and n."""
+    span = node.span
+    (x, u, *biases), h = _cell(reader, node, 3)
+    added = [reader.add([one, bias], (1, 1), span) for one, bias in zip((x, u), biases, strict=False)]
+    x, u = (*added, *(x, u)[len(added) :])
+    (r, z, n), (s, y, m) = _gates(reader, x, span), _gates(reader, u, span)
+    r, z = (reader.map("sigmoid", reader.add(pair, (1, 1), span), span) for pair in ([r, s], [z, y]))
+    n = reader.map("tanh", reader.add([n, reader.multiply([r, m], span)], (1, 1), span), span)
+    made = [reader.multiply([reader.map("minus", z, span, number=sp.Integer(1)), n], span), reader.multiply([z, h], span)]
+    return reader.stack(reader.becomes(reader.add(made, (1, 1), span), h, span), span)
+
+
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
 FUNCTIONS: tuple[Function, ...] = (
     Function("partition", ("partition", "split"), "splits the last axis into heads", _partition, below=True),
@@ -743,6 +810,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "slides taps of its own over each channel, from positions before to the position itself",
         _causalconv,
     ),
+    Function("lstm", ("lstm",), "a loop over positions with four gates and two states, h and c", _lstm),
+    Function("gru", ("gru",), "a loop over positions with three gates and a state, h", _gru),
     Function(
         "scan",
         kinds.MAP["scan"].spellings,

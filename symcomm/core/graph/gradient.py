@@ -139,6 +139,10 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
         producer = made.get(known[0])
         source = graph.tensors[name].source
         own = known[0].startswith(f"{final}·")
+        gates = [made[one] for one in known if one in made and ops[made[one]].attribute("gate")]
+        whole = len(gates) == len(known) > 1  # parts side by side: nothing is added, and none is stored by itself
+        for one in known if whole else ():
+            tensors[one] = replace(tensors[one], virtual=True)
         if len(known) == 1 and own and producer is not None:
             del tensors[known[0]]
             like(final, name)
@@ -147,7 +151,8 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
         if len(known) == 1 and graph.tensors[name].role == "activation":
             return known[0]  # a sum hands its gradient on unchanged
         like(final, name)
-        attributes = (("view", True),) if len(known) == 1 else (("signs", (1,) * len(known)),)
+        attributes: tuple[tuple[str, object], ...] = (("signs", (1,) * len(known)),)
+        attributes = (("view", True),) if len(known) == 1 else (*attributes, ("lookup", True)) if whole else attributes
         kind = "contraction" if len(known) == 1 else "add"
         homes = {ops[made[one]].region for one in known if one in made}
         maker = graph.producers.get(name) or graph.consumers[name][0]
@@ -171,7 +176,7 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
             if op.kind == "contraction":
                 others = [k for k in range(len(op.inputs)) if k != j]
                 given = {*op.output_indices, *(i for k in others for i in op.indices[k])}
-                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast", "elementwise")}
+                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast", "elementwise", "gate")}
                 if op.attribute("view") and set(op.output_indices) == set(mine):
                     keep["view"] = True
                 if not given >= set(mine):

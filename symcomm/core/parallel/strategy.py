@@ -622,5 +622,9 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
                 labels = list(dict.fromkeys(a.label for a in graph.axes.values()))
                 raise StrategyError(f"{graph.name} has no axis {rule.axis}", hint=nearest(rule.axis, labels))
             found.append(Placed(rule, axes))
+    for placed in found if (loops := axis_roles.loop_axes(graph)) else ():
+        if loops & {*(placed.axes or ())}:
+            what = f"{strategy.name} cuts the positions of a loop, each of which reads what the one before has made"
+            raise StrategyError(what, hint="data(k) cuts the batch, tensor(k) the gates")
     # An axis of length 1, as of a condition beside a sequence, has no parts.
     return tuple([replace(p, axes=p.axes and tuple([a for a in p.axes if graph.axes[a].size != 1])) for p in found])

@@ -123,8 +123,16 @@ def _views(graph: Graph, name: str, layout: Layout, accounting: Accounting) -> I
     """A tensor and what it is a view of, each as cut as the one before it: an axis that a view repeats cuts nothing."""
     yield name, layout
     eager = accounting.saved == "pytorch"
-    while name in graph.producers:
+    while name in graph.producers or graph.tensors[name].role == "input":
+        if name not in graph.producers:  # of a loop over positions a step reads what the one before it has made
+            name = graph.tensors[name].of
+            if name:
+                yield name, layout
+                continue
+            return
         op = graph.producers[name]
+        if op.attribute("stacked") and eager:
+            return
         if not (op.attribute("slice") and eager):
             if not op.attribute("view") or len(op.inputs) != 1:
                 return
