@@ -102,7 +102,8 @@ def _kept(launch: Launcher, path: Path) -> Callable[[Mapping[str, Any], float], 
         path.touch()
     except OSError as error:
         raise VerificationError(f"{path} cannot be written: {error.strerror}") from None
-    program = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
+    files = (Path(__file__).with_name(f"{name}.py") for name in ("worker", "ways", "counters", "peak"))
+    program = "".join(file.read_text(encoding="utf-8") for file in files)
 
     def run(spec: Mapping[str, Any], limit: float) -> list[dict[str, Any]]:
         key = sha256(dumps([spec, program, launch.torch], sort_keys=True).encode()).hexdigest()

@@ -18,7 +18,7 @@ from symcomm.core.model import Model
 from symcomm.core.parallel.placement import PARTIAL, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.program import ONE_RANK
-from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import attentions
 from symcomm.verify.conventions import CONVENTIONS, RunContext
@@ -202,13 +202,12 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
         "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
         "fixed": [n for n, name in enumerate(written.inputs) if graph.tensors[name].role == "constant"],
         "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
+        "units": next((one for one in ("fsdp2", "replicate") if one in used), ""), "inputs": [*written.inputs],
         "reshard": resharded(case.strategy) and not case.pipelined, "peak": not why_no_peak(case),
     }  # fmt: skip
     if case.graph.step is not None:
         spec |= _cached_spec(case, written)
-    if used in ("single", "cached"):
-        return spec
-    batch = batch_axes(graph)
+    batch = batch_axes(graph) if meshes else ()
 
     def batch_axis(name: str) -> int | None:
         found = [n for n, a in enumerate(graph.tensors[name].axes) if a in batch]
@@ -267,15 +266,15 @@ def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
         raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
                             hint=f"{classes[at].region.times} is {layers}")  # fmt: skip
     weights = [tensor for c in classes for tensor in c.weights]
-    units = {"fsdp2", "replicate"} & {*case.method.name.split("+")}
+    units = any(one in case.method.name for one in ("fsdp2", "replicate"))
     if units and len({*weights}) < len(weights) and homes(case)[0] == homes(case)[-1]:
         raise StrategyError("the first and the last stage share a weight on one rank, of which their units make two",
                             hint="a schedule with the two of them on different ranks: 1f1b")  # fmt: skip
     parts = [layers // stages] * stages
     parts[0], parts[-1] = parts[0] + at, parts[-1] + len(classes) - 1 - at
     return {
-        "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
-        "chain": chain, "parts": parts, "vee": find(case.schedule).placement.name == "V",
+        "schedule": name, "several": several or case.chunks > 1, "microbatches": case.microbatches,
+        "chain": chain, "parts": parts, "homes": homes(case),
         "names": [*written.inputs.values()], "last": chain[-1]["gives"],
     }  # fmt: skip
 
@@ -290,8 +289,7 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
     for tensor in weights.values():
         places["rests"].setdefault(tensor, [None] * len(meshes))
     tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
-    return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied,
-            "loss_parallel": cut_classes(case)}  # fmt: skip
+    return {**places, "placed_meshes": meshes, "parameters": weights, "tied": tied, "loss_parallel": cut_classes(case)}
 
 
 # -- side by side ----------------------------------------------------------------------------------------
