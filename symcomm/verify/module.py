@@ -69,6 +69,9 @@ def torch_module(
         if kept.role == "state":
             raise RenderError(f"a step that updates a state (`{bare(kept.tensor)}`) is not written in PyTorch yet",
                               hint="steps that keep keys and values are; and the model itself, whole")  # fmt: skip
+    for result, states in graph.states.items():
+        raise RenderError(f"a loop over positions, which hands on `{bare(states[0])}`, is not written in PyTorch yet",
+                          graph.tensors[result].source, "torch.nn.LSTM and torch.nn.GRU are such loops")  # fmt: skip
     return _Writer(graph.forward(), marks or Marks(), set(), name or graph.name, head, values or {}).write()
 
 

@@ -406,6 +406,13 @@ _shape(
     "h = scan_L(a, u) ; - ; h [B,L,F,D]",
     r"y = scan_L(w, einsum(" + '"blfd,bld->blf"' + ", h, x)) W^2 ; w [F], W^2 [F,D] ; y [B,L,D]",
 )
+for _name, _gates in (("lstm", 4), ("gru", 3)):  # the body of a loop, whose states are given
+    _shape(
+        _name,
+        f"h = {_name}(x, W, U) ; x [B,L,D], W [D,{_gates} F], U [F,{_gates} F] ; h [B,L,F]",
+        "y = h V ; V [F,D] ; y [B,L,D]",
+        lacks=_DENSE | {"sequence", "context", "ring"},
+    )
 for _name in ("causalsoftmax", "causalmask", "mask"):
     _shape(
         _name,

@@ -443,11 +443,14 @@ class TableDraft:
         made = f"before({name})" if (f"before({name})", False) not in self.tensors else f"before({name})·{self.fresh()}"
         draft = DraftTensor(made, "", (), tuple(dims), (), "R", span, role="input")
         self.tensors[made, False] = draft
-        return self.seen(draft, span)
+        value = self.seen(draft, span)
+        of, labels = self.fresh_labels(value)
+        out = [*zip(labels, dims, strict=True)]
+        return self.emit("contraction", (value,), (value.labels(of, labels),), (), out, span, view=True)
 
     def becomes(self, value: Value, before: Value, span: Span) -> Value:
         """The value, which the next position reads as ``before``: it leaves the loop's body, position by position."""
-        before.tensor.of = value.tensor
+        next(op.inputs[0] for op in self.ops if op.output is before.tensor).of = value.tensor
         self.stack(value, span, whole=True)
         for a, b in zip(value.dims, before.dims, strict=True):
             self.join(a, b, span, f"{value.tensor.name} and {before.tensor.name}")

@@ -704,7 +704,9 @@ def _cell(reader: Reader, node: tree.FunctionCall, gates: int) -> tuple[list[Val
         one.tensor.role = one.tensor.role or "weight"
         if one is not w:
             reader.join(w.dims[-1], whole, span, f"the gates of W and {one.tensor.name}")
-    hidden = w.dims[-1].root().parts[1]
+    hidden, along = w.dims[-1].root().parts[1], x.dims[-2].root().label
+    reader.marks[f"{node.function} is a loop over {along}: its steps send position by position, in {along} calls that "
+                 "count as one"] = None  # fmt: skip
     h = reader.carried("h", (*x.dims[:-1], hidden), span)
     of, labels = reader.fresh_labels(h)
     out = [*zip(labels, (*x.dims[:-1], u.dims[0]), strict=True)]  # a matrix reads all of it
@@ -747,8 +749,9 @@ def _gru(reader: Reader, node: tree.FunctionCall) -> Value:
     (r, z, n), (s, y, m) = _gates(reader, x, span), _gates(reader, u, span)
     r, z = (reader.map("sigmoid", reader.add(pair, (1, 1), span), span) for pair in ([r, s], [z, y]))
     n = reader.map("tanh", reader.add([n, reader.multiply([r, m], span)], (1, 1), span), span)
-    made = [reader.multiply([reader.map("minus", z, span, number=sp.Integer(1)), n], span), reader.multiply([z, h], span)]
-    return reader.stack(reader.becomes(reader.add(made, (1, 1), span), h, span), span)
+    new = reader.multiply([reader.map("minus", z, span, number=sp.Integer(1)), n], span)
+    made = reader.add([new, reader.multiply([z, h], span)], (1, 1), span)
+    return reader.stack(reader.becomes(made, h, span), span)
 
 
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.

@@ -20,11 +20,13 @@ def gradient_name(tensor: str) -> str:
 def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
     """The inputs whose gradient is computed: all where that is ``needed``, else those that a repeated region reads.
 
-    The gradient of what a layer reads is what the layer before it learns from; only the first one's is not needed.
+    The gradient of what a layer reads is what the layer before it learns from; only the first one's is not needed. The
+    gradient of a state is what the position before learns from.
     """
     repeated = {region.name for region in graph.regions if region.times}
     return frozenset(
-        t.name for t in graph.inputs if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
+        t.name for t in graph.inputs
+        if needed or t.of or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
     )
 
 

@@ -278,6 +278,12 @@ class Graph:
         """The symbols of sizes that may be none: how many positions stand before those of a step."""
         return frozenset() if self.step is None else frozenset(s.name for s in self.step.past.free_symbols)
 
+    @cached_property
+    def states(self) -> Mapping[str, tuple[str, ...]]:
+        """Of a loop over positions: of a result, what the next position reads of it."""
+        held = [t for t in self.tensors.values() if t.of and t.role == "input"]
+        return {t.of: tuple(s.name for s in held if s.of == t.of) for t in held}
+
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
         """The tensors that repetitions hand on: pairs of an output and the input it becomes."""

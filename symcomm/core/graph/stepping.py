@@ -143,8 +143,8 @@ class _Stepper:
     @cached_property
     def logits(self) -> tuple[Tensor, ...]:
         """The outputs of the model: logits over a vocabulary, or else all that nothing reads."""
-        found = [t for t in self.graph.outputs if self.words & {*t.axes}]
-        return tuple(found) or self.graph.outputs
+        left = [t for t in self.graph.outputs if not self.graph.producers[t.name].attribute("whole")]  # no state
+        return tuple([t for t in left if self.words & {*t.axes}] or left)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -544,30 +544,46 @@ class _Stepper:
         self.add(op, kept)
         if op.kind in MAP and MAP[op.kind].carries and NEW in version:
             self.carry(op, kept, version)
+        for state in self.graph.states.get(name, ()):
+            self.hand_on(op, kept, version, state)
         return made
+
+    def hand_on(self, op: Op, made: Op, version: Version, state: str) -> None:
+        """Keeps what the loop's next step reads of this one; what it reads itself was there before."""
+        if self.past != 0 and self.new != 1:
+            raise ValuesError(f"`{bare(state)}` is a state of a loop: a step that goes on with it has one position",
+                              op.source, "decode with new=1, or a prefill")  # fmt: skip
+        left, _ = self.last_row(op, made, next(n for n, c in enumerate(version) if c == NEW))
+        before = self.tensor(state, version) if self.past != 0 else ""
+        if before:
+            self.tensors[before] = replace(self.tensors[before], role="state", of="")
+        self.held.append(Kept(left, before, "state", op.region, why=f"`{bare(state)}`"))
 
     def carry(self, op: Op, made: Op, version: Version) -> None:
         """Continues a recurrence behind its earlier result, and keeps its last one."""
         (along,) = whole_indices(op)
-        at = op.output_indices.index(along)
-        tensor, axes = self.graph.tensors[op.output], self.tensors[made.output].axes
-        left, place = self.free(marked(op.output, LAST)), self.free(f"last({made.output})")
-        alone = replace(tensor, axes=(*axes[:at], *axes[at + 1 :]), shape=(), latex="", parts=())
-        self.tensors[left] = replace(alone, name=left)
-        self.tensors[place] = Tensor(place, (axes[at],), "constant", virtual=True, source=tensor.source)
-        loops = tuple(range(len(axes)))
-        cut = replace(op, name=left, kind="contraction", inputs=(made.output, place), output=left,
-                      indices=(loops, (at,)), output_indices=tuple(n for n in loops if n != at),
-                      attributes=(("lookup", True), ("slice", True), ("does", "last position")))  # fmt: skip
-        before = ""
-        if self.past != 0:
-            before = self.free(marked(op.output, "past"))
-            self.tensors[before] = replace(alone, name=before, role="state")
+        before = self.free(marked(op.output, "past")) if self.past != 0 else ""
+        if before:
             indices = (*made.indices, tuple(i for i in made.output_indices if i != along))
             self.ops.remove((self.places[op.output], made))
             self.add(op, replace(made, inputs=(*made.inputs, before), indices=indices))
-        self.add(op, cut)
+        left, alone = self.last_row(op, made, op.output_indices.index(along))
+        if before:
+            self.tensors[before] = replace(alone, name=before, role="state")
         self.held.append(Kept(left, before, "state", op.region, why=f"`{bare(op.output).partition('·')[0]}`"))
+
+    def last_row(self, op: Op, made: Op, at: int) -> tuple[str, Tensor]:
+        """Adds the last position of a result, along the axis at a place; gives its name and the tensor."""
+        tensor, axes = self.graph.tensors[op.output], self.tensors[made.output].axes
+        left, place = self.free(marked(op.output, LAST)), self.free(f"last({made.output})")
+        alone = replace(tensor, name=left, axes=(*axes[:at], *axes[at + 1 :]), shape=(), latex="", parts=())
+        self.tensors[left] = alone
+        self.tensors[place] = Tensor(place, (axes[at],), "constant", virtual=True, source=tensor.source)
+        loops = tuple(range(len(axes)))
+        self.add(op, replace(op, name=left, kind="contraction", inputs=(made.output, place), output=left,
+                             indices=(loops, (at,)), output_indices=tuple(n for n in loops if n != at),
+                             attributes=(("lookup", True), ("slice", True), ("does", "last position"))))  # fmt: skip
+        return left, alone
 
     def add(self, at: Op, op: Op) -> None:
         self.ops.append((self.places[at.output], op))
