@@ -98,11 +98,11 @@ class Recipe:
             return tuple(replace(term, size=size) for term, size in sizes.items())
         if role in ("products", "operations"):
             most, found = max((term.most for term in one.terms), default=0), dict[str, int | Fraction]()
-            n = Fraction(one.iterations, one.every or 1)
-            made = [(Fraction(1), one.products), (n, one.iterated)]
+            once, share = Fraction(1), Fraction(one.iterations, one.every or 1)
+            made = [(once, one.products), (share, one.iterated)]
             many = [("".join(sorted(text)), 2 * k) for k, texts in made for text in texts]
             if role == "operations":
-                rules = [(Fraction(1), one.rules), (n, one.each_iteration)]
+                rules = [(once, one.rules), (share, one.each_iteration)]
                 many += [(per, k * operations(text)) for k, some in rules for per, text in some]
             for per, more in many:
                 found[per] = found.get(per, 0) + more
