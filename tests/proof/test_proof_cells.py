@@ -227,3 +227,9 @@ def test_layers_of_cells_are_repeated() -> None:
     model = sc.load(HEADER + rows, repeat="N_layer")
     assert model.parameters().at(D=8, N_layer=3).value == 3 * 4 * 8 * (8 + 8 + 1)
     assert model.flops("training").at(B=2, L=5, D=8, N_layer=3).value == 3 * 3 * 2 * 5 * 2 * 2 * 8 * 4 * 8
+
+
+def test_a_cell_of_another_width_is_not_repeated() -> None:
+    with pytest.raises(SymcommError) as caught:
+        sc.load(TABLES["LSTM"], repeat="N_layer")
+    assert "layer cannot be repeated: it makes y [B, L, P], and the next one would read x [B, L, D]" in str(caught.value)

@@ -352,7 +352,8 @@ def _refuse_twice(graph: Graph, name: str, why: str, hint: str) -> None:
 def _check_stacked(graph: Graph) -> None:
     """Raises ``ShapeError`` where a layer that is repeated makes nothing that its next repetition could read."""
     if not graph.carried and graph.inputs and graph.outputs:
-        (out, *_), (into, *_) = graph.outputs, graph.inputs
+        into = next(t for t in graph.inputs if not t.of)
+        out = next(t for t in graph.outputs if not graph.producers[t.name].attribute("whole"))
         made, read = (f"{bare(t.name)} [{', '.join(t.shape)}]" for t in (out, into))
         raise ShapeError(
             f"{graph.name} cannot be repeated: it makes {made}, and the next one would read {read}", out.source,
