@@ -172,7 +172,19 @@ def test_cut_gates_gather_h_at_each_position_and_sum_its_gradient() -> None:
         model = sc.load(TABLES[name]).at(**SIZES)
         for kind in ("all-gather", "reduce-scatter"):
             assert model.communication("tensor(2)", collective=kind).at().value == 2 * B * L * H
-        assert any("position by position, in L calls that count as one" in note for note in model.notes)
+        assert any("what its steps send is L calls, and their bytes are told together" in note for note in model.notes)
+
+
+def test_every_position_of_a_loop_waits_for_its_calls() -> None:
+    """On 2 ranks h is gathered in a round and its gradient scattered in one; y and dx are reduced in two, once."""
+    model, rates = sc.load(TABLES["LSTM"]).at(**SIZES), {"peak": "1 PFLOP/s", "network": "1 PB/s", "memory": "1 PB/s"}
+    for name in ("time", "step_time"):
+        slow = model.derive(name, strategy="tensor(2)", latency="1 s", **rates)
+        assert round(slow.at().value, 6) == L * (1 + 1) + 2 + 2
+        slow.check(deep=True)
+    found = sc.search(model, devices=2, capacity="1 GB", capacity_is="usable", strategies="tensor", microbatches="1",
+                      recomputation="none", jobs=1, latency="1 s", **rates)  # fmt: skip
+    assert round(float(found.top[0].time.value)) == L * (1 + 1) + 2 + 2
 
 
 @pytest.mark.parametrize("strategy", ["context(2)", "sequence(2)", "cut(L, 2)", "ring(2)"])
@@ -232,4 +244,4 @@ def test_layers_of_cells_are_repeated() -> None:
 def test_a_cell_of_another_width_is_not_repeated() -> None:
     with pytest.raises(SymcommError) as caught:
         sc.load(TABLES["LSTM"], repeat="N_layer")
-    assert "layer cannot be repeated: it makes y [B, L, P], and the next one would read x [B, L, D]" in str(caught.value)
+    assert "it makes y [B, L, P], and the next one would read x [B, L, D]" in str(caught.value)

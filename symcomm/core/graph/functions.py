@@ -705,8 +705,8 @@ def _cell(reader: Reader, node: tree.FunctionCall, gates: int) -> tuple[list[Val
         if one is not w:
             reader.join(w.dims[-1], whole, span, f"the gates of W and {one.tensor.name}")
     hidden, along = w.dims[-1].root().parts[1], x.dims[-2].root().label
-    reader.marks[f"{node.function} is a loop over {along}: its steps send position by position, in {along} calls that "
-                 "count as one"] = None  # fmt: skip
+    reader.marks[f"{node.function} is a loop over {along}: what its steps send is {along} calls, and their bytes are "
+                 "told together"] = None  # fmt: skip
     h = reader.carried("h", (*x.dims[:-1], hidden), span)
     of, labels = reader.fresh_labels(h)
     out = [*zip(labels, (*x.dims[:-1], u.dims[0]), strict=True)]  # a matrix reads all of it

@@ -284,6 +284,19 @@ class Graph:
         held = [t for t in self.tensors.values() if t.of and t.role == "input"]
         return {t.of: tuple(s.name for s in held if s.of == t.of) for t in held}
 
+    @cached_property
+    def looped(self) -> Mapping[str, Expr]:
+        """What a loop over positions makes at each of them, of the last one and for the next, with their number."""
+        found: dict[str, Expr] = {}
+        for op in self.ops if self.states else ():
+            for state in self.states.get(op.inputs[0], ()) if op.attribute("view") and op.attribute("whole") else ():
+                positions = self.axes[self.index_axes(op)[cast("tuple[int, ...]", op.attribute("whole"))[0]]].size
+                ways = (state, op.output), (f"d({op.output})", f"d({state})")
+                for start, end in ((a, b) for a, b in ways if {a, b} <= self.tensors.keys()):
+                    body = ({start} | nx.descendants(self.nx, start)) & ({end} | nx.ancestors(self.nx, end))
+                    found |= dict.fromkeys(body, positions)
+        return found
+
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
         """The tensors that repetitions hand on: pairs of an output and the input it becomes."""

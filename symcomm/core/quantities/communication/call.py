@@ -9,7 +9,7 @@ from fractions import Fraction
 from symcomm.core import form as forms
 from symcomm.core.dtypes import row_dtype
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Form, from_expr, num, product
+from symcomm.core.form import Form, from_expr, num, product, total
 from symcomm.core.graph.experts import routed
 from symcomm.core.graph.graph import Region
 from symcomm.core.libraries import Expr
@@ -55,6 +55,7 @@ class Call:
     parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
     by: tuple[str, ...] = field(default=(), compare=False)  # the conventions by which it is there
     copies: Form | None = None  # of each token, one for each of its experts
+    positions: Form = ONCE  # of a loop, each of which sends its part of the elements
 
     @property
     def shown(self) -> str:
@@ -69,6 +70,12 @@ class Call:
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
         return num(2) if self.meshes in (BETWEEN_STAGES, *COPIES) else strategy.ranks(self.meshes)
+
+
+def number_of_calls(found: Sequence[Call]) -> Form:
+    """How many calls some are, those of a loop position by position."""
+    looped = [call.positions for call in found if call.positions != ONCE]
+    return total(*[num(len(found) - len(looped))] * (len(looped) < len(found)), *looped)
 
 
 def keeping(setting: Setting, recipe: str | Mapping[str, object]) -> Setting:
@@ -140,9 +147,11 @@ def _counted(
     copies = None if route is None else from_expr(route.attribute("k"))
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
+    positions = made.graph.looped.get(tensor.name)
     return Call(work.kind, of.name, what, elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
                 turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
-                turn.accumulates, tensor.name, turn.half, parts, turn.by, copies)  # fmt: skip
+                turn.accumulates, tensor.name, turn.half, parts, turn.by, copies,
+                ONCE if positions is None else from_expr(positions))  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

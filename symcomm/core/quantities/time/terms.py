@@ -14,7 +14,7 @@ from symcomm.core.graph.graph import Region
 from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import COPIES
-from symcomm.core.quantities.communication.call import SHORT, Call, joint
+from symcomm.core.quantities.communication.call import SHORT, Call, joint, number_of_calls
 from symcomm.core.quantities.communication.links import spot, ways
 from symcomm.core.quantities.communication.wire import Wire
 from symcomm.core.quantities.counting.flops import each_entry, looped, shown
@@ -209,7 +209,7 @@ class TimeWriter:
             over = self.over(members[0], k)
             decided = (*rests_on(members), *self.ran_by(members[0], over))
             sizes = tuple(self.setting.written(c.elements) for c in members)
-            name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
+            name, many = f"{SHORT.get(kind, kind)},{TAGS[phase]}", number_of_calls(members)
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes).replace('_', '')}"
             n = self.work.define(f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind,
@@ -222,7 +222,7 @@ class TimeWriter:
                                            LINK_TEXTS[how.link][0], text, by=decided)  # fmt: skip
                 for used in (link.name, *meshes):
                     self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
-                one_call = Ratio(product(element_bytes(dtype), through), num(len(members)))
+                one_call = Ratio(product(element_bytes(dtype), through), many)
                 waits = through if steps is None else Ratio(through, self._achieved(part, num(1), steps, one_call))
                 through, waits = self.often(region, through), self.often(region, waits)
                 if (how.link == "bidirectional" and not cost.own_links) or not TRAFFIC[how.traffic].collectives:
@@ -231,7 +231,7 @@ class TimeWriter:
                     text = "Sent and received bytes go through the memory."
                     made = self.work.define(f"w_{part}", product(cost.moved, n), ELEMENT, "through memory", text)
                     words.append((self.often(region, made), dtype))
-                rounds = self.often(region, product(num(len(members)), cost.rounds))
+                rounds = self.often(region, product(many, cost.rounds))
                 sent.append(Sent(link, waits, dtype, rounds))
         return sent, words
 
@@ -418,11 +418,11 @@ class TimeWriter:
                     both = 2 * made.path if cost.own_links else made.moved
                     part, rounds = both if how.link == "bidirectional" else made.path, Fraction(made.rounds)
                 carried = self._carried(regions, c, part, numbers)
+                stands = self._stands(regions, c.region.name, numbers) * number(c.positions, numbers)
                 if steps is not None:
-                    carried /= steps.number((carried / self._stands(regions, c.region.name, numbers),))
+                    carried /= steps.number((carried / stands,))
                 found += carried / number(link.bandwidth, numbers)
                 if link.latency is not None:
-                    stands = self._stands(regions, c.region.name, numbers)
                     found += stands * rounds * number(link.latency, numbers)
         return found
 
