@@ -64,6 +64,7 @@ _STATE = frozenset({"state"})
 _FSDP = ("units", "padded_rows")
 _DTENSOR = ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", "axis_by_axis")
 _KEPT = (("gathered_activations", "keep"),)
+_OWN = (("batch_statistics", "of_each_rank"),)  # BatchNorm2d outside DTensor
 
 
 def _apart(strategy: Strategy) -> bool:
@@ -78,12 +79,12 @@ METHODS: tuple[Method, ...] = (
     Method("single", "one process", lambda s: not s.mesh),
     Method("zero1", "ZeroRedundancyOptimizer around DistributedDataParallel",
            lambda s: _batch_only(s) and _shards(s, _STATE),
-           ("buckets", "tables_sent", "whole_gradients", "broadcast_by_owner")),
-    Method("fsdp2", "fully_shard", lambda s: _batch_only(s) and _shards(s, SHARDS), _FSDP),
+           ("buckets", "tables_sent", "whole_gradients", "broadcast_by_owner"), _OWN),
+    Method("fsdp2", "fully_shard", lambda s: _batch_only(s) and _shards(s, SHARDS), _FSDP, _OWN),
     Method("fsdp2", "fully_shard", lambda s: _batch_only(s) and _graded(s),
-           (*_FSDP, "gathered_when_read")),
+           (*_FSDP, "gathered_when_read"), _OWN),
     Method("ddp", "DistributedDataParallel",
-           lambda s: _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets", "tables_sent")),
+           lambda s: _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets", "tables_sent"), _OWN),
     Method("fsdp2+dtensor", "fully_shard around DTensor", lambda s: _apart(s) and _shards(s, SHARDS),
            (*_DTENSOR, "reduced_before_scattered", *_FSDP), _KEPT),
     Method("fsdp2+dtensor", "fully_shard around DTensor", lambda s: _apart(s) and _graded(s),

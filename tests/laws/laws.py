@@ -305,7 +305,7 @@ def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
             each = [worth(model, "communication", **ask, phase=phase) for phase in phases]
             yield f"phases, {counted}, {again}", total(each), whole
             kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring-pass", "ring-sum",
-                     "ring-sum-home", "send")  # fmt: skip
+                     "ring-sum-home", "halo-exchange", "halo-shift", "send")  # fmt: skip
             each = [worth(model, "communication", **ask, collective=one) for one in kinds]
             yield f"kinds, {counted}, {again}", total(each), whole
 

@@ -90,7 +90,17 @@ def test_most_strategies_apply_to_a_usual_model(name: str) -> None:
 
 def test_every_strategy_of_the_registry_is_tried() -> None:
     tried = {part.partition("(")[0].strip() for one in STRATEGIES for part in one.split("+")}
-    assert {ALIASES.get(name, name) for name in tried} == {*REGISTRY} - {"zero-3"}  # which is fully sharded
+    # zero-3 is fully sharded; spatial needs images, and is tried below.
+    assert {ALIASES.get(name, name) for name in tried} == {*REGISTRY} - {"zero-3", "spatial"}
+
+
+@pytest.mark.parametrize("strategy", ["spatial(2)", "spatial(2) + data(2)"])
+@pytest.mark.parametrize("law", OF_STRATEGIES)
+def test_the_laws_of_strategies_hold_where_images_are_cut(law: str, strategy: str) -> None:
+    of = model("convolution")
+    pairs = [*OF_STRATEGIES[law](of, strategy)]
+    assert [f"{said}: {one} and {other}" for said, one, other in filter(differs, pairs)] == []
+    assert len(pairs) >= LEAST[law] or not_asked(law, of, strategy)
 
 
 def test_at_most_one_case_in_twenty_is_left_out() -> None:
