@@ -96,6 +96,21 @@ def test_one_process_computes_and_keeps_what_is_derived_for_every_example(run: R
         assert peaks(run(model(path)))
 
 
+@pytest.mark.parametrize("strategy", ["data(2)", "fully-sharded(2)"])
+def test_batch_norm_outside_dtensor_has_its_own_statistics_and_sends_nothing_for_them(strategy: str):
+    """The gradients are those of another function than in one process."""
+    of = load("Computation\tInput\tOutput\nh = Conv2d(x, W)\tx [N, C, X, Y], W [O, C, 3, 3]\th [N, O, X, Y]\n"
+              "y = BatchNorm(h, g, b)\tg [O], b [O]\ty [N, O, X, Y]\n")  # fmt: skip
+    prepared = prepare(of, strategy, {}, schedule="1f1b", softmax="as_given")
+    with Launcher() as launch:
+        found = prepared.compare(launch(prepared.spec, 300))
+    assert [row.what for row in found.rows if row.difference] == []
+    calls = {row.what: row.measured for row in found.rows if "over data" in row.what}
+    weights = 4 * (6 * 4 * 3 * 3 + 6 + 6)  # fp32, at the small sizes that a run takes
+    assert {*calls.values()} == {weights}
+    assert not any("all-reduce, forward" in what for what in calls)
+
+
 @pytest.mark.parametrize("name", ["mixtral", "gpt_oss", "deepseek", "t5", "vit"])
 def test_experts_an_encoder_with_a_decoder_and_a_class_token_run_as_derived(run: Run, name: str):
     assert run(configured(name)).compares_saved
