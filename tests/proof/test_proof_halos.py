@@ -325,6 +325,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize(("image", "strategy"), CASES)
 def test_every_rank_agrees_with_one_machine_and_no_exchange_is_superfluous(image: str, strategy: str) -> None:
     one = case(image, strategy)
