@@ -101,6 +101,7 @@ class Accounting:
     algorithm: str = "usual"
     rings: str = "one_way"
     torus: str = "one_axis_at_a_time"
+    rails: str = "changed_inside"
     chunks: str = "padded"
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"

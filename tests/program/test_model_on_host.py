@@ -153,9 +153,7 @@ def test_ranks_of_a_host_share_its_memory_which_has_to_hold_what_they_keep() -> 
     assert later.at(k=8).value == 12 * P // 8
     with pytest.raises(sc.SymcommError, match=r"the closed form holds where .* <= 500 000"):
         later.at(k=4)
-    with pytest.raises(
-        sc.SymcommError, match="'per_host' and 'host_capacity' are of the memory of a host\nhint: on: host"
-    ):
+    with pytest.raises(sc.SymcommError, match="'nvme_capacity' are of what a host has\nhint: on: host,"):
         layers().state_memory("zero-1(4)", per_host=8)
 
 

@@ -307,6 +307,104 @@ def test_a_network_of_four_levels_takes_the_time_of_its_messages(seed: int, tmp_
         assert found == max(sent for (_, level), sent in [*flat.sent.items(), ((0, n), 0)] if level == n)
 
 
+# -- rails ------------------------------------------------------------------------------------------------
+
+
+class OnRails(Messages):
+    """Messages between nodes of a unit (level 1) from place to place: ``over`` the level above, or inside first."""
+
+    over = False
+
+    def level(self, a: int, b: int) -> int:
+        found, node = super().level(a, b), self.sizes[0]
+        return 2 if self.over and found == 1 and a % node != b % node else found
+
+    def to_every_other(self, group: list[int], size: Fraction) -> None:
+        """Each member sends so many bytes to each other one, in rounds of one distance on every level."""
+        node, world = self.sizes[0], prod(self.sizes)
+        shifts: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for a, b in product(group, group):
+            at = tuple((b // unit - a // unit) % n for unit, n in zip(self.units, self.sizes, strict=True))
+            shifts.setdefault(at, []).extend([(a, b)] if a != b else [])
+        for messages in shifts.values():
+            relays = [(a, a // node * node + b % node) for a, b in messages]
+            on_rail = super().level(*messages[0]) == 1 if messages else False
+            if on_rail and not self.over and relays[0][0] != relays[0][1]:
+                self.round(relays, size)
+                messages = [(relay, b) for (_, relay), (_, b) in zip(relays, messages, strict=True)]
+            if messages:
+                self.round(messages, size)
+        assert world % len(group) == 0
+
+
+RAILS = """
+    node: {{size: {0}, rate: 900 kB/s, latency: 1 s}}
+    unit: {{size: {1}, rate: 90 kB/s, cards: {0}, latency: 2 s, rails: yes}}
+    pod: {{size: {2}, link: spine, oversubscription: 3, latency: 5 s}}
+"""
+
+
+@pytest.mark.parametrize("rails", ["changed_inside", "over_spine"])
+@pytest.mark.parametrize(("sizes", "stride", "k"), [
+    ([4, 2, 2], 1, 16), ([4, 2, 2], 1, 8), ([4, 3, 2], 4, 3), ([4, 2, 2], 2, 4), ([2, 4, 2], 1, 16), ([4, 2, 2], 2, 8),
+])  # fmt: skip
+def test_messages_to_another_place_change_rails_inside_the_node_or_over_the_spine(
+    sizes: list[int], stride: int, k: int, rails: str, tmp_path: Path
+) -> None:
+    """All-to-all of experts over an axis of a stride, straight: each rank has 15 tokens of 64 numbers."""
+    net = written(tmp_path, RAILS.format(*sizes), "H100-SXM")
+    rates = [Fraction(900_000), Fraction(90_000), Fraction(90_000)]
+    sim = OnRails(sizes, rates, [Fraction(1), Fraction(2), Fraction(5)], [1, sizes[0], prod(sizes[:2])])
+    sim.cards[2] = Fraction(sizes[0] * sizes[1], 3)  # type: ignore[call-overload]
+    sim.over = rails == "over_spine"
+    model = sc.load(EXPERTS | {"num_local_experts": 48, "num_experts_per_tok": 3}, values={"B": 3 * k, "L": 5})
+    strategy = f"tensor({stride}) + data({k}) + expert" if stride > 1 else f"data({k}) + expert"
+    how = {**SENT, "algorithm": "all-to-all: pairwise", "rails": rails}
+    payload = Fraction(15 * 3 * 64 * 2)
+    for first in range(stride):
+        sim.to_every_other([first + stride * i for i in range(k)], payload / k)
+    for n, level in enumerate(("node", "unit", "pod")):
+        made = model.communication(strategy, level=level, device=net, collective="all-to-all", accounting=how)
+        assert made.at().value == 2 * 4 * sim.sent[0, n]
+        made.check(deep=True)
+        assert ("rails" in made.touched) == (stride < sizes[0])
+    if stride == 1:
+        made = model.time(strategy, phase="microbatch", term="network", device=net, accounting=how)
+        assert made.at().value == 2 * 4 * sim.time
+
+
+@pytest.mark.parametrize("rails", ["changed_inside", "over_spine"])
+def test_a_ring_from_one_place_to_another_goes_over_the_spine_or_changes_rails_inside(
+    rails: str, tmp_path: Path
+) -> None:
+    """Eight ranks, node by node: two nodes of a unit. One of equal places stays on its rail."""
+    net, weights = written(tmp_path, RAILS.format(4, 2, 2), "H100-SXM"), 2880 * 6912
+    sim = OnRails([4, 2, 2], [Fraction(900_000), Fraction(90_000), Fraction(90_000)], [1, 2, 5], [1, 4, 2])
+    sim.over = rails == "over_spine"
+    for _ in range(2):
+        sim.rings([[*range(8)]], Fraction(weights))
+    assert reduced(net, weights, "data(8)", rails=rails) == sim.time
+    for n, level in enumerate(("node", "unit", "pod")):
+        most = max(sim.sent[rank, n] for rank in range(8))
+        found = bytes_over(net, weights, "data(8)", level, rails=rails)
+        # The message over the spine passes the switch of its rail, too.
+        assert found == (most if n != 1 else Fraction(2 * 7, 8) * weights)
+    rail, straight = "cut(F, 4, mesh=other) + data(2)", {"rails": rails}
+    made = one_weight(weights).time(rail, phase="end_of_batch", term="network", gradient_dtype="int8", device=net,
+                                    accounting=straight)  # fmt: skip
+    assert made.at().value == 2 * (2 + Fraction(weights, 4 * 2) / 90_000)
+    assert "rails" not in made.touched
+
+
+def test_rails_without_a_level_above_are_joined_inside_the_nodes_alone(tmp_path: Path) -> None:
+    levels = "node: {size: 4}\nunit: {size: 2, rate: 50 GB/s, cards: 4, rails: yes}"
+    with pytest.raises(sc.SymcommError) as caught:
+        reduced(written(tmp_path, levels, "H100-SXM"), 2880 * 6912, "data(8)", rails="over_spine")
+    assert str(caught.value) == (
+        "no level is above 'unit', over which its rails are joined\nhint: rails: changed_inside"
+    )
+
+
 # -- tokens that go to few nodes ---------------------------------------------------------------------------
 
 EXPERTS = {
@@ -509,7 +607,7 @@ def test_a_network_that_cannot_be_is_refused_at_its_line(level: str, said: str, 
 @pytest.mark.parametrize(("options", "said"), [
     ({"level": "node"}, "the network has no level 'node'\nhint: links: node=8, inside=..., between=..."),
     ({"level": "rack", "device": "DGX-H100", "accounting": SENT},
-     "the network has no level 'rack'\nhint: its levels are node, pod, and host"),
+     "the network has no level 'rack'\nhint: its levels are node, pod, host and nvme"),
     ({"level": "pod", "device": "DGX-H100"},
      "payload counts no level: a rank sends over it, or it does not\nhint: accounting: sent_per_rank"),
     ({"device": "DGX-H100"}, "where the ranks are changes no bytes\nhint: ask for those over a level: level: between"),

@@ -415,6 +415,7 @@ class Level:
     oversubscription: Fraction = keyed("all links of the units over those that lead on", Sort(_factor, TEXT_SCHEMA),
                                        default=Fraction(1))  # fmt: skip
     line: bool = keyed("whether the units are a line, whose ends are not joined", YES)
+    rails: bool = keyed("whether it joins only equal places of the units: each has a switch of its own", YES)
     source: str = keyed("where the numbers are from", _LINE)
 
 
@@ -512,6 +513,7 @@ class Network:
             share = link.bandwidth("one").value if hop.share is None and link is not None else hop.share
             cards = f"{level.cards or hop.unit} x {level.link}" if level.rate is not None else level.link
             cards += f", {level.oversubscription}:1" if level.oversubscription != 1 else ""
+            cards += ", rails" if level.rails else ""
             found.append((
                 level.name, f"{level.size} {hop.below}{'s' if found else ''}", str(hop.unit * level.size),
                 cards or (link.name if link is not None else ""),

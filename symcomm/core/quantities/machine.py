@@ -52,7 +52,8 @@ class MachineLink:
     """The link of some calls: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
 
     A link of a level takes the calls that need the one ``below``, too: its ``cards`` are those of all ``unit`` devices
-    that it joins to others, where these share them. ``line`` says that what it joins is no ring.
+    that it joins to others, where these share them. ``line`` says that what it joins is no ring,
+    ``rails`` that it joins only devices of one place in their units.
     """
 
     name: str
@@ -64,6 +65,7 @@ class MachineLink:
     cards: Fraction | None = None
     line: bool = False
     where: str = ""
+    rails: bool = False
 
     @property
     def down(self) -> Iterator[MachineLink]:

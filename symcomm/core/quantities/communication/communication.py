@@ -20,7 +20,7 @@ from symcomm.core.program.instructions import COPIES, TIERS
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint, keeping
-from symcomm.core.quantities.communication.links import level_share, linked, node_limit
+from symcomm.core.quantities.communication.links import crossed, level_share, linked, node_limit
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
@@ -205,7 +205,13 @@ def _over_level(
     if not how.communication.endswith("per_rank"):
         raise AccountingError(f"{how.communication} counts no level: a rank sends over it, or it does not",
                               hint="accounting: sent_per_rank")  # fmt: skip
-    return lambda call: level_share(made, strategy, how, level, call)
+
+    def share_of(call: Call) -> Form:
+        if crossed(made, strategy, how, call) is not None:
+            setting.choice("rails")
+        return level_share(made, strategy, how, level, call)
+
+    return share_of
 
 
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:

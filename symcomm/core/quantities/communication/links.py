@@ -17,7 +17,7 @@ from math import ceil
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collectives.algorithms import runs_by, usual
-from symcomm.core.collectives.cost import times
+from symcomm.core.collectives.cost import minus, times
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
@@ -351,7 +351,7 @@ def _steps(
         cards = hop.cards if found and hop.rate is not None else None
         below = found[-1] if found else None
         count = ONE_LINK if found or level.rate is None else forms.rational(hop.cards)
-        found.append(MachineLink(name, rate, latency, count, below, hop.unit, cards, level.line, where))
+        found.append(MachineLink(name, rate, latency, count, below, hop.unit, cards, level.line, where, level.rails))
     return tuple(found)
 
 
@@ -569,8 +569,9 @@ def ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form
 
     Raises ``AccountingError`` where its tokens go to few nodes, but not straight to these.
     """
-    over = _ways(made, strategy, how, call, k)
-    most, copies, by = node_limit(strategy, call), call.copies, over[0][1].by
+    most, copies = node_limit(strategy, call), call.copies
+    over = _ways(made, strategy, how, call, k, straight=bool(copies is not None and most))
+    by = over[0][1].by
     found = levels(made, strategy, call.meshes) if most else []
     if copies is None or not most or (len(found) == 1 and found[0][0] in made.levels[:1]):  # all in one node
         return over
@@ -596,8 +597,46 @@ def node_limit(strategy: Strategy, call: Call) -> int:
     return max(limits, default=0)
 
 
-def _ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
-    """The same where a token may go to any node."""
+def crossed(made: Machine, strategy: Strategy, how: Accounting, call: Call) -> MachineLink | None:
+    """The level whose rails the messages of a call change: it joins equal places, and a group has several in a node."""
+    found = levels(made, strategy, call.meshes) if call.meshes not in COPIES else []
+    several = len(found) > 1 and found[0][0] == made.levels[0]
+    on_one = runs_by(how.algorithm, call.kind) == "hierarchical" or call.kind == "send"
+    return next((link for link, _ in found[1:] if link.rails and several and not on_one), None)
+
+
+def _on_rails(
+    made: Machine, how: Accounting, rail: MachineLink, over: list[tuple[MachineLink, Wire]], places: Form
+) -> list[tuple[MachineLink, Wire]]:
+    """Messages from each rank to every other one, where one level joins only equal places; so many are in a node.
+
+    The others of that level go to their place inside the node first, or over the level above.
+    """
+    cost = next(cost for link, cost in over if link.name == rail.name)
+    there, away = cost.part(Ratio(num(1), places)), cost.part(Ratio(minus(places, 1), places))
+    if how.rails == "changed_inside":
+        node, inside = over[0]
+        return [(node, inside.beside(away, f"{inside.how} Messages to another rail change to it here.")), *over[1:]]
+    spine = _above(made, rail)
+    found = [(link, there if link.name == rail.name else one) for link, one in over]
+    if all(link.name != spine.name for link, _ in found):
+        return [*found, (shared(spine, lambda _: num(1)), replace(away, how="Messages to another rail go here."))]
+    return [(link, one.beside(away) if link.name == spine.name else one) for link, one in found]
+
+
+def _above(made: Machine, rail: MachineLink) -> MachineLink:
+    """The level over one with rails; raises ``AccountingError`` where there is none."""
+    above = [link for link in made.levels if rail in [*link.down][1:]]
+    if not above:
+        raise AccountingError(f"no level is above '{rail.name}', over which its rails are joined",
+                              hint="rails: changed_inside")  # fmt: skip
+    return above[0]
+
+
+def _ways(
+    made: Machine, strategy: Strategy, how: Accounting, call: Call, k: Form, straight: bool = False
+) -> list[tuple[MachineLink, Wire]]:  # fmt: skip
+    """The same where a token may go to any node; with ``straight`` each message goes to an equal place."""
     found, kind, meshes = levels(made, strategy, call.meshes), call.kind, call.meshes
     if meshes in COPIES:  # it goes one way, once
         return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
@@ -608,8 +647,12 @@ def _ways(made: Machine, strategy: Strategy, how: Accounting, call: Call, k: For
             inner = tuple(ranks for _, ranks in found[:-1])
             return [*zip(every, by_level(kind, k, inner, how.rings, tuple(link.line for link in every)), strict=True)]
         name = usual(kind)  # one level of the hierarchy
+    rail = None if straight else crossed(made, strategy, how, call)
     if name == "pairwise" and nested(found):
-        return [*zip(every, direct(kind, k, tuple(ranks for _, ranks in found[:-1])), strict=True)]
+        over = [*zip(every, direct(kind, k, tuple(ranks for _, ranks in found[:-1])), strict=True)]
+        return over if rail is None else _on_rails(made, how, rail, over, found[0][1])
+    if rail is not None and how.rails == "over_spine" and _above(made, rail) not in [link for link, _ in found]:
+        found.append((_above(made, rail), num(1)))
 
     def inside(step: MachineLink) -> Form:
         return product(*(ranks for link, ranks in found if link.unit < step.unit))
@@ -625,6 +668,9 @@ def level_share(made: Machine, strategy: Strategy, how: Accounting, level: str, 
     Raises ``AccountingError`` for a flat algorithm whose messages are not known to go round the levels in order.
     """
     found = [] if call.meshes in COPIES else [link.name for link, _ in levels(made, strategy, call.meshes)]
+    rail = crossed(made, strategy, how, call) if found else None
+    if rail is not None and how.rails == "over_spine":
+        found = [*dict.fromkeys([*found, _above(made, rail).name])]
     if level not in found:
         return num(0)
     over = ways(made, strategy, how, call, call.ranks(strategy))

@@ -34,6 +34,16 @@ class Wire:
         # Each of several links is as busy in one direction as in the other.
         return times(num(2), self.path) if self.own_links else self.moved
 
+    def part(self, share: Form) -> Wire:
+        """The same of a share of its messages."""
+        path, moved, rounds = (times(share, one) for one in (self.path, self.moved, self.rounds))
+        return replace(self, path=path, moved=moved, rounds=rounds)
+
+    def beside(self, other: Wire, how: str = "") -> Wire:
+        """The same with the messages of another one over the same link."""
+        path, moved = plus(self.path, other.path), plus(self.moved, other.moved)
+        return replace(self, path=path, moved=moved, rounds=plus(self.rounds, other.rounds), how=how or self.how)
+
 
 @lru_cache(maxsize=512)
 def wire(kind: str, name: str, k: Form, rings: str = "one_way", torus: str = "one_axis_at_a_time") -> Wire:

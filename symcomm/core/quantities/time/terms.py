@@ -15,7 +15,7 @@ from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import COPIES
 from symcomm.core.quantities.communication.call import SHORT, Call, joint, number_of_calls
-from symcomm.core.quantities.communication.links import spot, ways
+from symcomm.core.quantities.communication.links import crossed, spot, ways
 from symcomm.core.quantities.communication.wire import Wire
 from symcomm.core.quantities.counting.flops import each_entry, looped, shown
 from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, degrees, last_part, launches
@@ -248,6 +248,7 @@ class TimeWriter:
         how = self.setting.accounting
         yield from ("link", *told(how.algorithm, [call.kind]))
         yield from ["rings"] if any(cost.own_links for _, cost in over) and how.rings == "both_ways" else []
+        yield from ["rails"] if crossed(self.machine, self.strategy, how, call) is not None else []
         yield from ["torus"] if not algorithm(runs_by(how.algorithm, call.kind)).one_port else []
 
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
