@@ -94,6 +94,7 @@ class Accounting:
     gradient_buckets: str = "in_place"
     weight_copies: str = "while_needed"
     offloading: str = "on_device"
+    prefetch: str = "as_read"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"
     capacity: str = "unnamed"

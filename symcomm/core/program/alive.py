@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.core import form as forms
+from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, num
 from symcomm.core.libraries import Expr
 from symcomm.core.program.loops import ONCE, Loop
@@ -132,6 +133,8 @@ class Fold:
 
     def _walk_loop(self, loop: Loop[Any], place: Place) -> Iterator[Instant]:
         count = self.worth(loop.count)
+        if count < 0:
+            raise ValuesError("more layers are fetched ahead than there are", hint="prefetch: one_ahead, or as_read")
         if not count:
             return
         if self.unrolled:

@@ -11,6 +11,7 @@ from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from typing import Literal
 
 from symcomm.core.errors import ValuesError, where_given
 from symcomm.core.form import Form, Ratio, Total, num
@@ -24,9 +25,10 @@ from symcomm.core.program.loops import Loop
 from symcomm.core.program.orders import Action, Item
 from symcomm.core.program.pipeline import RankShare, added
 from symcomm.core.program.resting import resting, summed
-from symcomm.core.program.storage import COPY, GRADIENT, PASSING, SAVED, Life, Line, Measure
+from symcomm.core.program.storage import AHEAD, COPY, GRADIENT, PASSING, SAVED, Life, Line, Measure
 from symcomm.core.records import dataclass, replace
 
+AHEAD_OF = {"as_read": 0, "none_ahead": 0, "one_ahead": 1, "two_ahead": 2}  # layers whose weights are fetched ahead
 PHASES = {"F": "forward", "D": "backward", "B": "input gradient", "W": "weight gradient"}
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
 
@@ -339,7 +341,7 @@ class RegionPasses:
     def forward(self, count: Form) -> tuple[StorageEvent, ...]:
         """The forward pass of so many repetitions: one that opens a group keeps its input, others in it do not."""
         if not self.grouped:
-            return self.repeat(self.passing(self.line, "F"), count)
+            return self.ahead(self.line.fetched[True], self.passing(self.line, "F"), count)
         full, nothing = (self.passing(self.timeline(kept), "F", closed=True) for kept in ("full", "nothing"))
         inside = Loop("layer", num(self.grouped - 1), nothing, start=1)
         return (Loop("group", Ratio(count, num(self.grouped)), (Loop("layer", num(1), full, ()), inside)),)
@@ -348,10 +350,11 @@ class RegionPasses:
         """The backward pass of so many repetitions, or its ``kind`` B or W; ``there`` is as for ``timeline``."""
         if self.grouped:
             return self.group(count, there)
-        layer = self.passing(self.timeline(self.again, there, kind != "D"), kind)
+        line = self.timeline(self.again, there, kind != "D")
+        layer = self.passing(line, kind)
         sums = self.line.shared_gradients if kind == "D" else []
         if not sums:
-            return self.repeat(layer, count, reverse=True)
+            return self.ahead(line.fetched[False] if kind != "W" else [], layer, count, reverse=True)
         rest = Loop("layer", Total((count, num(-1))), layer, ("last", "first"), reverse=True)
         return (Loop("layer", num(1), layer), *(Keep(PASSING, s) for s in sums), rest,
                 *(Free(PASSING, s) for s in sums))  # fmt: skip
@@ -375,6 +378,23 @@ class RegionPasses:
         if not self.repeated:
             return body
         return (Loop("layer", count, body, ("last", "first") if reverse else ("last",), reverse),)
+
+    def ahead(
+        self, sizes: list[Form], body: tuple[StorageEvent, ...], count: Form, reverse: bool = False
+    ) -> tuple[StorageEvent, ...]:  # fmt: skip
+        """A pass with the weights of the next layers, of these sizes, beside those of the one that runs.
+
+        At the end of the pass there are fewer layers to come.
+        """
+        many = AHEAD_OF[self.step.made.accounting.prefetch]
+        if not (many and sizes and self.repeated):
+            return self.repeat(body, count, reverse)
+        ends: tuple[Literal["first", "last"], ...] = ("last", "first") if reverse else ("first", "last")
+        found: list[StorageEvent] = [Keep(AHEAD, size, num(many)) for size in sizes]
+        found.append(Loop("layer", Total((count, num(-many))), body, ends, reverse))
+        for _ in range(many):
+            found += [*(Free(AHEAD, size) for size in sizes), Loop("layer", num(1), body, ends[1:], reverse)]
+        return tuple(found)
 
     def passing(
         self, line: Line, kind: str, own: Collection[str] | None = None, there: Collection[str] = (),

@@ -21,10 +21,11 @@ from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective, Compute, Layout
 from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
-from symcomm.core.program.instructions import TIERS, Instruction, Program, Send, made_by
+from symcomm.core.program.instructions import TIERS, Instruction, Program, Send, made_by, weights_gathered
 from symcomm.core.records import dataclass
 
 SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
+AHEAD = "weights of the next layers"
 Measure = Callable[["Expr", str], Form]  # the bytes of some numbers in a format, or of a weight, gradient or state
 
 
@@ -73,6 +74,7 @@ class Line:
     handed: dict[str, Form] = field(default_factory=dict)  # parts of gradients that are gone when they are added
     alone: dict[str, Key] = field(default_factory=dict)  # gradients with one part, and that
     copied: list[Life] = field(default_factory=list)  # of weights that rest on the host
+    fetched: dict[bool, list[Form]] = field(default_factory=lambda: {True: [], False: []})  # ahead, in forward or not
 
     def __post_init__(self) -> None:
         self.plan, self.graph = self.made.plan, self.made.plan.graph
@@ -371,11 +373,22 @@ class Line:
     # -- the engine's habits --------------------------------------------------------------------------------------
 
     def drop_units(self) -> None:
-        """The weights of a unit are dropped together, behind the last op of the pass that gathered them."""
+        """The weights of a unit are dropped together, behind the last op of the pass that gathered them.
+
+        What is not fetched when it is read is there from the first op of the pass on: all weights of a layer are one.
+        """
         units = {stored.partition(" @ ")[0] for stored in self.made.units}
+        early = self.made.accounting.prefetch != "as_read"
+        calls = [call for _, call in weights_gathered(self.steps, self.graph) if early]
+        gathered = {call.stored.partition(" @ ")[0] for call in calls if call.stored not in self.made.kept}
+        copied = {life.root for life in self.copied if early} - gathered
         for one in self.lives:
-            if one.root in units and one.kind == PASSING and not any(one is copied for copied in self.copied):
-                one.dies = (self.start if one.born < self.start else len(self.steps)) - 1
+            here = any(one is copy for copy in self.copied)
+            if one.kind == PASSING and (one.root in copied if here else one.root in units | gathered):
+                forward = one.born < self.start
+                one.dies = (self.start if forward else len(self.steps)) - 1
+                one.born = (0 if forward else self.start) if early else one.born
+                self.fetched[forward] += [one.size] if early else []
 
     def cache(self) -> None:
         """Autocast's copies of weights stay until its context ends: they are made once."""

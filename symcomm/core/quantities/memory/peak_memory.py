@@ -20,8 +20,8 @@ from symcomm.core.program.instructions import HOST, Program, Send, gathers_weigh
 from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
-from symcomm.core.program.step import StepOptions
-from symcomm.core.program.storage import COPY, PASSING, SAVED
+from symcomm.core.program.step import AHEAD_OF, StepOptions
+from symcomm.core.program.storage import AHEAD, COPY, PASSING, SAVED
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
 from symcomm.core.quantities.memory.asked import of_step, other_saved, placed, read_choices, saved_differs, told_again
@@ -52,6 +52,7 @@ _MANY = 10**6  # layers: the line that is the highest there has the steepest slo
 KINDS = {
     "weights": "M_W",
     "gathered weights": "M_gathered",
+    AHEAD: "M_ahead",
     COPY: "M_copies",
     "gradients": "M_G",
     "gradient buckets": "M_bucket",
@@ -138,10 +139,11 @@ def derive(
     counts = {region.times for region in setting.regions if region.times} - values.keys()
     linear = len(counts) == 1 and rounding == "none" and not (options.every or cut or microbatches is not None)
     name = next(iter(counts), "")
-    found, worth, totals = followed(2 if linear else None)
+    few = 2 + AHEAD_OF[setting.accounting.prefetch]  # layers from which on each further one is like the others
+    found, worth, totals = followed(few if linear else None)
     tops = [max(range(len(found)), key=lambda n: totals[n])]
     if linear:  # each instant is a line over the layers: two counts say which of them are ever the highest
-        tops = _highest(totals, [b - a for a, b in zip(totals, followed(3)[2], strict=True)])
+        tops = _highest(totals, [b - a for a, b in zip(totals, followed(few + 1)[2], strict=True)])
     pieces = [form for n in tops for form in (*(size for _, size in found[n].alive), *found[n].held)]
     work = StepWriter(setting, *(strategy.forms if strategy else ()), *pieces)
     if linear:
@@ -177,11 +179,12 @@ def derive(
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, we assume both peaks at the same time.")
     stored = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
-    if _fetches(stored):
-        notes.append("A weight is fetched when it is read. Fetching a layer ahead takes the weights of one more layer.")
+    if _fetches(stored) and setting.choice("prefetch") != "as_read" and options.every:
+        raise ValuesError("weights are fetched ahead for layers that run one by one, not for groups of layers",
+                          hint="leave 'every' out, or prefetch: as_read")  # fmt: skip
     read_choices(setting, [part.graph for part in setting.parts], stored, asked)
     other = replace(setting, accounting=other_saved(setting))
-    several = (2, _MANY) if linear else (None,)
+    several = (few, _MANY) if linear else (None,)
     if saved_differs(setting, stored) or any(max(followed(n)[2]) != max(followed(n, other)[2]) for n in several):
         setting.choice("saved")
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
@@ -200,11 +203,11 @@ def derive(
     if sharded_gradients(strategy) and (microbatches is not None or cut is not None):
         setting.choice("accumulation")
     made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
-    return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
+    return replace(made, where=(Condition(Sym(name), ">=", num(few)),)) if linear else made
 
 
 def _fetches(made: Program) -> bool:
-    """Whether layers gather weights, or copy them from a host, which times that overlap suppose to be done ahead."""
+    """Whether layers gather weights, or copy them from a host."""
     weights = {weight.name for weight in made.graph.weights}
     layers = (turn.work for turn in made.turns if turn.region.times and not turn.early and turn.phase != "update")
     return any(
@@ -265,6 +268,7 @@ def _follow(
 
 _SAID = {
     "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
+    AHEAD: "The weights of the next layers are gathered, or copied in.",
     COPY: "Autocast keeps its copies of weights until its context ends.",
     "gradient buckets": "Data parallelism also keeps flat buckets of gradients and reduces the buckets.",
     "held tensors": "The program still holds these.",
@@ -320,7 +324,7 @@ def _where(snapshot: Snapshot) -> str:
 
 # The columns of the timeline, and the kinds that each holds together.
 _COLUMNS = {
-    "weights": ("weights", "gathered weights", COPY),
+    "weights": ("weights", "gathered weights", AHEAD, COPY),
     "gradients": ("gradients", "gradient buckets"),
     "states": ("optimizer states",),
     "saved": ("saved activations",),
