@@ -209,18 +209,14 @@ class Accounting:
 
     @property
     def off_device(self) -> frozenset[str]:
-        """The roles of the tensors that rest on the host or its disks.
-
-        >>> sorted(Accounting.of("states_and_activations_on_host").off_device)
-        ['activation', 'state']
-        """
+        """The roles of the tensors that rest on the host or its disks."""
         return self.row("offloading").roles
 
     def tier(self, role: str) -> Literal["device", "host", "nvme"]:
         """The memory in which tensors of a role rest: of the device, of its host, or NVMe disks.
 
-        >>> [Accounting.of("states_on_nvme").tier(role) for role in ("weight", "state")]
-        ['device', 'nvme']
+        >>> [Accounting.of("states_on_nvme_model_on_host").tier(role) for role in ("weight", "state", "activation")]
+        ['host', 'nvme', 'device']
         """
         row = self.row("offloading")
         return "nvme" if role in row.deeper else "host" if role in row.roles else "device"

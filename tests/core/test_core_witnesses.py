@@ -258,9 +258,6 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
         *((SMALL, {"want": want, "intensity": "70 FLOP/byte", "peak": "1 TFLOP/s", **more}) for want, more in (
             ("efficiency", {"bandwidth": "8 GB/s"}), ("bandwidth", {"efficiency": "2/5"}))),
         *((SMALL, {"want": want, "tokens": 50}) for want in ("parameters_intensity", "states_intensity")),
-        (SMALL, {"want": "flops", "tokens": 50, "parameters": 400}),
-        *((SMALL, {"want": want, "parameters": 400}) for want in ("parameters", "states")),
-        (SMALL, {"want": "checkpoints", "tokens": 50, "layers": 8, "hidden": 16, "interval": 2}),
         (SMALL, {"want": "checkpoints_intensity", "hidden": 16}),
         *((SMALL, {"want": want, "sequences": 2, "length": 16, "hidden": 8, **more}) for want, more in (
             ("forward", {"peak": "1 TFLOP/s"}), ("copy", {"bytes": "34 B", "bandwidth": "8 GB/s"}),

@@ -59,6 +59,23 @@ def test_copies_of_gathered_weights_are_made_as_often_as_these() -> None:
         assert forward + backward == Fraction((times + 1) * 2 * P, 4), gathered
 
 
+@pytest.mark.parametrize("offloading", ["on_device", "model_on_host"])
+def test_weights_are_gathered_for_each_run_of_a_layer_or_once_for_both_of_the_backward_pass(offloading: str) -> None:
+    """ZeRO-Infinity loads a weight three times where activations are computed again; FSDP gathers it twice."""
+    for gathered, times in (("each_run", 3), ("reshard", 2)):
+        how = {"gathered_weights": gathered, "recomputation": "full_recomputation", "offloading": offloading}
+        made = layers().communication("fsdp(4)", collective="all-gather", accounting=how)
+        made.check(deep=True)
+        assert made.at().value == times * 2 * P, gathered
+        if offloading == "model_on_host":
+            copies = layers().communication("fsdp(4)", level="host", accounting=how)
+            assert copies.at().value == (times + 1) * 2 * P // 4  # and the gradient out
+        without = {**how, "recomputation": "activations_kept"}
+        assert layers().communication("fsdp(4)", collective="all-gather", accounting=without).at().value == 2 * 2 * P
+        assert layers().peak_memory("fsdp(4)", accounting=how).at().value > 0
+        layers().step_time("fsdp(4)", accounting=how).check(deep=True)
+
+
 def test_weights_come_in_for_each_microbatch_and_gradients_leave_once() -> None:
     assert copied("fsdp(4)", "model_on_host", microbatches=3) == [3 * P // 2, 3 * P // 2 + P // 2, 0]
     often = {"accumulation": "reduced_every_microbatch"}

@@ -105,7 +105,7 @@ def test_a_step_hides_the_fetch_of_a_layer_behind_the_one_before(net: int, batch
      "one_ahead is timed for layers that are alike on one rank, and layer has more\n"
      "hint: take its layer, part('layer'), without a pipeline; or prefetch: as_read"),
     ({"accounting": {"prefetch": "one_ahead", "gradient_sync": "with_backward"}},
-     "gradient_sync: with_backward is not timed under one_ahead\nhint: prefetch: as_read"),
+     "with_backward is not timed under one_ahead\nhint: prefetch: as_read"),
     ({"of": "exposed"}, "under one_ahead only the whole step is timed, without buckets\nhint: prefetch: as_read"),
 ])  # fmt: skip
 def test_a_fetch_ahead_that_is_not_timed_is_refused(options: dict[str, Any], said: str) -> None:

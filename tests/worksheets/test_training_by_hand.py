@@ -103,14 +103,20 @@ def test_what_does_not_fit_into_a_row_is_refused(lengths: str, row: int, said: s
 def test_bytes_and_bandwidths_of_offloading(case: dict[str, Any]) -> None:
     at = {name: int(value) for name, value in case["at"].items()}
     if "nl" in at:
-        weights = {"parameters": 12 * at["nl"] * at["hd"] ** 2}
-        tokens = {"tokens": at["bsz"] * at["seq"]}
-        sizes = {"layers": at["nl"], "hidden": at["hd"], "interval": at["ci"]}
-        found = [worth("offload_efficiency", want="parameters", **weights),
-                 worth("offload_efficiency", want="states", **weights),
-                 worth("offload_efficiency", want="checkpoints", **tokens, **sizes),
-                 worth("offload_efficiency", want="flops", **weights, **tokens)]  # fmt: skip
-        assert found == [*map(Fraction, case["value"])]
+        rows = "y = x W\tx [T, D], W [D, E]\ty [T, E]\nz = y U\tU [E, D]\tz [T, D]\n"
+        sizes = {"T": at["bsz"] * at["seq"], "D": at["hd"], "E": 6 * at["hd"], "N": at["nl"]}
+        layer = sc.load(f"Computation\tInput\tOutput\n{rows}", repeat="N", dtype="fp16", values=sizes)
+        # States of 16 bytes: weight, gradient and two moments in fp32.
+        how = {"recomputation": "full_recomputation", "gathered_weights": "each_run"}
+        rest = {"offloading": "states_on_nvme_model_on_host", **how}
+        every = layer.communication("data(1)", level="host", accounting={**how, "offloading": "everything_on_host"})
+        weights = layer.communication("data(1)", level="host", accounting=rest).at().value
+        states = layer.communication("data(1)", level="nvme", recipe="2+2+16", accounting=rest).at().value
+        flops = layer.flops("training").at().value + layer.recomputation("full", count="flops").at().value
+        assert [weights, states, every.at().value - weights, flops] == [*map(Fraction, case["value"])]
+        twice = layer.communication("data(1)", level="host", accounting={**rest, "gathered_weights": "reshard"})
+        assert twice.at().value == weights * 3 / 4  # one copy for both that the backward pass runs
+        assert "gathered_weights" in twice.touched
         return
     said = {"hidden": at["hd"], "interval": at["ci"]} if "hd" in at else {"tokens": at["bsz"] * at["seq"]}
     kind = next(word for word in ("parameters", "states", "checkpoints") if word in case["question"])

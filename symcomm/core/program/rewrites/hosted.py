@@ -13,21 +13,27 @@ from symcomm.core.records import replace
 
 
 def _rewritten(program: Program) -> Program:
-    """A pass of a region has each weight for itself; what is kept longer, as a convention says, is copied once."""
+    """A pass of a region has each weight for itself; what is kept longer, as a convention says, is copied once.
+
+    What runs again has the weights of the backward pass, or its own, as a convention says.
+    """
     host = program.accounting.off_device & {"weight", "gradient"}
     if not host:
         return program
     turns: list[Instruction] = []
-    there, makers = set[tuple[str, bool, str]](), _makers(program) if "gradient" in host else {}
+    apart = program.accounting.gathered_weights == "each_run"
+    there, makers = set[tuple[str, bool, bool, str]](), _makers(program) if "gradient" in host else {}
     for turn in program.turns:
         for name, layout in _rested(program, turn) if "weight" in host else ():
-            at = turn.region.name, turn.phase == "forward", name
+            again = turn.phase == "recompute"
+            at = turn.region.name, turn.phase == "forward", again and apart, name
             if at not in there:
                 there.add(at)
                 phase = "forward" if at[1] else "backward"
                 copy = Send(name, program.part(name, layout), phase, "the host has the weight", "copy", HOST, layout)
-                made = replace(turn, work=copy, phase=phase, every=_always(program, at), half=turn.half and "B",
-                               kernel="", ring="")  # fmt: skip
+                every, half = _always(program, at[:2], name), turn.half and "B"
+                by = (*turn.by, *["gathered_weights"] * again)
+                made = replace(turn, work=copy, phase=phase, every=every, half=half, kernel="", ring="", by=by)
                 turns += passed_on(program, made, "weight", out=False)
         turns.append(turn)
         if (found := makers.get(id(turn))) is not None:
@@ -51,9 +57,9 @@ def _rested(program: Program, turn: Instruction) -> Iterator[tuple[str, Layout]]
                 yield name, layout
 
 
-def _always(program: Program, at: tuple[str, bool, str]) -> bool:
+def _always(program: Program, at: tuple[str, bool], weight: str) -> bool:
     """Whether the first repetition of a region reads a weight in a pass, too."""
-    region, forward, weight = at
+    region, forward = at
     return any(turn.every and weight in dict(_rested(program, turn)) for turn in program.turns
                if turn.region.name == region and (turn.phase == "forward") == forward)  # fmt: skip
 

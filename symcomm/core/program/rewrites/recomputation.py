@@ -164,20 +164,22 @@ class Again:
     def gathers(self, first: int, turns: list[Instruction]) -> Iterator[Instruction]:
         """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
 
-        Of those of the backward pass it is that one, else one like that of the forward pass.
+        Of those of the backward pass it is that one, else one like that of the forward pass. Where each run gathers its
+        own, it is always that.
         """
+        apart = self.program.accounting.gathered_weights == "each_run"
         reads = [(made_by(t), t.work.reads) for t in turns if isinstance(t.work, Compute)]
         read = {stored for _, some in reads for stored in some} - self.program.kept
         needed = {stored for made, some in reads for stored in some if made in self.needed} & read
         behind, there = {id(turn) for turn in self.backward[first:]}, set[str]()
-        for turn, call in weights_gathered(self.backward, self.graph):
+        for turn, call in weights_gathered(() if apart else self.backward, self.graph):
             there.add(call.stored)
             if call.stored in needed and id(turn) in behind:
                 yield turn
         for turn, call in weights_gathered(self.forward, self.graph):
             if call.stored in read - there:
                 again = replace(call, phase="backward", why="what is computed again reads it")
-                yield replace(turn, work=again, phase="backward")
+                yield replace(turn, work=again, phase="recompute" if apart else "backward")
 
 
 REWRITE = Rewrite("recomputation", 20, _rewritten, "recomputation")

@@ -17,7 +17,7 @@ def _rewritten(program: Program) -> Program:
     model before the first op of a step, and drops them behind the last one.
     """
     how = program.accounting.gathered_weights
-    if how == "reshard":
+    if how in ("reshard", "each_run"):
         return program
     stored = {call.stored for turn, call in weights_gathered(program.turns, program.graph) if turn.phase == "forward"}
     turns: list[Instruction] = []

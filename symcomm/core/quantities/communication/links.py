@@ -312,9 +312,8 @@ def _enough_experts(
     Raises ``StrategyError`` where the nodes have fewer.
     """
     limits = [rule for _, rule in strategy.rules if rule.nodes and steps]
-    if not limits:
-        return ()
-    found = {(one.chosen, setting.graph.axes[one.axis].size) for one in chosen_experts(setting.graph).values()}
+    routed = chosen_experts(setting.graph).values() if limits else ()
+    found = {(one.chosen, setting.graph.axes[one.axis].size) for one in routed}
 
     def check(known: Mapping[str, Fraction]) -> None:
         for rule, (chosen, experts) in itertools.product(limits, found):
@@ -328,7 +327,7 @@ def _enough_experts(
                                         hint=f"expert(nodes={ceil(needed / have)})")  # fmt: skip
 
     check(setting.values)
-    return (check,)
+    return (check,) if limits else ()
 
 
 # -- levels ---------------------------------------------------------------------------------------------
@@ -600,7 +599,7 @@ def node_limit(strategy: Strategy, call: Call) -> int:
 def crossed(made: Machine, strategy: Strategy, how: Accounting, call: Call) -> MachineLink | None:
     """The level whose rails the messages of a call change: it joins equal places, and a group has several in a node."""
     found = levels(made, strategy, call.meshes) if call.meshes not in COPIES else []
-    several = len(found) > 1 and found[0][0] == made.levels[0]
+    several = len(found) > 1 and found[0][0] in made.levels[:1]
     on_one = runs_by(how.algorithm, call.kind) == "hierarchical" or call.kind == "send"
     return next((link for link, _ in found[1:] if link.rails and several and not on_one), None)
 
@@ -617,11 +616,12 @@ def _on_rails(
     if how.rails == "changed_inside":
         node, inside = over[0]
         return [(node, inside.beside(away, f"{inside.how} Messages to another rail change to it here.")), *over[1:]]
-    spine = _above(made, rail)
-    found = [(link, there if link.name == rail.name else one) for link, one in over]
-    if all(link.name != spine.name for link, _ in found):
-        return [*found, (shared(spine, lambda _: num(1)), replace(away, how="Messages to another rail go here."))]
-    return [(link, one.beside(away) if link.name == spine.name else one) for link, one in found]
+    spine, mine = _above(made, rail), {rail.name: there}
+    if all(link.name != spine.name for link, _ in over):
+        over = [*over, (shared(spine, lambda _: num(1)), replace(away, how="Messages to another rail go here."))]
+    else:
+        mine[spine.name] = next(cost for link, cost in over if link.name == spine.name).beside(away)
+    return [(link, mine.get(link.name, cost)) for link, cost in over]
 
 
 def _above(made: Machine, rail: MachineLink) -> MachineLink:

@@ -193,7 +193,7 @@ def derive(
         raise ValuesError(f"the {of} are {_PLACES[there]}", hint=hint)
     said = "All states together."
     if not parts and away:
-        parts, said = [Num(Fraction(0), BYTE)], _ALL[frozenset(used)]
+        parts, said = [Num(Fraction(0), BYTE)], "All of it is on another tier."
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
@@ -249,11 +249,6 @@ def sharded_gradients(strategy: Strategy | None) -> bool:
     return strategy is not None and any(r.axis == "first" and "gradient" in r.on for _, r in strategy.rules)
 
 
-_ALL = {
-    frozenset({"host"}): "All of it is on the host.",
-    frozenset({"nvme"}): "All of it is on NVMe disks.",
-    frozenset({"host", "nvme"}): "All of it is on the host and on NVMe disks.",
-}
 _PLACES = {"device": "on the device", "host": "on the host", "nvme": "on NVMe disks"}
 _KINDS = ("weights", "gradients", "states")
 _KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import partial
 
 from symcomm.core.derivation import Numbers
-from symcomm.core.errors import AccountingError, StrategyError
+from symcomm.core.errors import AccountingError
 from symcomm.core.form import Form, Largest, Total, num, product
 from symcomm.core.libraries import sp
 from symcomm.core.program.instructions import HOST, READ
@@ -36,9 +36,9 @@ def fetching(setting: Setting, every: Load) -> bool:
         raise AccountingError("a step that fetches two layers ahead is not timed", hint="prefetch: one_ahead")
     if len(every.regions) > 1 or every.strategy.pipeline is not None:
         what = f"{how} is timed for layers that are alike on one rank, and {setting.graph.name} has more"
-        raise StrategyError(what, hint="take its layer, part('layer'), without a pipeline; or prefetch: as_read")
-    if setting.accounting.gradient_sync != "end_of_batch" or not setting.told:
-        what = f"gradient_sync: {setting.accounting.gradient_sync}" if setting.told else "a search"
+        raise AccountingError(what, hint="take its layer, part('layer'), without a pipeline; or prefetch: as_read")
+    what = "" if setting.told else "a search"  # of many steps
+    if what := what or setting.accounting.gradient_sync.replace("end_of_batch", ""):
         raise AccountingError(f"{what} is not timed under {how}", hint="prefetch: as_read")
     return True
 
@@ -55,58 +55,50 @@ def _together(calls: Iterable[tuple[str, Call]]) -> Iterator[tuple[str, Call]]:
         yield phase, replace(first, elements=sp.Add(*(call.elements for call in every)), parts=parts)
 
 
-def prefetched(writer: TimeWriter, every: Load, layers: Form, m: Form) -> list[Form]:
-    """The times of all microbatches: a layer fetches its weights and then runs, or runs beside the next one's fetch.
+def prefetched(writer: TimeWriter, every: Load, layers: Form, m: Form) -> Form:
+    """The time of all microbatches: a layer fetches its weights and then runs, or runs beside the next one's fetch.
 
     Behind the last layer's forward pass comes its backward pass, behind the first one's the next microbatch. Nothing
     hides the first fetch, and nothing is fetched beside the last backward pass.
     """
-    work, (region,) = writer.work, every.regions
+    (region,), none = every.regions, num(0)
     fetched: dict[str, Form] = {}
     other: dict[str, Terms] = {}
     for letter, phase in (("F", "forward"), ("D", "backward")):
         part = every.region(region.name).of(phase)
         rest = replace(part, calls=tuple(pair for pair in part.calls if not fetches(pair[1])))
         mine = replace(part, ops=(), calls=tuple(_together(part.calls)))
-        fetched[letter] = writer.terms(mine, f"_fetch,{letter}").network or num(0)
+        fetched[letter] = writer.terms(mine, f"_fetch,{letter}").network or none
         other[letter] = writer.terms(rest, f"_{letter}")
 
     def beside(name: str, letter: str, fetch: Form) -> Form:
         """A pass of a layer beside a fetch."""
-        sent = [one for one in (other[letter].network, fetch) if one is not None and one != num(0)]
+        sent = [one for one in (other[letter].network, fetch) if one is not None and one != none]
         units = [*other[letter].local, *([Total(tuple(sent)) if len(sent) > 1 else sent[0]] if sent else [])]
-        text = "A layer runs beside the fetch of the next." if fetch != num(0) else "A layer runs."
-        return work.define(name, Largest(tuple(units)) if len(units) > 1 else units[0], SECOND, "prefetch", text,
-                           witness=largest(units))  # fmt: skip
+        text = "A layer runs beside the fetch of the next." if fetch != none else "A layer runs."
+        return writer.work.define(name, Largest(tuple(units)) if len(units) > 1 else units[0], SECOND, "prefetch", text,
+                                  witness=largest(units))  # fmt: skip
 
-    others, less = Total((layers, num(-1))), Total((m, num(-1)))
     if writer.setting.accounting.prefetch == "none_ahead":
-        runs = [beside("t_F", "F", num(0)), beside("t_D", "D", num(0))]
-        each = work.define("t_layer", Total((*fetched.values(), *runs)), SECOND, "prefetch",
-                           "Each layer first fetches its weights, in both passes.",
-                           witness=together([*fetched.values(), *runs]))  # fmt: skip
-        return [product(m, layers, each)]
-    slots = {
-        name: beside(f"t_{name}", letter, fetch) for name, letter, fetch in (
-            ("F", "F", fetched["F"]), ("turn", "F", fetched["D"]), ("D", "D", fetched["D"]),
-            ("again", "D", fetched["F"]), ("last", "D", num(0)),
-        )
-    }  # fmt: skip
-    often = {"F": product(m, others), "turn": m, "D": product(m, others), "again": less, "last": num(1)}
-    parts = [fetched["F"], *(product(often[name], slots[name]) for name in slots if often[name] != num(0))]
-    done = work.define("t_passes", Total(tuple(parts)), SECOND, "prefetch",
-                       "The first fetch; then layers run, each beside the fetch of what runs behind it.",
-                       witness=partial(_followed, other, [fetched["F"], fetched["D"]], layers, m))  # fmt: skip
-    return [done]
+        each = [*fetched.values(), beside("t_F", "F", none), beside("t_D", "D", none)]
+        parts, text = [product(m, layers, one) for one in each], "Each layer first fetches its weights, in both passes."
+        return writer.work.define("t_passes", Total(tuple(parts)), SECOND, "prefetch", text, witness=together(parts))
+    others, less = product(m, Total((layers, num(-1)))), Total((m, num(-1)))
+    slots = [("F", "F", fetched["F"], others), ("turn", "F", fetched["D"], m), ("D", "D", fetched["D"], others),
+             ("again", "D", fetched["F"], less), ("last", "D", none, num(1))]  # fmt: skip
+    parts = [fetched["F"], *(product(n, beside(f"t_{name}", at, fetch)) for name, at, fetch, n in slots if n != none)]
+    return writer.work.define("t_passes", Total(tuple(parts)), SECOND, "prefetch",
+                              "The first fetch; then layers run, each beside the fetch of what runs behind it.",
+                              witness=partial(_followed, other, fetched, layers, m))  # fmt: skip
 
 
 def _followed(
-    other: dict[str, Terms], fetched: Sequence[Form], layers: Form, m: Form, numbers: Numbers
+    other: dict[str, Terms], fetched: dict[str, Form], layers: Form, m: Form, numbers: Numbers
 ) -> Fraction:  # fmt: skip
     """When the last pass ends: links fetch for one pass while the one before it runs, and send what that makes."""
     count, batches = (int(number(one, numbers)) for one in (layers, m))
     order = (["F"] * count + ["D"] * count) * batches
-    fetch = {letter: number(form, numbers) for letter, form in zip("FD", fetched, strict=True)}
+    fetch = {letter: number(form, numbers) for letter, form in fetched.items()}
     start = fetch["F"]
     for letter, behind in zip(order, [*order[1:], ""], strict=True):
         ready = [start + number(form, numbers) for form in other[letter].local]

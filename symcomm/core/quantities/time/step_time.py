@@ -31,7 +31,7 @@ from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, loa
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.time.prefetched import fetching, prefetched
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
-from symcomm.core.quantities.time.slots import PipelineTime, Run
+from symcomm.core.quantities.time.slots import PipelineTime, Run, add_times
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
@@ -124,7 +124,15 @@ def write(
         if parts or count is not None:
             raise ValuesError(f"under {setting.accounting.prefetch} only the whole step is timed, without buckets",
                               hint="prefetch: as_read")  # fmt: skip
-        return _fetched(setting, chosen, writer, every, kinds, run, m)
+        (region,) = every.regions
+        total = [prefetched(writer, every, kinds["only"].times(region), m)]
+        end = writer.time("t_end", writer.terms(every.region(region.name).of("end"), "_end"), "The end of the batch")
+        total += [] if end is None else [product(kinds["only"].times(region), end)]
+        text = "All microbatches, then the end of the batch."
+        time = work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+        notes = ("The first layer is timed as all others are.",) if every.first != every else ()
+        pipe = PipelineTime(writer, (), kinds, run, num(1), replace(every, ops=(), calls=()))
+        return StepTime(setting, chosen, work, writer, time, None, None, every, (), pipe, notes)
     found = [region_time(writer, every, region, run.letters, parts, begins, cut_up) for region in every.regions]
     if not any(one.work for one in found):
         need(None, "a training step")
@@ -150,23 +158,6 @@ def write(
         alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(setting, chosen, work, writer, time, alone, network, every, tuple(found), pipe, tuple(pipe.notes),
                     tuple(pipe.where))  # fmt: skip
-
-
-def _fetched(
-    setting: Setting, chosen: Strategy, writer: TimeWriter, every: Load, kinds: Mapping[str, pipeline.RankShare],
-    run: Run, m: Form,
-) -> StepTime:  # fmt: skip
-    """A step whose fetches of weights are timed one by one."""
-    (region,) = every.regions
-    layers = kinds["only"].times(region)
-    total = prefetched(writer, every, layers, m)
-    end = writer.time("t_end", writer.terms(every.region(region.name).of("end"), "_end"), "The end of the batch")
-    total += [] if end is None else [product(layers, end)]
-    time = writer.work.define("T_step", total[0] if len(total) == 1 else Total(tuple(total)), SECOND, "add",
-                              "All microbatches, then the end of the batch.", witness=together(total))  # fmt: skip
-    notes = ("The first layer is timed as all others are.",) if every.first != every else ()
-    pipe = PipelineTime(writer, (), kinds, run, num(1), replace(every, ops=(), calls=()))
-    return StepTime(setting, chosen, writer.work, writer, time, None, None, every, (), pipe, notes)
 
 
 def _back(writer: TimeWriter, every: Load, between: Sequence[tuple[str, Call]]) -> Form | None:
