@@ -47,10 +47,11 @@ class TimeUpError(BaseException):
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raises ``TimeUpError`` in what runs longer.
+    """Raises ``TimeUpError`` in what computes longer: a busy machine decides as an idle one does.
 
     A signal does it, which only the main thread of a process gets, and Windows does not have: elsewhere nothing is
-    stopped. A timer that somebody else set is set again afterwards.
+    stopped. A timer that somebody else set is set again afterwards. Where it strikes a callback of the garbage
+    collector, which drops it, it strikes again.
 
     >>> with deadline(60):
     ...     done = True
@@ -62,15 +63,15 @@ def deadline(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeUpError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    left, again = signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGVTALRM, stop)
+    left, again = signal.setitimer(signal.ITIMER_VIRTUAL, seconds, max(seconds / 2, 0.1))
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, left, again)
+            signal.setitimer(signal.ITIMER_VIRTUAL, left, again)
 
 
 def decide(answer: str, key: AnswerKey) -> Verdict:
@@ -228,9 +229,8 @@ class _Decision:
         return ((wrong, worth) for size, wrong, worth in known if abs(size - near) <= spread)
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
-        if literal is not None:
-            return literal.says(worth)
-        return abs(number - worth) <= max(self.part.slack, _EXACT) * abs(worth)
+        slack = self.part.slack if literal is None else 0
+        return bool(literal and literal.says(worth)) or abs(number - worth) <= max(slack, _EXACT) * abs(worth)
 
     def _prefixed(self, wrong: Wrong, worth: Fraction) -> bool:
         """Whether a confused prefix is the one that was written, or that a number without one would have."""

@@ -242,6 +242,24 @@ class Exam:
         order = Stream(self.template.draws.digest, self.seed, what, str((place - 1) // cycle)).shuffled(range(many))
         return [order[((place - 1) % cycle * picked + n) % many] for n in range(picked)]
 
+    def _turn(self, question: int, place: int) -> int:
+        """How many students up to a place of the class, from 1 on, have a question."""
+        if not self._fewer:
+            return place
+        shared = gcd(self._many, self._fewer)
+        cycle = self._many // shared
+        begun = (place - 1) // cycle
+        rest = range(begun * cycle + 1, place + 1)
+        having = (question in self._evenly(self._many, self._fewer, one, "questions") for one in rest)
+        return begun * (self._fewer // shared) + sum(having)
+
+    @cached_property
+    def _question_of(self) -> dict[str, int]:
+        """The question that each ask belongs to."""
+        ids = dict(zip(map(id, self.example.asks), self.example.ids, strict=True))
+        _, *groups = grouped(self.example.items, self._begins)
+        return {ids[id(item)]: n for n, (_, some) in enumerate(groups) for item in some if isinstance(item, Ask)}
+
     def _chosen(self, order: Stream, place: int) -> tuple[int, ...]:
         """The questions of one paper, in its order."""
         settings = self.example.exam
@@ -314,7 +332,8 @@ class Exam:
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
-                    letter = self._evenly(ask.exam.choices, 1, place, ask.exam.id)[0] if place else None
+                    turn = self._turn(self._question_of.get(ask.exam.id, 0), place) if place else 0
+                    letter = self._evenly(ask.exam.choices, 1, turn, ask.exam.id)[0] if turn else None
                     made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream, letter)
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))

@@ -222,6 +222,8 @@ def test_questions_and_letters_are_spread_evenly_over_a_class():
     letters = [part.right for paper in exam.settle(numbered(20)) for part in paper.parts if part.choices]
     assert set(Counter(letters).values()) == {5}
     assert len({tuple(letters[n : n + 4]) for n in range(0, 20, 4)}) > 2
+    letters = [part.right for paper in papers for part in paper.parts if part.choices]
+    assert set(Counter(letters).values()) == {2}  # of the eight who have the question, not of all
     for paper in papers[:3]:  # alone, and in a class to which somebody was added
         assert Exam(made, "5").exactly(paper.student, paper.attempt).signature == paper.signature
     more = Exam(made, "5").settle((*numbered(20), Student("late")))

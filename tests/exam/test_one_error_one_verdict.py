@@ -139,7 +139,7 @@ def apart(problem):
     for name, key, right in numbered(problem):
         for wrong in (*key.conventions, *key.mistakes):
             found = wrong.at(key.values)
-            if found is None or found.value <= 0 or wrong.prefix or abs(found.value / right.value - 1) < 1e-9:
+            if found is None or found.value <= 0 or wrong.prefix or abs(found.value - right.value) < 1e-9 * right.value:
                 continue  # a number of which nothing can be told
             number = f"{number_text(found.value, found.value / 10**12)} {found.unit if found.unit.powers else ''}"
             formula, typed = key.check(plain(wrong.form)), key.check(number)

@@ -116,7 +116,8 @@ def checked(answer, question):
 @pytest.mark.parametrize(("text", "verdict"), [
     ("2048 B", "right"), ("512 B", "mistake"), ("2056 B", "different"), ("4096/2 B", "right"), ("512*B", "right"),
     ("4096/8 B", "unreadable"),  # bytes, or over 8 B?
-    ("1024 B + 1024 B", "right"), ("256 B + 256 B", "mistake"), ("1024 B + 1 KiB", "right"), ("2 B D + 2 B D", "mistake"),
+    ("1024 B + 1024 B", "right"), ("256 B + 256 B", "mistake"), ("1024 B + 1 KiB", "right"),
+    ("2 B D + 2 B D", "mistake"),
     ("2040 B + 8", "right"), ("64 N_layer B", "right"), ("2 N_layer B D + 2 N_layer B D", "right"),
     ("2048 s", "different"), ("2 B/s", "different"), ("2048 F", "different"),
 ])  # fmt: skip
