@@ -121,10 +121,11 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
     if isinstance(other, UnreadError):
         return found if part.literal is not None else Verdict("unreadable", hint=other.hint)
     second = _decided(other, key)
-    recognised = found.verdict in ("mistake", "other_convention") and not part.names  # 512 B, without the batch
-    if second.right and not recognised:
+    known = ("mistake", "other_convention")  # 512 B without the batch; 2 N B are bytes, where B makes no sense
+    better = bool(part.names) and found.verdict == "different" and second.verdict in known
+    if better or (second.right and (part.names or found.verdict not in known)):
         return replace(second, sides=(other,), notation=key.derivation.notation)
-    if part.unit is not None and _same_kind(part.unit, key):
+    if part.names or (part.unit is not None and _same_kind(part.unit, key)):
         return found
     named = " and ".join(sorted(other.names))
     return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")

@@ -47,6 +47,10 @@ _LEADING = re.compile(
     r"|\\approx(?![A-Za-z])|\\sim(?![A-Za-z])|:)",
     re.IGNORECASE,
 )
+_CALLED = re.compile(
+    r"\A\s*(?:(?:antwort|lösung|ergebnis|答案|答|结果)\s*(?:ist|是|为)?\s*[:=：]?|etwa|ungefähr|rund|大?约)(?=[\s\d$\\])",
+    re.IGNORECASE,
+)
 _NO_ANSWER = re.compile(
     r"\s*(?:(?:i\s+)?(?:do\s+not|don['’]?t)\s+know|idk|dunno|no\s+idea|(?:ich\s+)?wei(?:ß|ss)\s+(?:es\s+)?nicht|keine\s+ahnung"
     r"|我?不知道)[\s.!]*",
@@ -117,7 +121,7 @@ class AnswerReader:
                 raise UnreadError(why.hint, refused=True) from None
         if _NO_ANSWER.fullmatch(text[:100]):
             raise UnreadError("this gives no answer: leave the field empty, or write what you have")
-        text = clean(text, frozenset((*self.spellings, *self.spellings.values())))
+        text = clean(_CALLED.sub("", text[:100]) + text[100:], frozenset((*self.spellings, *self.spellings.values())))
         for _ in range(4):
             before = text
             if (boxed := _BOXED.fullmatch(text)) is not None:
@@ -160,8 +164,8 @@ class AnswerReader:
                 raise
         if found is not None and not parser.lettered and not (found.names and len(whole) < len(side)):
             return found
-        if found is None or found.names:
-            return _Parser(self, side).part()
+        if found is None or found.names:  # 4 N B, where it is a symbol before it is a byte
+            return replace(_Parser(self, side).part(), otherwise=found)
         try:
             return replace(found, otherwise=_Parser(self, side).part())
         except UnreadError as why:
@@ -687,7 +691,7 @@ class _Parser:
         one = self._one(word, known=symbols)
         if one is None:
             return None
-        if symbols and not (top and self.letters and not self.names):
+        if symbols and not (top and self.letters):
             return None
         start = self.at
         try:
