@@ -18,7 +18,7 @@ from symcomm.exams.roster import Student, read_csv
 
 ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones
 _STUDENT = ("id", "student", "student id", "student_id")
-_KEYED = ("number", "id", "points", "choice")  # what a key has of each answer before it is derived
+_KEYED = ("number", "id", "points", "choice", "value")  # what a key has of each answer that may be compared
 _OTHER = ("name", "seat", "paper", "time", "timestamp", "email")
 
 
@@ -122,7 +122,9 @@ def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
         attempts = [int(line["attempt"]) for line in lines]
         codes = [str(line["paper"]) for line in lines]
         generator = str(read["generator"])
-        keyed = [[tuple(str(part.get(key, "")) for key in _KEYED) for part in line["answers"]] for line in lines]
+        keyed = [[tuple(map(str, line["drawn"].values())),
+                  *(tuple(str(part.get(key, "")) for key in _KEYED) for part in line["answers"])]
+                 for line in lines]  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DocumentError(f"{keys} is no key file", hint="symcomm exam ... --to json writes keys.json") from None
     if said != template.draws.digest:
@@ -140,7 +142,10 @@ def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
             raise DocumentError(f"{here}: {name[:40]} has two papers", hint=f"the first is paper {first[name]}")
         if paper.code != code:
             raise DocumentError(f"{here}: the paper {code[:20]} of {name[:40]} is not drawn again")
-        drawn = [(part.number, part.id, str(part.points), part.right) for part in paper.parts]
+        drawn = [tuple(value.text for value in paper.drawn.values())]
+        for part, _, answer in exam.answered(paper):
+            value = "" if answer.quantity is None else str(answer.quantity.value)
+            drawn.append((part.number, part.id, str(part.points), part.right, value))
         for told, own in zip_longest(parts, drawn):
             if told != own:
                 was, now = (", ".join(filter(None, one or ("nothing",)))[:60] for one in (told, own))
