@@ -369,6 +369,15 @@ TABLES = {
     "no rule": ("|---|---|---|", "| a | b | c |", "this is no table"),
     "a cell too few": ("| = n t | alone |", "| = n t |", "this is no table\n    ## Table: Which crossing\n"),
     "an unknown name": ("= n t/k |", "= n t/p |", "unknown name 'p'\n    | `k` is more | = n t/p | `n` together |\n"),
+    "a name of a line": ("= n t/k |", "= T |", "unknown name 'T'\n    | `k` is more | = T | `n` together |\n"),
+    "a number that is not put in": (
+        ", if k <= 1\n  wait", ", if n <= 1\n  wait",
+        "no number is put in for n: it decides nothing\n    - w := (1 - k) t + n t, if n <= 1\n",
+    ),
+    "a number that nothing gives": (
+        "- k from load = 1 put in:", "- k put in:",
+        "nothing gives the number of k that is put in\n    - k put in: cars",
+    ),
     "no comparison": (", if k = 1", ", if k", "this compares nothing\n    - T = n t, if k\n"),
     "an unknown name in a condition": (", if k = 1", ", if p = 1", "unknown name 'p'\n    - T = n t, if p = 1\n"),
 }

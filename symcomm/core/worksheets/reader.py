@@ -336,6 +336,9 @@ class WorksheetReader:
         name, unit, option, zero, value, put_in, meaning = found.groups()
         if name in self.symbols:
             raise DocumentError(f"{name} is a symbol twice", item.span)
+        if put_in and not (option or value):
+            what = f"nothing gives the number of {name} that is put in"
+            raise DocumentError(what, item.span, f"- {name} = 1 put in: ...")
         counts, of = unit == "count", read_unit(unit, item.span)
         self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip(),
                                          bool(put_in))  # fmt: skip

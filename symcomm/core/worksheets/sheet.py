@@ -285,7 +285,7 @@ class _Asked:
         self.compare(self.question.guards, known)
         for cell in (cell for table in self.sheet.tables for row in table.rows for cell in row):
             if isinstance(cell, Cell):
-                self.compared[cell] = self.form(cell, known)
+                self.compared[cell] = self.form(cell, [*self.symbols])
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
@@ -313,6 +313,11 @@ class _Asked:
         """Reads the sides of comparisons."""
         for left, _, right in (*guards.compared, *guards.told):
             self.compared |= {side: self.form(side, known) for side in (left, right)}
+        for side in (side for left, _, right in guards.told for side in (left, right)):
+            for name in forms.names(self.compared[side]):
+                if name not in self.symbols or not self.symbols[name].put_in:
+                    hint = f"- {name} = 1 put in: below Symbols, or ', where' instead of ', if'"
+                    raise DocumentError(f"no number is put in for {name}: it decides nothing", side.span(), hint)
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names; where questions share a line, its formula is read once."""
@@ -455,7 +460,8 @@ class _Asking:
         asked = self.asked
         used = {n for line in self.lines if line in asked.forms for n in forms.names(asked.forms[line])}
         used |= {asked.name, asked.against}
-        used |= {n for line in self.lines for left, _, right in line.guards.compared
+        used |= {n for guards in (self.question.guards, *(line.guards for line in self.lines))
+                 for left, _, right in (*guards.compared, *guards.told)
                  for cell in (left, right) for n in forms.names(asked.compared[cell])}  # fmt: skip
         own_claims = {*self.question.claims, *(() if self.sheet.questions else self.sheet.claims)}
         used |= {n for claim, sides in asked.claims if claim in own_claims or not claim.required
