@@ -112,6 +112,14 @@ def test_where_the_batch_decides_nothing_the_refusal_names_what_does() -> None:
         block().at(F=100, D=4, Y=50).derive("compute_bound", strategy="tensor(Y)", accounting=BOOK, **rates)
 
 
+def test_a_largest_number_of_ranks_below_one_is_refused() -> None:
+    """Computing is 4 B D F/(R Y) and the sums of Y ranks 4 B D/W: as long where Y is F W/R."""
+    found = block().derive("compute_bound", strategy="tensor(Y)", over="Y", numbers="whole", accounting=BOOK)
+    assert [found.at(F=f, W_net=1, R=100).value for f in (100, 299, 301)] == [1, 2, 3]
+    with pytest.raises(ValuesError, match=r"no Y is ever enough .*: even at Y = 1 the communication takes longer"):
+        found.at(F=99, W_net=1, R=100)
+
+
 def test_a_batch_that_the_table_fixes_is_no_symbol_to_solve_for() -> None:
     from api import model as sc
 

@@ -344,10 +344,12 @@ def test_powers_that_are_no_whole_numbers_are_equal_at_a_closed_form():
     made = break_even(derivation(product(o, square), "root"), derivation(product(s, third), "third"), "n")
     assert made.at(o=2, s=6).value == 3**6
     assert made.notes == ("Below the crossover root is less, above it third.",)
-    p = Sym("p")
-    made = break_even(derivation(product(total(p, num(-1)), cubic), "cubes"), derivation(s, "constant"), over="n")
-    assert [str(condition) for condition in made.where] == ["p > 1"]
-    assert made.at(p=3, s=16).value == 2
+    for p in (Sym("p"), Sym("p", False)):
+        made = break_even(derivation(product(total(p, num(-1)), cubic), "cubes"), derivation(s, "constant"), over="n")
+        assert [str(condition) for condition in made.where] == ["p > 1"]
+        assert made.at(p=3, s=16).value == 2
+        with pytest.raises(ValuesError, match="the closed form holds where p > 1"):
+            made.at(p=1, s=16)
 
 
 def test_costs_that_are_never_equal_have_no_break_even():

@@ -47,7 +47,7 @@ def coefficients(gap: Expr, x: Expr) -> tuple[Expr, ...] | None:
 
 @lru_cache(maxsize=1024)  # other numbers do not change where it is
 def sure_root(gap: Expr, x: Expr) -> Expr | None:
-    """The root of a line, or the one of a parabola, or of powers like it, whose signs change once.
+    """The root of a line or of two powers, or the one of a parabola, or of powers like it, whose signs change once.
 
     None for all others.
     """
@@ -59,11 +59,18 @@ def sure_root(gap: Expr, x: Expr) -> Expr | None:
         if p.is_positive and r.is_negative:
             return sp.sqrt(-r / p) if q == 0 else (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p)
         return None
-    powers = terms(gap, x) or ()
-    solved = powers_root(powers) if course(powers).kind in ("valley", "hill") else None
+    solved = _of_powers(gap, x)
     if solved is None or not solved[1].is_number:
         return None if solved is None else solved[0]
     return sp.Pow(solved[1], 1 / solved[2], evaluate=False)  # a number would be spelled out, with all its digits
+
+
+def _of_powers(gap: Expr, x: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """The root of two powers, or the one of three whose signs change once: ``inside ** (1 / degree)``, all three."""
+    found = terms(gap, x) or ()
+    once = course(found).kind in ("valley", "hill")
+    solved = powers_root(found) if once or len(found) == 2 else None
+    return solved if once or (solved is not None and solved[2].is_Integer) else None
 
 
 @lru_cache(maxsize=1024)
@@ -177,8 +184,12 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
     >>> print(holding(3 + x - b * x, x, 3 / (b - 1), {}))
     b > 1
     """
-    if len(coefficients(gap, x) or ()) == 3 and sure_root(gap, x) is not None:
+    found = coefficients(gap, x) or ()
+    if len(found) == 3 and sure_root(gap, x) is not None:
         return None
+    solved = _of_powers(gap, x) if len(found) != 2 else None
+    if solved is not None:
+        return _above_zero(solved[1], x, _numbers(known, root)) if len(terms(gap, x) or ()) == 2 else None
     return _above_zero(root, x, _numbers(known, root))
 
 
@@ -187,9 +198,7 @@ def _above_zero(root: Expr, x: Expr, known: _Given) -> Condition | None:
     """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
     top, bottom = sp.fraction(sp.together(root))
     number, factors = sp.factor(top * bottom).as_coeff_Mul()
-    parts = [part.as_base_exp() for part in sp.Mul.make_args(factors)]
-    plain = [base if base.is_Add and not power.is_Integer else base**power for base, power in parts]
-    unsure = [factor for factor in plain if not factor.is_positive]
+    unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
     signed = sp.sign(number) * sp.Mul(*unsure)
     numbers = signed.subs(put(dict(known), ""))

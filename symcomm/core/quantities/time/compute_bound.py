@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
@@ -28,6 +28,7 @@ from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity
 
 _NEVER = "no {} is ever enough for computing to be the longer part: {}"
+_FEWER = "fewer ranks, more links or a faster network"
 
 
 def derive(
@@ -67,7 +68,11 @@ def derive(
         devices = product(*terms.strategy.sizes.values())
         answer = work.define(f"{over}_device^*", Ratio(answer, devices), ONE, "share",
                              "Each device works on an equal part.", witness=quotient(answer, devices))  # fmt: skip
+    where = [bound.where for bound in bounds if bound.where is not None]
     if numbers == "whole":
+        if kind == "at_most":
+            said = _NEVER.format(over, f"even at {over} = 1 the communication takes longer")
+            where.append(Condition(forms.from_expr(terms.worth(answer)), ">=", num(1), said, _FEWER))
         _whole(work, answer, f"{over}_device^whole" if per == "device" else f"{over}^whole", kind)
     both_sides = _both_sides(terms, over, kind)
     exhibits = [*terms.exhibits, *([both_sides] if both_sides else [])]
@@ -76,7 +81,6 @@ def derive(
     notes = [
         f"{name[0].upper()}{name[1:]} {verb} compute bound for `{over}` {side} `{over}^*`, communication bound {other}."
     ]
-    where = [bound.where for bound in bounds if bound.where is not None]
     which = "Smallest" if kind == "at_least" else "Largest"
     share = " per device" if per == "device" else ""
     title = f"{which} `{over}`{share} at which {name} {verb} compute bound"
@@ -145,7 +149,6 @@ def _enough(terms: MeshTerms, met: Comparison) -> Reached:
         missing = {s.name for side in (met.first, met.second) for s in met.worth(side).free_symbols}
         raise ValuesError(f"numbers decide whether a large or a small {over} is compute bound",
                           hint=f"give {', '.join(sorted(missing - {over, *terms.known}))}")  # fmt: skip
-    fewer = "fewer ranks, more links or a faster network"
     if reached.kind == "never":
         reason = "the communication alone takes longer"
         number = _number(reached.ratio, terms.known)
@@ -156,13 +159,13 @@ def _enough(terms: MeshTerms, met: Comparison) -> Reached:
         most = {name: limit(1 - reached.ratio, forms.value(Sym(name))) for name in sizes}
         limits = [f"{name} below {float(number):.4g}" for name, worth in most.items()
                   if worth is not None and (number := _number(worth, terms.known)) is not None]  # fmt: skip
-        hint = f"some {over} is enough with {' or '.join(limits)}" if limits else fewer
+        hint = f"some {over} is enough with {' or '.join(limits)}" if limits else _FEWER
         raise ValuesError(_NEVER.format(over, reason), hint=hint)
     if reached.where is None:
         return reached
     faster = "faster than" if reached.kind == "either" else "no slower than"
     why = f"grows {faster} computing does" if reached.ratio else "alone takes longer"
-    told = replace(reached.where, refusal=_NEVER.format(over, f"the communication {why}"), remedy=fewer)
+    told = replace(reached.where, refusal=_NEVER.format(over, f"the communication {why}"), remedy=_FEWER)
     return replace(reached, where=told)
 
 
