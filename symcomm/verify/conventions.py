@@ -76,10 +76,6 @@ class RunContext:
 CallEntries = list[CallEntry]
 
 
-def _same(entries: CallEntries, context: RunContext) -> CallEntries:
-    return entries
-
-
 @dataclass(frozen=True)
 class TorchConvention:
     """A way of PyTorch's: its name, one sentence, where it is documented, and what it makes of derived calls."""
@@ -87,44 +83,44 @@ class TorchConvention:
     name: str
     statement: str
     source: str
-    rewrite: Callable[[CallEntries, RunContext], CallEntries] = field(default=_same, repr=False)
+    rewrite: Callable[[CallEntries, RunContext], CallEntries] = field(default=lambda made, context: made, repr=False)
     flops: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
     parameters: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
 
 
-def _shared(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [replace(e, calls=None) if e.tensor in context.shapes and e.group != "pipe" else e for e in entries]
+Rewrite = Callable[[CallEntries, RunContext], CallEntries]
 
 
-def _padded(entries: CallEntries, context: RunContext) -> CallEntries:
-    made = []
-    for e in entries:
-        shape, ranks = context.shapes.get(e.tensor, ()), context.mesh.get(e.group, 1)
-        weight = e.kind in ("all-gather", "reduce-scatter") and shape
-        factor = Fraction(-(-shape[0] // ranks) * ranks, shape[0]) if weight else Fraction(1)
-        made.append(replace(e, elements=e.elements * factor))
-    return made
+def _each(change: Callable[[CallEntry, RunContext], CallEntry]) -> Rewrite:
+    return lambda entries, context: [change(e, context) for e in entries]
 
 
-def _turned(
-    kind: str, phase: str = "", into_kind: str = "", into_phase: str = ""
-) -> Callable[[CallEntries, RunContext], CallEntries]:
+def _shared(e: CallEntry, context: RunContext) -> CallEntry:
+    return replace(e, calls=None) if e.tensor in context.shapes and e.group != "pipe" else e
+
+
+def _padded(e: CallEntry, context: RunContext) -> CallEntry:
+    shape, ranks = context.shapes.get(e.tensor, ()), context.mesh.get(e.group, 1)
+    weight = e.kind in ("all-gather", "reduce-scatter") and shape
+    return replace(e, elements=e.elements * Fraction(-(-shape[0] // ranks) * ranks, shape[0])) if weight else e
+
+
+def _turned(kind: str, phase: str = "", into_kind: str = "", into_phase: str = "") -> Rewrite:
     """Calls of a kind, in a phase where one is named, as those of another kind or phase."""
 
-    def turned(entries: CallEntries, context: RunContext) -> CallEntries:
-        mine = [e.kind == kind and phase in ("", e.phase) for e in entries]
-        return [replace(e, kind=into_kind or e.kind, phase=into_phase or e.phase) if own else e
-                for e, own in zip(entries, mine, strict=True)]  # fmt: skip
+    def turned(e: CallEntry, context: RunContext) -> CallEntry:
+        mine = e.kind == kind and phase in ("", e.phase)
+        return replace(e, kind=into_kind or e.kind, phase=into_phase or e.phase) if mine else e
 
-    return turned
+    return _each(turned)
 
 
-def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries:
-    made = []
-    for e in entries:
-        several = context.handed_on.get(e.tensor, 1) if (e.kind, e.phase) == ("all-gather", "backward") else 1
-        made.append(replace(e, times=e.times * several, calls=e.calls and e.calls * several))
-    return made
+def _often(e: CallEntry, times: int) -> CallEntry:
+    return replace(e, times=e.times * times, calls=e.calls and e.calls * times)
+
+
+def _gathered_for_each(e: CallEntry, context: RunContext) -> CallEntry:
+    return _often(e, context.handed_on.get(e.tensor, 1)) if (e.kind, e.phase) == ("all-gather", "backward") else e
 
 
 def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
@@ -138,39 +134,24 @@ def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
     )
 
 
-def _before_scattered(entries: CallEntries, context: RunContext) -> CallEntries:
-    found = []
-    for e in entries:
-        gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
-        gradient = gradient and e.group not in context.outside
-        found.append(replace(e, elements=e.elements * context.shards) if gradient else e)
-    return found
+def _before_scattered(e: CallEntry, context: RunContext) -> CallEntry:
+    gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
+    return replace(e, elements=e.elements * context.shards) if gradient and e.group not in context.outside else e
 
 
 def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
-    made = []
-    for e in entries:
-        axes = e.group.split("+")
-        made += [replace(e, group=axis) for axis in axes] if len(axes) > 1 and e.kind == "all-reduce" else [e]
-    return made
+    return [replace(e, group=axis) for e in entries
+            for axis in (e.group.split("+") if e.kind == "all-reduce" else [e.group])]  # fmt: skip
 
 
-def _reduced_each_time(entries: CallEntries, context: RunContext) -> CallEntries:
-    made = []
-    for e in entries:
-        gradient = e.phase == "backward" and e.tensor in context.shapes and e.group not in {"pipe", *context.outside}
-        n = context.microbatches if gradient else 1
-        made.append(replace(e, times=e.times * n, calls=e.calls and e.calls * n))
-    return made
+def _reduced_each_time(e: CallEntry, context: RunContext) -> CallEntry:
+    gradient = e.phase == "backward" and e.tensor in context.shapes and e.group not in {"pipe", *context.outside}
+    return _often(e, context.microbatches) if gradient else e
 
 
-def _gathered_once(entries: CallEntries, context: RunContext) -> CallEntries:
-    made = []
-    for e in entries:
-        weight = (e.kind, e.phase) == ("all-gather", "forward") and e.tensor in context.shapes
-        weight = weight and e.group in context.outside
-        made.append(replace(e, times=e.times // context.microbatches) if weight else e)
-    return made
+def _gathered_once(e: CallEntry, context: RunContext) -> CallEntry:
+    weight = (e.kind, e.phase) == ("all-gather", "forward") and e.tensor in context.shapes
+    return replace(e, times=e.times // context.microbatches) if weight and e.group in context.outside else e
 
 
 # One row a convention.
@@ -179,7 +160,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
     for c in (
         TorchConvention(
             "buckets", "DistributedDataParallel reduces the gradients of several weights in one call.",
-            f"{_DOCS}/notes/ddp.html#internal-design", _shared,
+            f"{_DOCS}/notes/ddp.html#internal-design", _each(_shared),
         ),
         TorchConvention(
             "tables_sent", "DistributedDataParallel broadcasts the buffers of a module (masks, rotations) before each "
@@ -192,11 +173,11 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one; so "
             "does replicate.",
-            f"{_DOCS}/distributed.fsdp.fully_shard.html", _shared,
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _each(_shared),
         ),
         TorchConvention(
             "padded_rows", "fully_shard cuts a weight into parts of whole rows, all as large as the largest; the last "
-            "ones are filled up.", f"{_DOCS}/distributed.fsdp.fully_shard.html", _padded,
+            "ones are filled up.", f"{_DOCS}/distributed.fsdp.fully_shard.html", _each(_padded),
         ),
         TorchConvention(
             "whole_gradients", "DistributedDataParallel gives all ranks the whole gradient, where ZeRO-1 needs a part.",
@@ -218,7 +199,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         ),
         TorchConvention(
             "gathered_for_each", "Autograd gathers a gradient once for each operand of a sum that was reduced and cut, "
-            "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _gathered_for_each,
+            "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _each(_gathered_for_each),
         ),
         TorchConvention(
             "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
@@ -228,7 +209,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it. So sums over "
             "other axes of the mesh are of the whole gradient, not of a shard.",
-            f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _each(_before_scattered),
         ),
         TorchConvention(
             "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",
@@ -241,11 +222,11 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         ),
         TorchConvention(
             "gathered_once", "A stage of a pipeline keeps the weights that fully_shard has gathered for its first "
-            "microbatch until the last one.", f"{_DOCS}/distributed.pipelining.html", _gathered_once,
+            "microbatch until the last one.", f"{_DOCS}/distributed.pipelining.html", _each(_gathered_once),
         ),
         TorchConvention(
             "reduced_each_time", "DTensor sums the gradient of a weight in the backward pass of each microbatch, where "
-            "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _reduced_each_time,
+            "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _each(_reduced_each_time),
         ),
         TorchConvention(
             "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep "

@@ -208,8 +208,12 @@ def _call(function: str) -> Callable[[Spelled], str]:
     return lambda op: f"{function}({op.operands[0].text})"
 
 
-def _helper(name: str) -> Callable[[Spelled], str]:
+def _helper(name: str, along: bool = False) -> Callable[[Spelled], str]:
+    """A function of the file's own; one ``along`` an axis works along the last."""
+
     def written(op: Spelled) -> str:
+        if along:
+            _last(op)
         op.helpers.add(name)
         return f"{name}({', '.join(o.text for o in op.operands)})"
 
@@ -218,11 +222,6 @@ def _helper(name: str) -> Callable[[Spelled], str]:
 
 def _softmax(op: Spelled) -> str:
     return f"torch.softmax({op.operands[0].text}, dim={_dimension(op)})"
-
-
-def _sinksoftmax(op: Spelled) -> str:
-    _last(op)
-    return _helper("sink_softmax")(op)
 
 
 def _topsoftmax(op: Spelled) -> str:
@@ -267,11 +266,6 @@ def _maxpool(op: Spelled) -> str:
     windows = [op.sizes(tuple(i for i in letter if i in along)) for letter in operand.letters[2:]]
     text = f"F.max_pool{len(windows)}d({operand.text}, ({', '.join(windows)},))"
     return text if len(op.letters) > 2 else f"{text}.flatten(1)"
-
-
-def _rmsnorm(op: Spelled) -> str:
-    _last(op)
-    return _helper("rms_norm")(op)
 
 
 def _rope(op: Spelled) -> str:
@@ -388,7 +382,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "clamp": lambda op: "torch.clamp({0}, -{1}, {1})".format(op.operands[0].text, op.number(op.attributes["number"])),
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
-    "sinksoftmax": _sinksoftmax,
+    "sinksoftmax": _helper("sink_softmax", along=True),
     "topsoftmax": _topsoftmax,
     "attention": _attention,
     "layernorm": _layernorm,
@@ -396,7 +390,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "logsumexp": lambda op: f"torch.logsumexp({op.operands[0].text}, dim={_dimension(op)})",
     "maxpool": _maxpool,
     "squared_error": _squared_error,
-    "rmsnorm": _rmsnorm,
+    "rmsnorm": _helper("rms_norm", along=True),
     "rope": _rope,
     "crossentropy": _crossentropy,
     "relu": _call("torch.relu"),

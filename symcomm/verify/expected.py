@@ -25,7 +25,7 @@ from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES
 from symcomm.core.program.program import ONE_RANK, program
-from symcomm.core.program.schedules import USUAL_SCHEDULE, find
+from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import cut_vocabulary, in_parts
 from symcomm.core.quantities.communication.call import calls
 from symcomm.core.quantities.counting.flops import is_matrix_product
@@ -83,7 +83,12 @@ class RunCase:
     @property
     def inside(self) -> Strategy:
         """The strategy without its pipeline."""
-        return replace(self.strategy, pipeline=None) if self.strategy.mesh else ONE_RANK
+        return self.cutting or ONE_RANK
+
+    @property
+    def cutting(self) -> Strategy | None:
+        """The same; None where it cuts nothing."""
+        return replace(self.strategy, pipeline=None) if self.strategy.mesh else None
 
     def number(self, expression: Any) -> Fraction:
         """The worth of a size."""
@@ -346,8 +351,9 @@ def derived_flops(case: RunCase) -> Fraction:
     return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
 
 
-def _public(case: RunCase, quantity: str, **options: Any) -> Fraction:
-    model = replace(case.model, dtype="fp32", values=case.known)
+def _public(case: RunCase, quantity: str, graph: Graph | None = None, **options: Any) -> Fraction:
+    """A public quantity of the model, or of another ``graph`` for it, at the numbers of the case."""
+    model = replace(case.model, graph=graph or case.graph, dtype="fp32", values=case.known)
     return Fraction(model.derive(quantity, **{"accounting": case.accounting, **options}).at().value)
 
 
@@ -362,8 +368,8 @@ def derived_cache(case: RunCase) -> Fraction:
     """The bytes of the cache that a step reads, of all sequences of a rank."""
     step = case.graph.step
     assert step is not None
-    before = replace(case.model, graph=replace(case.graph, step=replace(step, phase="decode")))
-    return _public(replace(case, model=before), "kv_cache", strategy=case.inside if case.strategy.mesh else None,
+    before = replace(case.graph, step=replace(step, phase="decode"))
+    return _public(case, "kv_cache", before, strategy=case.cutting,
                    accounting=Accounting.of(case.accounting, window_cache="w-1"))  # fmt: skip
 
 
@@ -413,18 +419,21 @@ def with_products(graph: Graph) -> Graph:
 
 def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
-    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
-    model = replace(case.model, graph=graph, dtype="fp32", values={})
-    made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
-    needed = {*map(str, made.expr.free_symbols)}
-    return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
+    return _public(case, "activation_memory", graph, strategy=case.cutting, accounting=_eager(case))
 
 
-def experts_are_moved(case: RunCase) -> bool:
-    """Whether DTensor gathers, scatters or exchanges in the forward pass of experts: it keeps tensors of its own."""
+def _eager(case: RunCase) -> dict[str, str]:
+    """How eager PyTorch accounts for memory."""
+    return {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+
+
+def why_no_saved(case: RunCase) -> str:
+    """Why saved bytes are not compared; empty where they are, and where there is no backward pass."""
+    if case.pipelined:
+        return "a stage keeps those of several microbatches at once"
     routes = any(op.kind == "route" for op in case.graph.ops)
     moved = any(c.phase == "forward" and c.kind != "all-reduce" for c in case.plan.collectives)
-    return "dtensor" in case.method.name and routes and moved
+    return "DTensor keeps what it gathers for experts" if "dtensor" in case.method.name and routes and moved else ""
 
 
 def why_no_peak(case: RunCase) -> str:
@@ -438,7 +447,9 @@ def why_no_peak(case: RunCase) -> str:
         return f"{case.method.interface} has buffers of its own"
     if cut_classes(case):
         return "loss_parallel makes the gradient of classes that are cut in fewer ops"
-    if cut_rows(case):
+    steps = [s for s in case.plan.steps if isinstance(s, Compute) and s.op.attribute("lookup")]
+    tables = (s for s in steps if any(case.plan.graph.tensors[n].role == "weight" for n in s.op.inputs))
+    if any({i for _, i in s.cuts} & {*s.op.summed} for s in tables):
         return "DTensor makes the gradient of a table whose rows are cut whole on each rank, and copies its part"
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
@@ -452,22 +463,11 @@ def cut_classes(case: RunCase) -> bool:
     return any(isinstance(s, Compute) and s.op.kind == "crossentropy" and s.part != "whole" for s in case.plan.steps)
 
 
-def cut_rows(case: RunCase) -> bool:
-    """Whether the rows of a table of words are cut."""
-    steps = [s for s in case.plan.steps if isinstance(s, Compute) and s.op.attribute("lookup")]
-    roles = case.plan.graph.tensors
-    return any({i for _, i in s.cuts} & {*s.op.summed} and any(roles[n].role == "weight" for n in s.op.inputs)
-               for s in steps)  # fmt: skip
-
-
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
-    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
-            "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
-    model = replace(case.model, graph=with_products(without_dropout(case.graph)), dtype="fp32", values=case.known)
-    strategy = case.inside if case.strategy.mesh else None
-    made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward")
-    return Fraction(made.at().value)
+    said = _eager(case) | {"gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}
+    return _public(case, "peak_memory", with_products(without_dropout(case.graph)), strategy=case.cutting,
+                   accounting=said, recipe="fp32_sgd", step="backward")  # fmt: skip
 
 
 def _spared(case: RunCase) -> frozenset[str]:
@@ -570,19 +570,6 @@ def placed_axis(graph: Graph, name: str, position: int) -> int:
         if sum(held[:n]) == position:
             return n
     raise StrategyError(f"{name} is cut inside an axis of the table, which a DTensor cannot hold")
-
-
-def derived_bytes(
-    model: Model, strategy: str, values: Mapping[str, Fraction], accounting: Mapping[str, str], *, plain: bool
-) -> dict[str, Fraction]:
-    """The elements that each kind of call moves in a step; not ``plain``: as PyTorch moves them by its conventions."""
-    case = make_case(model, strategy, values, USUAL_SCHEDULE, 2)
-    case = replace(case, accounting=Accounting.of(case.accounting, **accounting))
-    entries, expected, _ = expected_calls(case, context_of(case))
-    found: dict[str, Fraction] = {}
-    for (kind, _, _), (elements, _) in (grouped(entries) if plain else expected).items():
-        found[kind] = found.get(kind, Fraction(0)) + elements
-    return found
 
 
 Key = tuple[str, str, str]

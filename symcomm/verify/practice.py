@@ -99,14 +99,11 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
     plan = cut.plan
     parallel = torch_module(graph, model.name, _Megatron(cut), sizes,
                             head="copied = reduced = None  # set by question3_tp.py")  # fmt: skip
-    derived = {
-        name: {str(k): _totals(model, strategy.format(k=k), known, name) for k in RANKS}
+    found = {
+        name: {str(k): _derived(model, strategy.format(k=k), known, name) for k in RANKS}
         for name, strategy in EXERCISES.items()
     }
-    work = {
-        name: {str(k): _operations(model, strategy.format(k=k), known) for k in RANKS}
-        for name, strategy in EXERCISES.items()
-    }
+    derived, work = ({name: {k: one[n] for k, one in each.items()} for name, each in found.items()} for n in (0, 1))
     result = graph.outputs[0]
     ending = [op for op in graph.ops if op.output == result.name]
     context: dict[str, object] = {
@@ -157,24 +154,22 @@ def _code(text: str) -> Any:
     return Markup(text)  # noqa: S704  (numbers and names that were made here)
 
 
-def _totals(model: Model, strategy: str, known: Mapping[str, Fraction], name: str) -> dict[str, int]:
-    accounting = {"input_gradient": "not_needed"} if name == "tp" else {}
-    plain = name == "pp"
-    found: dict[str, int] = {}
-    for kind, elements in expected.derived_bytes(model, strategy, known, accounting, plain=plain).items():
-        if elements:
-            found[kind] = int(elements * expected.WIDTH)
-    return found
+def _derived(model: Model, strategy: str, known: Mapping[str, Fraction], name: str) -> tuple[dict[str, int], int]:
+    """The bytes that each kind of call moves in a step, and the FLOPs of one process in matrix products.
 
-
-def _operations(model: Model, strategy: str, known: Mapping[str, Fraction]) -> int:
-    """The FLOPs of a step in matrix products, of one process; of a pipeline those of all processes together."""
+    The bytes are as PyTorch moves them, but in a pipeline, where the script does; its FLOPs are of all processes.
+    """
     case = expected.make_case(model, strategy, known, USUAL_SCHEDULE, 2)
-    case = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
-    flops, context = expected.derived_flops(case), expected.context_of(case)
+    trained = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
+    moving = trained if name == "tp" else case
+    entries, moved, _ = expected.expected_calls(moving, expected.context_of(moving))
+    found: dict[str, Fraction] = {}
+    for (kind, _, _), (elements, _) in (expected.grouped(entries) if name == "pp" else moved).items():
+        found[kind] = found.get(kind, Fraction(0)) + elements * expected.WIDTH
+    flops, context = expected.derived_flops(trained), expected.context_of(trained)
     for convention in ("routing_by_product", "reduced_before_product"):
         flops = CONVENTIONS[convention].flops(flops, context)
-    return int(flops)
+    return {kind: int(count) for kind, count in found.items() if count}, int(flops)
 
 
 def _target(graph: Graph, result: str, written: TorchModule) -> str:

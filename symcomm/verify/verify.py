@@ -34,7 +34,6 @@ from symcomm.verify.expected import (
     derived_saved,
     early_sums,
     expected_calls,
-    experts_are_moved,
     grouped,
     homes,
     make_case,
@@ -43,6 +42,7 @@ from symcomm.verify.expected import (
     placed_axis,
     resharded,
     why_no_peak,
+    why_no_saved,
     with_products,
     without_dropout,
 )
@@ -324,7 +324,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     ]  # fmt: skip
     if case.graph.step is not None and case.graph.step.behind:
         rows.append(_row("cache that is read, one rank", "B", derived_cache(case), reports[0]["cache"]))
-    elif case.graph.step is None and not _unsaved(case):
+    elif case.graph.step is None and not why_no_saved(case):
         plain = without_dropout(case.graph)
         kept: Changes = [("dropout_off", lambda _: derived_saved(case, plain)),
                          ("routing_by_product", lambda _: derived_saved(case, with_products(plain)))]  # fmt: skip
@@ -416,18 +416,11 @@ def verify(
         return prepared.compare(launch(prepared.spec, limit, port, fault))
 
 
-def _unsaved(case: RunCase) -> str:
-    """Why saved bytes are not compared; empty where they are, and where there is no backward pass."""
-    if case.pipelined:
-        return "a stage keeps those of several microbatches at once"
-    return "DTensor keeps what it gathers for experts" if experts_are_moved(case) else ""
-
-
 def _notes(case: RunCase) -> list[str]:
     """What was not compared, and why."""
     found = []
-    if _unsaved(case):
-        found.append(f"Saved bytes are not compared: {_unsaved(case)}.")
+    if why_no_saved(case):
+        found.append(f"Saved bytes are not compared: {why_no_saved(case)}.")
     if case.graph.step is None and why_no_peak(case):
         found.append(f"The peak is not compared: {why_no_peak(case)}.")
     if case.written_out:
