@@ -208,26 +208,18 @@ def _call(function: str) -> Callable[[Spelled], str]:
     return lambda op: f"{function}({op.operands[0].text})"
 
 
-def _helper(name: str, along: bool = False) -> Callable[[Spelled], str]:
-    """A function of the file's own; one ``along`` an axis works along the last."""
+def _helper(
+    name: str, along: bool = False, numbers: Callable[[Spelled], Iterable[str]] = lambda op: ()
+) -> Callable[[Spelled], str]:
+    """A function of the file's own, which takes ``numbers``, too; one ``along`` an axis works along the last."""
 
     def written(op: Spelled) -> str:
         if along:
             _last(op)
         op.helpers.add(name)
-        return f"{name}({', '.join(o.text for o in op.operands)})"
+        return f"{name}({', '.join([*(o.text for o in op.operands), *numbers(op)])})"
 
     return written
-
-
-def _softmax(op: Spelled) -> str:
-    return f"torch.softmax({op.operands[0].text}, dim={_dimension(op)})"
-
-
-def _topsoftmax(op: Spelled) -> str:
-    _last(op)
-    op.helpers.add("top_softmax")
-    return f"top_softmax({op.operands[0].text}, {op.number(op.attributes['number'])})"
 
 
 def _last(op: Spelled) -> None:
@@ -329,11 +321,6 @@ def _attention(op: Spelled) -> str:
     return arranged(text, tuple(x for some in places for x in some), op.letters)
 
 
-def _route(op: Spelled) -> str:
-    op.helpers.add("route")
-    return f"route({op.operands[0].text}, {op.number(op.attributes['k'])}, {op.sizes(op.letters[-1])})"
-
-
 def _scan(op: Spelled) -> str:
     """A loop over positions; the factor is the same along the axes that it lacks."""
     op.helpers.add("scan")
@@ -372,7 +359,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "contraction": _contraction,
     "add": _add,
     "convolution": _convolution,
-    "route": _route,
+    "route": _helper("route", numbers=lambda op: (op.number(op.attributes["k"]), op.sizes(op.letters[-1]))),
     "scan": _scan,
     "onehot": lambda op: op.operands[0].text,
     "scale": lambda op: _scaled(op, op.operands[0].text, op.attributes["scale"]),
@@ -381,16 +368,16 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "at_most": lambda op: f"torch.clamp({op.operands[0].text}, max={op.number(op.attributes['number'])})",
     "clamp": lambda op: "torch.clamp({0}, -{1}, {1})".format(op.operands[0].text, op.number(op.attributes["number"])),
     "mask": lambda op: _elementwise(op, "+"),
-    "softmax": _softmax,
-    "sinksoftmax": _helper("sink_softmax", along=True),
-    "topsoftmax": _topsoftmax,
+    "softmax": lambda op: f"torch.softmax({op.operands[0].text}, dim={_dimension(op)})",
+    "sinksoftmax": _helper("sink_softmax", True),
+    "topsoftmax": _helper("top_softmax", True, lambda op: [op.number(op.attributes["number"])]),
     "attention": _attention,
     "layernorm": _layernorm,
     "batchnorm": _batchnorm,
     "logsumexp": lambda op: f"torch.logsumexp({op.operands[0].text}, dim={_dimension(op)})",
     "maxpool": _maxpool,
     "squared_error": _squared_error,
-    "rmsnorm": _helper("rms_norm", along=True),
+    "rmsnorm": _helper("rms_norm", True),
     "rope": _rope,
     "crossentropy": _crossentropy,
     "relu": _call("torch.relu"),

@@ -165,7 +165,7 @@ class _Writer(Lines):
             left = ", ".join(f"self.{self.symbols[s]}" for s in symbols if s in later)
             text.append(f"        {left} = {', '.join(self.symbols[s] for s in symbols if s in later)}")
         sizes_alone = re.compile(rf"self\.({'|'.join(self.symbols.values())})\b")
-        text += [f"        {sizes_alone.sub(_bare_size, line)}" for line in state]
+        text += [f"        {sizes_alone.sub(lambda size: size[1], line)}" for line in state]
         text += ["", f"    def forward(self, {', '.join(variables[n] for n in arguments)}):", *body, ""]
         attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         return RegionClass(
@@ -279,8 +279,3 @@ class _Writer(Lines):
             '    print("results:", *(tuple(result.shape) for result in results))', "",
         ]  # fmt: skip
         return "\n".join(lines)
-
-
-def _bare_size(match: re.Match[str]) -> str:
-    """A size in the constructor: the argument itself."""
-    return match[1]
