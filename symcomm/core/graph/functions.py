@@ -729,7 +729,7 @@ def _gates(reader: Reader, value: Value, span: Span) -> list[Value]:
 
 
 def _lstm(reader: Reader, node: tree.FunctionCall) -> Value:
-    """Hochreiter and Schmidhuber with forget gates; the columns are those of i, f, g and o, as in PyTorch."""
+    """Hochreiter and Schmidhuber with forget gates; the columns of W belong to i, f, g and o, as in PyTorch."""
     span = node.span
     parts, h = _cell(reader, node, 4)
     i, f, g, o = _gates(reader, reader.add(parts, (1,) * len(parts), span), span)
@@ -741,7 +741,7 @@ def _lstm(reader: Reader, node: tree.FunctionCall) -> Value:
 
 
 def _gru(reader: Reader, node: tree.FunctionCall) -> Value:
-    """Cho et al. with the reset gate behind the product, as in PyTorch; the columns are those of r, z and n."""
+    """Cho et al. with the reset gate behind the product, as in PyTorch; the columns of W belong to r, z and n."""
     span = node.span
     (x, u, *biases), h = _cell(reader, node, 3)
     added = [reader.add([one, bias], (1, 1), span) for one, bias in zip((x, u), biases, strict=False)]

@@ -128,7 +128,7 @@ class _ResponseTree:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What all variants of one question have in common."""
+        """The facts that all variants of one question share."""
         part = self.part
         said = self.n, part.kind, len(part.options), self.kind
         return (*said, self.stars, part.points, tuple(self.units), self.put)
@@ -148,7 +148,7 @@ class _ResponseTree:
 
     @property
     def says(self) -> str:
-        """What is said of each option, the right one first."""
+        """The feedback of each option, the right one first."""
         return f"[{','.join(_string(_castext(one.feedback)) for one in self.part.answers)}]"
 
     @cached_property

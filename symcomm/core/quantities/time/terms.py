@@ -302,7 +302,7 @@ class TimeWriter:
     # -- terms ---------------------------------------------------------------------------------
 
     def terms(self, load: Load, tag: str = "", only: Collection[str] = TERMS) -> Terms:
-        """The terms of a load that are asked for: amounts over rates."""
+        """The wanted terms of a load: amounts over rates."""
         self.load = load
         machine, work = self.machine, self.work
         if not load.ops and not load.calls:
