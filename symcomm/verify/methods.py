@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from symcomm.core.errors import StrategyError
-from symcomm.core.graph.axis_roles import SPACES
 from symcomm.core.parallel.strategy import SHARDS, Rule, Strategy
 from symcomm.core.records import dataclass
 
@@ -147,7 +146,7 @@ def method(strategy: Strategy, step: object = None) -> Method:
             f"PyTorch has no way here to run {strategy.name}: DTensor gathers keys and values, it has no ring",
             hint="context(2) sends as many bytes in the forward pass",
         )
-    space = any(rule.axis in SPACES for rule in _rules(strategy))  # no halos are exchanged here
+    space = any(rule.axis.endswith(" axis") for rule in _rules(strategy))  # of images: no halos are exchanged here
     inside = next((one for one in METHODS if one.applies(strategy) and not space), None)
     if any(rule.on == _STATE for rule in shard_rules(strategy)) and (staged or inside is None):
         raise StrategyError(
