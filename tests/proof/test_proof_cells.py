@@ -208,7 +208,7 @@ def test_a_step_reads_and_writes_the_states_of_the_last_one(name: str) -> None:
     moved = model.decode(new=1, past=7).traffic(accounting="weights_and_cache").at(SIZES).value
     assert moved == 2 * (weights + B * (2 * many * H + P))
     assert model.prefill().flops().at(**SIZES).value == model.flops().at(**SIZES).value
-    with pytest.raises(SymcommError, match="is a state of a loop: a step that continues it has one position"):
+    with pytest.raises(SymcommError, match="is a state of a loop: a step that reads it has one position"):
         model.decode(new=2, past=7).flops()
 
 

@@ -439,7 +439,7 @@ class TableDraft:
         return self.seen(made, span)
 
     def carried(self, name: str, dims: Sequence[Dim], span: Span) -> Value:
-        """The state that a loop over positions hands on from one to the next: zeros before the first one."""
+        """A tensor that a loop hands on from one position to the next: zeros before the first one."""
         made = f"before({name})" if (f"before({name})", False) not in self.tensors else f"before({name})·{self.fresh()}"
         draft = DraftTensor(made, "", (), tuple(dims), (), "R", span, role="input")
         self.tensors[made, False] = draft

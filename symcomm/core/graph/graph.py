@@ -286,7 +286,7 @@ class Graph:
 
     @cached_property
     def looped(self) -> Mapping[str, Expr]:
-        """The tensors that a loop over positions makes at each position for the next one, with their number."""
+        """The tensors that a loop makes at each position for the next one, with the number of positions."""
         found: dict[str, Expr] = {}
         for op in self.ops if self.states else ():
             for state in self.states.get(op.inputs[0], ()) if op.attribute("view") and op.attribute("whole") else ():

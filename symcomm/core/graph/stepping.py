@@ -551,7 +551,7 @@ class _Stepper:
     def hand_on(self, op: Op, made: Op, version: Version, state: str) -> None:
         """Keeps what the loop's next step reads of this one; what it reads itself was there before."""
         if self.past != 0 and self.new != 1:
-            raise ValuesError(f"`{bare(state)}` is a state of a loop: a step that continues it has one position",
+            raise ValuesError(f"`{bare(state)}` is a state of a loop: a step that reads it has one position",
                               op.source, "decode with new=1, or a prefill")  # fmt: skip
         left, _ = self.last_row(op, made, next(n for n, c in enumerate(version) if c == NEW))
         before = self.tensor(state, version) if self.past != 0 else ""

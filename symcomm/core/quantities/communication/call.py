@@ -73,7 +73,7 @@ class Call:
 
 
 def number_of_calls(found: Sequence[Call]) -> Form:
-    """How many calls some are; a loop makes its own at each position."""
+    """How many calls some are: a loop makes one at each position."""
     looped = [call.positions for call in found if call.positions != ONCE]
     return total(*[num(len(found) - len(looped))] * (len(looped) < len(found)), *looped)
 
