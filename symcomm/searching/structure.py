@@ -28,7 +28,7 @@ from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary
-from symcomm.core.quantities.communication.call import STATISTICS, Call, joint, number_of_calls
+from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
@@ -516,4 +516,4 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call]) -> Iterator[Form]:
                 forms.product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth
             )
             if link.latency is not None:
-                yield forms.product(number_of_calls(mine), cost.rounds, link.latency)
+                yield forms.product(Call.number(mine), cost.rounds, link.latency)

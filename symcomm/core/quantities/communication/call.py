@@ -67,15 +67,15 @@ class Call:
         """How often so many bytes are moved."""
         return self.layers if self.microbatches == ONCE else product(self.microbatches, self.layers)
 
+    @staticmethod
+    def number(found: Sequence[Call]) -> Form:
+        """How many calls some are: a loop makes one at each position."""
+        looped = [call.positions for call in found if call.positions != ONCE]
+        return total(*[num(len(found) - len(looped))] * (len(looped) < len(found)), *looped)
+
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
         return num(2) if self.meshes in (BETWEEN_STAGES, *COPIES) else strategy.ranks(self.meshes)
-
-
-def number_of_calls(found: Sequence[Call]) -> Form:
-    """How many calls some are: a loop makes one at each position."""
-    looped = [call.positions for call in found if call.positions != ONCE]
-    return total(*[num(len(found) - len(looped))] * (len(looped) < len(found)), *looped)
 
 
 def keeping(setting: Setting, recipe: str | Mapping[str, object]) -> Setting:

@@ -14,7 +14,7 @@ from symcomm.core.graph.graph import Region
 from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.instructions import COPIES
-from symcomm.core.quantities.communication.call import SHORT, Call, joint, number_of_calls
+from symcomm.core.quantities.communication.call import SHORT, Call, joint
 from symcomm.core.quantities.communication.links import crossed, spot, ways
 from symcomm.core.quantities.communication.wire import Wire
 from symcomm.core.quantities.counting.flops import each_entry, looped, shown
@@ -209,7 +209,7 @@ class TimeWriter:
             over = self.over(members[0], k)
             decided = (*rests_on(members), *self.ran_by(members[0], over))
             sizes = tuple(self.setting.written(c.elements) for c in members)
-            name, many = f"{SHORT.get(kind, kind)},{TAGS[phase]}", number_of_calls(members)
+            name, many = f"{SHORT.get(kind, kind)},{TAGS[phase]}", Call.number(members)
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes).replace('_', '')}"
             n = self.work.define(f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind,
