@@ -168,11 +168,9 @@ class Exam:
         broken = ""
         for number in range(attempt, attempt + ATTEMPTS):
             try:
-                made = self.exactly(student, number)
+                return self.exactly(student, number)
             except DrawAgainError as error:
                 broken, last = broken or str(error.message), error
-                continue
-            return made
         raise DocumentError(f"{ATTEMPTS} draws for {student.id}, and none keeps the bounds: {broken}", last.span,
                             "wider bounds, or draws that keep them")  # fmt: skip
 
@@ -185,7 +183,7 @@ class Exam:
         chosen = self._chosen(Stream(*words, "", "questions"), place)
         beside = frozenset(n for n, at in enumerate(self._places) if at >= 0 and at not in chosen)
         problem, numbers = self._arranged(self.template.problem(drawn, beside), chosen)
-        options = self._options(problem, Stream(*words, "", "options"), place)
+        options = self._options(problem, Stream(*words, "", "options"), place, chosen)
         code = hashlib.sha256("\0".join((*words, *[str(place)] * (place > 0))).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
         told = tuple(drawn[name].text for name in drawn if name in used)
@@ -243,22 +241,12 @@ class Exam:
         return [order[((place - 1) % cycle * picked + n) % many] for n in range(picked)]
 
     def _turn(self, question: int, place: int) -> int:
-        """How many students up to a place of the class, from 1 on, have a question."""
-        if not self._fewer:
-            return place
+        """How many students up to a place of the class, from 1 on, have a question, where each has only some."""
         shared = gcd(self._many, self._fewer)
-        cycle = self._many // shared
-        begun = (place - 1) // cycle
-        rest = range(begun * cycle + 1, place + 1)
+        begun = (place - 1) // (self._many // shared)
+        rest = range(begun * (self._many // shared) + 1, place + 1)
         having = (question in self._evenly(self._many, self._fewer, one, "questions") for one in rest)
         return begun * (self._fewer // shared) + sum(having)
-
-    @cached_property
-    def _question_of(self) -> dict[str, int]:
-        """The question that each ask belongs to."""
-        ids = dict(zip(map(id, self.example.asks), self.example.ids, strict=True))
-        _, *groups = grouped(self.example.items, self._begins)
-        return {ids[id(item)]: n for n, (_, some) in enumerate(groups) for item in some if isinstance(item, Ask)}
 
     def _chosen(self, order: Stream, place: int) -> tuple[int, ...]:
         """The questions of one paper, in its order."""
@@ -318,9 +306,13 @@ class Exam:
 
     # -- what is answered ----------------------------------------------------------------------
 
-    def _options(self, problem: Problem, stream: Stream, place: int) -> dict[str, tuple[OfferedAnswer, ...]]:
+    def _options(
+        self, problem: Problem, stream: Stream, place: int, chosen: Sequence[int]
+    ) -> dict[str, tuple[OfferedAnswer, ...]]:
         """The options that questions offer, by their ids. Raises ``DrawAgainError`` where a paper breaks a bound."""
         bounded = {ask.exam.id for ask in problem.asks if ask.exam.choices or ask.exam.bounds != Bounds()}
+        groups = grouped(problem.items, self._begins)[1:]
+        questions = {id(item): at for at, (_, some) in zip(chosen, groups, strict=False) for item in some}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
             bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
@@ -332,7 +324,7 @@ class Exam:
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
-                    turn = self._turn(self._question_of.get(ask.exam.id, 0), place) if place else 0
+                    turn = self._turn(questions[id(ask)], place) if place and self._fewer else place
                     letter = self._evenly(ask.exam.choices, 1, turn, ask.exam.id)[0] if turn else None
                     made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream, letter)
         for ask in problem.required:

@@ -127,9 +127,5 @@ def mark_of(
     return Mark(earned, points, verdict.verdict, names, text, verdict.verdict in _OPEN, bool(carried and verdict.right))
 
 
-_SAID = {
-    "different": "not right",
-    "unreadable": "could not be read",
-    "refused": "not read as an answer; a person looks at it",
-    "undecided": "has to be looked at",
-}
+_SAID = {"different": "not right", "unreadable": "could not be read", "undecided": "has to be looked at",
+         "refused": "not read as an answer; a person looks at it"}  # fmt: skip

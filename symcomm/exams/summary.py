@@ -254,11 +254,11 @@ def markdown(grades: Grades) -> str:
     ]  # fmt: skip
     for line in summary(grades):
         v = dict(line.verdicts)
-        still = v.get("undecided", 0) + v.get("unreadable", 0)
+        still = v.get("undecided", 0) + v.get("unreadable", 0) + v.get("refused", 0)
         mistakes = ", ".join(f"{markdown_text(name)} ({count})" for name, count in line.mistakes[:5])
         cells = [markdown_text(line.question), line.answers, f"{points_text(line.average)} of {points_text(line.of)}",
                  v.get("right", 0), v.get("other_convention", 0), v.get("mistake", 0),
-                 v.get("different", 0) + v.get("refused", 0), still, v.get("none", 0), mistakes]  # fmt: skip
+                 v.get("different", 0), still, v.get("none", 0), mistakes]  # fmt: skip
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     looked = look_at(grades)
     if looked:

@@ -358,7 +358,7 @@ def test_the_keys_are_the_same_in_csv_and_json_and_draw_the_papers_again(tmp_pat
         (lambda read: read.update(generator="another"), "its papers were drawn by 'another', and this version draws"),
         (lambda read: read["papers"][1]["answers"][0].update(points="99"),
          f"paper 2: {second} {answer['number']}, {answer['id']}, 99, .* and the document .*"),
-        (lambda read: read["papers"][1]["answers"][0].update(value="5"), f"paper 2: {second} .*, 5, and the document .*"),
+        (lambda read: read["papers"][1]["answers"][0].update(value="5"), f"paper 2: {second} .*, 5, and the .*"),
         (lambda read: read["papers"][1]["drawn"].update(D="7"), f"paper 2: {second} 7, .* and the document .*"),
         (lambda read: read["papers"][1]["answers"].append(answer), f"paper 2: {second} .*, and the document nothing"),
         (lambda read: read["papers"][1].update(answers=[]), f"paper 2: {second} nothing, and the document .*"),

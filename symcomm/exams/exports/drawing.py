@@ -117,15 +117,13 @@ def _settled(item: Item, done: dict[str, str]) -> Item:
             done[marked] = _MARKED.sub(lambda found: done[found[0]], marked) if _MARK in marked else marked
         return done[marked]
 
+    def told(some: tuple[Recognised, ...]) -> tuple[Recognised, ...]:
+        return tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in some)
+
     def part(one: QuestionPart) -> QuestionPart:
-        every, wrong = (
-            tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in some)
-            for some in (one.every, one.recognised)
-        )
         options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
-        return replace(
-            one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options, every=every
-        )
+        return replace(one, prompt=text(one.prompt), worked=text(one.worked), options=options,
+                       recognised=told(one.recognised), every=told(one.every))  # fmt: skip
 
     blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
     title = plain_text(text(item.title)) if _MARK in item.title else item.title

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 MATHML = "http://www.w3.org/1998/Math/MathML"
 _BREAK = "\ufdd0"  # refused in texts: stands where an empty element keeps MathJax from seeing a delimiter
-_PLACE = "\ufdd2"  # refused in texts: around the number of a text that one variant alone has
 _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 
 
@@ -38,30 +37,6 @@ def fill(template: str, **shown: object) -> str:
 def stream(template: str, **shown: object) -> Iterator[str]:
     """The same in pieces: a large file is not held as a text."""
     return _templates().get_template(template).generate(shown)
-
-
-class VariantTexts:
-    """The texts that one variant alone has: templates are filled once for all variants that are otherwise alike."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-
-    def __call__(self, text: str) -> str:
-        """What stands for a text while a template is filled."""
-        self._texts.append(text)
-        return f"{_PLACE}{len(self._texts) - 1}{_PLACE}"
-
-    def filled(self, template: str, **shown: object) -> str:
-        """A template filled with values that can be keys, and the variant's texts where they belong."""
-        pieces = [*_in_common(template, **shown)]
-        pieces[1::2] = [escaped(self._texts[int(number)]) for number in pieces[1::2]]
-        return "".join(pieces)
-
-
-@lru_cache(1024)
-def _in_common(template: str, **shown: object) -> tuple[str, ...]:
-    """A template between the texts of a variant, which are the odd ones: their numbers."""
-    return tuple(fill(template, **shown).split(_PLACE))
 
 
 @cache

@@ -15,7 +15,7 @@ from itertools import chain, groupby
 
 from symcomm.core.errors import DocumentError
 from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.exports.markup import VariantTexts, fill, with_tex, xml_file
+from symcomm.exams.exports.markup import fill, with_tex, xml_file
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -34,19 +34,15 @@ def piece(title: str, item: Item) -> list[str]:
         _gap(block, item) if gaps else without_gaps(tex(f"<p>{block.prompt}</p>"))
         for block in item.blocks
     )  # fmt: skip
-    own = VariantTexts()
     said = [(option.credit, tex(option.text), "", option.feedback) for option in first.options]
     if kind == "numerical":
         said = [(one.credit, first.number(one.value), first.spread_text(one.value), one.feedback)
                 for one in first.answers]  # fmt: skip
-    answers = tuple(
-        (fraction(credit, item), own(text), own(spread), feedback)
-        for credit, text, spread, feedback in (said if kind in ("numerical", "multichoice") else ())
-    )
-    texts = {"title": item.title, "variant": str(item.variant), "name": item.name, "text": text}
-    marks = {name: own(said) for name, said in (texts | {"worked": tex(item.worked)}).items()}
-    made = own.filled("moodle.xml.jinja", kind=kind, units=first.units, answers=answers, points=item.points,
-                      media=item.media, tex=tex, **marks)  # fmt: skip
+    told = said if kind in ("numerical", "multichoice") else []
+    answers = [(fraction(credit, item), text, spread, feedback) for credit, text, spread, feedback in told]
+    made = fill("moodle.xml.jinja", kind=kind, title=item.title, variant=item.variant, name=item.name, text=text,
+                worked=tex(item.worked), points=item.points, media=item.media, units=first.units, answers=answers,
+                tex=tex)  # fmt: skip
     return [category(title, item), made]
 
 
