@@ -218,8 +218,7 @@ class _Decision:
                     if self._says(literal, mine, worth) and self._prefixed(wrong, worth)
                 ]  # fmt: skip
                 if matched:  # a rounded number may be several: the nearest is named first, of a kind
-                    near = sorted(matched, key=lambda one: (not one[1].convention, one[0]))
-                    return self._wrong([wrong for _, wrong in near])
+                    return self._wrong([w for _, w in sorted(matched, key=lambda one: (not one[1].convention, one[0]))])
         return self._different(number * scales[0], right)
 
     def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:

@@ -71,8 +71,7 @@ def _credits(
     conventions: tuple[str, ...], mistakes: tuple[str, ...], *said: tuple[tuple[str, Fraction], ...]
 ) -> Fraction:
     told: list[Mapping[str, Fraction]] = [*map(dict, said), CREDIT]
-    names = [(name, "other_convention") for name in conventions]
-    names += [(name, "mistake") for name in mistakes]
+    names = [*((name, "other_convention") for name in conventions), *((name, "mistake") for name in mistakes)]
     return prod((_credit(name, kind, told) for name, kind in names), start=Fraction(1))
 
 

@@ -162,8 +162,7 @@ def grades_csv(grades: Grades) -> str:
                              points_text(grades.points(paper.student.id)), points_text(whole)]  # fmt: skip
         for one in marks:
             row += [one.part.number, points_text(one.mark.points)]
-        row += [""] * (len(header) - len(row))
-        rows.append([*row, feedback(marks)])
+        rows.append([*row, *[""] * (len(header) - len(row)), feedback(marks)])
     return csv_text([*header, "feedback"], rows)
 
 
@@ -240,11 +239,9 @@ def markdown(grades: Grades) -> str:
     if not grades.papers:
         return "No students.\n"
     sums = sorted(grades.points(paper.student.id) for paper in grades.papers)
-    most = max(
-        (sum((m.mark.of for m in marks), Fraction(0)) for marks in grades.by_student.values()), default=Fraction(0)
-    )
+    most = max(sum((m.mark.of for m in marks), Fraction(0)) for marks in grades.by_student.values())
     middle = (sums[(len(sums) - 1) // 2] + sums[len(sums) // 2]) / 2
-    average = sum(sums, Fraction(0)) / max(1, len(sums))
+    average = sum(sums, Fraction(0)) / len(sums)
     lines = [
         f"{len(sums)} students, {points_text(most)} points: {points_text(average)} on average, "
         f"{points_text(middle)} in the middle, {points_text(sums[0])} to {points_text(sums[-1])}.",

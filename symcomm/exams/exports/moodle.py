@@ -34,12 +34,11 @@ def piece(title: str, item: Item) -> list[str]:
         _gap(block, item) if gaps else without_gaps(tex(f"<p>{block.prompt}</p>"))
         for block in item.blocks
     )  # fmt: skip
-    said = [(option.credit, tex(option.text), "", option.feedback) for option in first.options]
+    said = [(one.credit, tex(one.text), "", one.feedback) for one in first.options if kind == "multichoice"]
     if kind == "numerical":
         said = [(one.credit, first.number(one.value), first.spread_text(one.value), one.feedback)
                 for one in first.answers]  # fmt: skip
-    told = said if kind in ("numerical", "multichoice") else []
-    answers = [(fraction(credit, item), text, spread, feedback) for credit, text, spread, feedback in told]
+    answers = [(fraction(credit, item), *told) for credit, *told in said]
     made = fill("moodle.xml.jinja", kind=kind, title=item.title, variant=item.variant, name=item.name, text=text,
                 worked=tex(item.worked), points=item.points, media=item.media, units=first.units, answers=answers,
                 tex=tex)  # fmt: skip

@@ -87,10 +87,10 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
     cases = (right, *([*right[:n], one, *right[n + 1 :]] for n, some in enumerate(known) for one in some[1:]))
     answers = [f"{name}:{pick(one['answers'][name] for one in variants)};" for name in first["answers"]]
     text, worked = (sentence(some) for some in zip(*(one["texts"] for one in variants), strict=True))
-    seed, said = f"{first['number']}", f"{first['number']}"
+    seed = said = f"{first['number']}"
     if several > 1:
-        seed = f"if integerp(stack_seed) then 1+mod(stack_seed-1,{several}) else 1+rand({several})"
         said += f" to {variants[-1]['number']}"
+        seed = f"if integerp(stack_seed) then 1+mod(stack_seed-1,{several}) else 1+rand({several})"
     picked = [f"{name}:{_list(some)}[variant];" for some, name in lists.items()]
     variables = "\n".join([f"variant:{seed};", *picked, *answers])
     return fill("stack.xml.jinja", kind="stack", **first["shared"], variant=said, text=text, worked=worked, trees=trees,
