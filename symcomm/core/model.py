@@ -464,7 +464,7 @@ class Model(DerivedQuantities):
         """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
 
         Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words. ``staged`` says that
-        numbers decide which stage of a pipeline has the most, or what divides. They may decide whether ``copying`` copies heads.
+        numbers decide which stage has the most, or what divides. They may decide whether ``copying`` copies heads.
         """
         at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
         if shared is not None and shared.uneven(self.graph, known):

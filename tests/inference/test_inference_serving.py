@@ -88,6 +88,20 @@ def test_what_has_no_answer_is_told(ask: Any, told: str) -> None:
         ask(model("Llama-3-8B"))
 
 
+def test_the_last_context_has_a_batch_below_it_and_none_behind_it() -> None:
+    made = model("Llama-3-8B")
+    last, bandwidth = made.critical_batch(of="context"), 3 * 10**12
+    for rate in (2 * 10**14, 5 * 10**14, 9 * 10**14):
+        context = last.at(R=rate, W_mem=bandwidth).value
+        assert made.critical_batch().at(c=int(context) - 1, R=rate, W_mem=bandwidth).value > 0
+        with pytest.raises(sc.SymcommError, match="no batch is compute bound"):
+            made.critical_batch().at(c=int(context) + 1, R=rate, W_mem=bandwidth)
+    with pytest.raises(sc.SymcommError, match=r"however short the context is, where .*\nhint: a faster memory"):
+        last.at(R=10**17, W_mem=bandwidth)
+    with pytest.raises(sc.SymcommError, match=r"a batch is compute bound at every context, where .*\nhint: of: batch"):
+        last.at(R=10**10, W_mem=bandwidth)
+
+
 def test_experts_that_hang_on_the_batch_have_no_critical_batch_in_closed_form() -> None:
     with pytest.raises(sc.SymcommError, match="each sequence does not add as much"):
         model("Mixtral-8x7B").critical_batch(device="H100-SXM")

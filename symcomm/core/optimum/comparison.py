@@ -10,11 +10,11 @@ from fractions import Fraction
 from functools import lru_cache, partial
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Numbers, worked_out
+from symcomm.core.derivation import Condition
 from symcomm.core.form import Form, Product, Ratio, Sym, Total, negative, product, total
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.dimension import in_unit
-from symcomm.core.optimum.equality import cancelled, holding, meeting
+from symcomm.core.optimum.equality import cancelled, holding, meeting, meets
 from symcomm.core.optimum.powers import sign, terms
 from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
@@ -24,7 +24,6 @@ from symcomm.core.units import ONE, Unit
 
 _SECOND = Unit.parse("second")
 _Powers = dict[Form, dict[int, "Expr"]]  # the coefficients of times by the power of the name
-_HAIR = Fraction(1, 10**6)  # of a crossing that is found by numbers
 _PARTS = {  # by the power of the name: the part that grows, that stays, that shrinks
     1: ("tau_{}", "Time of {} per additional unit of `{}`."),
     0: ("t_{},fixed", "The part of the time of {} that does not depend on `{}`."),
@@ -150,22 +149,11 @@ class Comparison:
         rises = None if signs == [None, None] else sense == 1
         return Reached(kind, form, rises, where, (higher if sense == 1 else lower).ratio)
 
-    def equal(self, name: str, exact: bool, numbers: Numbers) -> bool:
-        """Whether both take equally long at a step's value, or (not ``exact``) change places within a hair below it."""
-        place = next(numbers[n] for n in reversed(numbers) if n.startswith(name))
-        sides = [forms.from_expr(self.worth(side)) for side in (self.first, self.second)]
-
-        def gap(x: Fraction) -> tuple[Fraction, Fraction]:
-            one, other = (worked_out(side, numbers.moved(self.x.name, x)) for side in sides)
-            return one - other, abs(one)
-
-        here, size = gap(place)
-        return abs(here) * 10**30 <= size if exact else here * gap(place * (1 - _HAIR))[0] <= 0
-
     def define(self, name: str, reached: Reached, rule: str, text: str) -> Form:
         """The step that says where both are equal."""
         assert reached.form is not None
-        witness = partial(self.equal, name, reached.below is None)
+        gap = forms.from_expr(self.worth(self.first) - self.worth(self.second))
+        witness = partial(meets, gap, self.x.name, False, name)
         return self.work.define(name, reached.form, self.unit, rule, text, witness=witness)
 
     # -- taking times apart ---------------------------------------------------------------------

@@ -7,8 +7,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, put, rational
+from symcomm.core.derivation import Condition, Numbers, put, rational, worked_out
 from symcomm.core.errors import ValuesError
+from symcomm.core.form import Form
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.powers import course, terms
 from symcomm.core.optimum.powers import root as powers_root
@@ -16,6 +17,7 @@ from symcomm.core.optimum.roots import RANGE, Crossing, changes
 from symcomm.core.patience import trying
 from symcomm.core.records import dataclass
 
+_HAIR = Fraction(1, 10**6)  # of a crossing
 _Given = tuple[tuple[str, Fraction], ...]
 
 
@@ -156,6 +158,16 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
         raise _never(x, names, sign(Fraction(1)))
     place = found.crossings[0]
     return Meeting(rational(place.high), sign(2 * place.high) > 0, None, place)
+
+
+def meets(gap: Form, over: str, whole: bool, name: str, numbers: Numbers) -> bool:
+    """Whether a difference is zero where a step says, or changes its sign within a hair of it: a witness."""
+    x = next(numbers[n] for n in reversed(numbers) if n.startswith(name))
+    if x <= 0:
+        raise ValuesError("no crossing at these numbers")
+    beside = (x, x - 1, x) if whole else (x, x * (1 - _HAIR), x * (1 + _HAIR))
+    here, low, high = (worked_out(gap, numbers.moved(over, y)) for y in beside)
+    return here == 0 or low * high < 0
 
 
 def _never(x: Symbol, names: Sequence[str], sign: int | None) -> ValuesError:

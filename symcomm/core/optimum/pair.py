@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, clashes
-from symcomm.core.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
+from symcomm.core.derivation import Derivation, Reason, Relations, Step, Witness, put
 from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.core.form import Form, Sym, Total, negative
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import counted, in_unit, with_units, worth
-from symcomm.core.optimum.equality import rises, sure_root
+from symcomm.core.optimum.equality import meets, rises, sure_root
 from symcomm.core.optimum.roots import sign_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
-
-_HAIR = Fraction(1, 10**6)  # of a crossing
 
 
 def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
@@ -180,17 +179,7 @@ class Pair:
 
     def meet(self, name: str) -> Witness:
         """Whether the costs are equal at what a step says, or change places within a hair of it."""
-        gap = forms.from_expr(self.a.expr - self.b.expr)
-
-        def crossing(numbers: Numbers) -> bool:
-            x = numbers[name]
-            if x <= 0:
-                raise ValuesError("no crossing at these numbers")
-            beside = (x, x - 1, x) if self.whole else (x, x * (1 - _HAIR), x * (1 + _HAIR))
-            here, low, high = (worked_out(gap, numbers.moved(self.over, y)) for y in beside)
-            return here == 0 or low * high < 0
-
-        return crossing
+        return partial(meets, forms.from_expr(self.a.expr - self.b.expr), self.over, self.whole, name)
 
     def sides(self, root: Expr) -> str:
         """The lesser cost on each side of a symbolic solution."""

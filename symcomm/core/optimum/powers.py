@@ -125,7 +125,6 @@ class Monotonicity:
 
     kind: str
     why: str = ""
-    signs: tuple[int, ...] = ()
     sure: bool = True
 
 
@@ -144,10 +143,10 @@ def course(slope: Terms) -> Monotonicity:
     if not signs:
         return Monotonicity("flat")
     if not changes:
-        return Monotonicity("rises" if signs[0] > 0 else "falls", "", tuple(signs), sure)
+        return Monotonicity("rises" if signs[0] > 0 else "falls", sure=sure)
     if changes == 1:
-        return Monotonicity("valley" if signs[0] < 0 else "hill", "", tuple(signs), sure)
-    return Monotonicity("unknown", f"the signs of its slope's terms change {changes} times", tuple(signs), sure)
+        return Monotonicity("valley" if signs[0] < 0 else "hill", sure=sure)
+    return Monotonicity("unknown", f"the signs of its slope's terms change {changes} times")
 
 
 def root(slope: Terms) -> tuple[Expr, Expr, Expr] | None:

@@ -179,16 +179,12 @@ def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:
     """The step that rounds the answer, and the same in the symbols that the answer was written in last."""
     assert isinstance(answer, Sym)
     if work.known[answer.name] == 0:
-        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.",
-                    witness=lambda numbers: 1)  # fmt: skip
+        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.", witness=lambda numbers: 1)
         return
     rounded = Ceiling if kind == "at_least" else Floor
     side = "up" if kind == "at_least" else "down"
-    said = Reason(
-        "whole numbers",
-        f"Round `{answer.name}` {side} to a whole number.",
-        witness=partial(_next, name, answer.name, kind),
-    )
+    text = f"Round `{answer.name}` {side} to a whole number."
+    said = Reason("whole numbers", text, witness=partial(_next, name, answer.name, kind))
     last = next(step for step in reversed(work.steps) if step.name == answer.name)
     work.known[name] = forms.value(rounded(answer), work.known)
     work.steps.append(Step(name, rounded(answer), ONE, said))

@@ -6,13 +6,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal, Unpack
 
-from symcomm.core.derivation import Derivation, Numbers, put
+from symcomm.core.derivation import Condition, Derivation, Numbers, put
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import from_expr
 from symcomm.core.graph.axis_roles import batch_axes
-from symcomm.core.libraries import sp
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.optimum.comparison import ComparedTime, Comparison
-from symcomm.core.optimum.equality import limit
+from symcomm.core.optimum.equality import cancelled, limit
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.options import Dtype, Rates
@@ -79,7 +79,8 @@ def derive(
         work.define("c^*", from_expr(last), ONE, "solve", text,
                     witness=partial(_crossing, writer, str(batch), str(context)))  # fmt: skip
         title = "Context from which on no batch is compute bound"
-        return time.with_rates(setting.derivation(title, work.steps), writer)
+        made_here = time.with_rates(setting.derivation(title, work.steps), writer)
+        return replace(made_here, where=(*made_here.where, *_closing(found.ratio, context)))
     told = f"no batch is compute bound: the cache of a sequence takes longer than its operations{never}"
     if found.form is None:
         raise ValuesError(told, hint=_REMEDY)
@@ -89,6 +90,21 @@ def derive(
     made_here = time.with_rates(setting.derivation(title, work.steps, notes=(note,)), writer)
     where = () if found.where is None else (replace(found.where, refusal=told, remedy=_REMEDY),)
     return replace(made_here, where=(*made_here.where, *where))
+
+
+def _closing(ratio: Expr, context: Expr) -> list[Condition]:
+    """That memory over computing of one more sequence is below 1 without a cache, and above 1 with a long one."""
+    memory, computing = (sp.expand(side) for side in sp.fraction(sp.together(ratio)))
+    every = "a batch is compute bound at every context"
+    never, batch = "no batch is compute bound, however short the context is", "of: batch asks for the batch"
+    faster = "a faster memory, or fewer bytes a number"
+    sides = ((computing, memory, 0, never, faster), (memory, computing, 1, every, batch))
+    found: list[Condition] = []
+    for more, less, power, told, remedy in sides:
+        above, below = more.coeff(context, power), less.coeff(context, power)
+        above, below = sp.fraction(cancelled(above / below)) if below != 0 else (above, below)
+        found.append(Condition(from_expr(above), ">", from_expr(below), told, remedy))
+    return found
 
 
 def _crossing(writer: TimeWriter, batch: str, context: str, numbers: Numbers) -> Fraction:
