@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from api import Launcher, Verification, expected, main, prepare, verify
+from api import Launcher, Verification, expected, main, parse_strategy, prepare, resolve, verify
 from click.testing import CliRunner
 from torch_source import loaded
 
@@ -42,6 +42,13 @@ def test_a_step_behind_a_prompt_is_the_end_of_one_pass(name: str, new: int, stra
     assert found.holds, [one for one in found.rows if one.difference]
     assert found.gradient_error is not None
     assert row(found, "cache that is read, one rank") > 0
+
+
+def test_a_step_of_the_decoder_has_no_heads_of_the_encoder_to_cut() -> None:
+    graph = model("T5-base").decode().open_step().graph
+    (placed,) = resolve(parse_strategy("tensor(2)"), graph)
+    assert {*placed.axes} <= graph.axes.keys()
+    assert {graph.axes[axis].label for axis in placed.axes} == {"V", "n_H", "F"}
 
 
 @pytest.mark.torch

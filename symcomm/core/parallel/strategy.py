@@ -627,4 +627,5 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
             what = f"{strategy.name} cuts the positions of a loop, each of which reads what the one before has made"
             raise StrategyError(what, hint="data(k) cuts the batch, tensor(k) the gates")
     # An axis of length 1, as of a condition beside a sequence, has no parts.
-    return tuple([replace(p, axes=p.axes and tuple([a for a in p.axes if graph.axes[a].size != 1])) for p in found])
+    parted = {name for name, axis in graph.axes.items() if axis.size != 1}
+    return tuple([replace(p, axes=p.axes and tuple([a for a in p.axes if a in parted])) for p in found])
