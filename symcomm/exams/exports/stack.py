@@ -13,7 +13,8 @@ from itertools import permutations
 from math import perm
 from typing import Any
 
-from symcomm.documents.render.prose import with_numbers, without_numbers
+from symcomm.core.errors import Span
+from symcomm.documents.render.prose import InlinePiece, with_numbers
 from symcomm.exams.exports.item import Item, QuestionPart
 from symcomm.exams.exports.markup import fill
 from symcomm.exams.exports.moodle import category, quiz, tex
@@ -53,7 +54,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """One file with all questions; variants that differ in numbers alone are one of them."""
     alike: dict[object, list[dict[str, Any]]] = {}
     for one in pieces:
-        kinds = (without_numbers(text)[0] for text in one["texts"])
+        kinds = (_apart(text)[0] for text in one["texts"])
         alike.setdefault((one["head"], one["shared"]["media"], one["shapes"], *kinds), []).append(one)
     return {"stack.xml": quiz([[some[0]["head"], _question(some)] for some in alike.values()])}
 
@@ -69,9 +70,9 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
         return every[0] if same else shown.format(lists.setdefault(every, f"drawn{len(lists) + 1}"))
 
     def sentence(texts: Sequence[str]) -> str:
-        numbers = zip(*(without_numbers(text)[1] for text in texts), strict=True)
+        numbers = zip(*(_apart(text)[1] for text in texts), strict=True)
         shown = [some[0] if len({*some}) == 1 else pick(map(_string, some), "{{@{}@}}") for some in numbers]
-        return with_numbers(without_numbers(texts[0])[0], shown)
+        return with_numbers(_apart(texts[0])[0], shown)
 
     def nodes(every: Sequence[_Nodes]) -> Iterator[dict[str, Any]]:
         keys = dict.fromkeys(key for some in every for key in some)
@@ -95,6 +96,11 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
     variables = "\n".join([f"variant:{seed};", *picked, *answers])
     return fill("stack.xml.jinja", kind="stack", **first["shared"], variant=said, text=text, worked=worked, trees=trees,
                 cases=cases, variables=variables, seeds=range(1, several + 1), castext=_castext)  # fmt: skip
+
+
+def _apart(text: str) -> tuple[str, list[str]]:
+    """A text with something in the place of each number, and the numbers."""
+    return InlinePiece(text, Span("", 1, "", 0, 0), inline=True).apart
 
 
 def _castext(content: str) -> str:
