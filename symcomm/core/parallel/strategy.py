@@ -29,7 +29,7 @@ class Rule:
     """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``heads``, ``paired``, ``experts``,
-    ``tables``, ``vocabulary``, which are found in the graph (``symcomm.core.graph.axis_roles``), or ``first``:
+    ``tables``, ``vocabulary``, ``first axis`` (of images), which are found in the graph (``axis_roles``), or ``first``:
     whichever axis comes first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a
     part would be cheaper. ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the
     states of the optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops,
