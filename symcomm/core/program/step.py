@@ -382,7 +382,7 @@ class RegionPasses:
     def ahead(
         self, sizes: list[Form], body: tuple[StorageEvent, ...], count: Form, reverse: bool = False
     ) -> tuple[StorageEvent, ...]:  # fmt: skip
-        """A pass with the weights of the next layers, of these sizes, beside those of the one that runs.
+        """A pass with the weights of the next layers, of these sizes, beside the weights of the layer that runs.
 
         At the end of the pass there are fewer layers to come.
         """

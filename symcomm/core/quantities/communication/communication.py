@@ -54,8 +54,8 @@ def derive(
     """The bytes that a parallel strategy moves in a training iteration.
 
     A ``level`` of the network counts what the busiest rank sends there, of a ``device`` that names a network or of
-    ``links`` inside and between nodes; the level ``host`` is what a rank copies to its host and back, ``nvme``
-    what its host reads from disks and writes to them for it, the states of a ``recipe`` among them.
+    ``links`` inside and between nodes; the level ``host`` is what a rank copies to its host and back.
+    ``nvme`` is what its host reads from disks and writes to them, the states of a ``recipe`` among it.
 
     ``collective`` and ``phase`` choose some of the calls. ``accounting`` chooses which bytes are counted. ``stage`` is
     the pipeline stage of the rank, where the bytes of one rank are counted; 0 is the first one. Without a ``stage`` the

@@ -1,4 +1,4 @@
-"""The time of a step whose layers fetch their weights, or those of the next layer, over the links while one runs."""
+"""The time of a step whose layers fetch their weights first, or the weights of the next layer while one runs."""
 
 from __future__ import annotations
 
