@@ -13,8 +13,6 @@ from itertools import permutations
 from math import perm
 from typing import Any
 
-from symcomm.core.errors import Span
-from symcomm.documents.render.prose import InlinePiece, with_numbers
 from symcomm.exams.exports.item import Item, QuestionPart
 from symcomm.exams.exports.markup import fill
 from symcomm.exams.exports.moodle import category, quiz, tex
@@ -24,12 +22,13 @@ _LONGEST, _RUNS = 4, 400  # letters of a run that is read as a product, and runs
 _WORDS = ("do", "if", "in", "or", "and", "for", "not", "from", "next", "step", "then", "thru", "else", "mod", "pi",
           "pm")  # fmt: skip
 _NEVER = 10**12  # below minus this are the numbers of what a variant does not recognise: nobody types them
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 # By place, name, credit and feedback: what is compared with, what a question test types, and how far it may be off.
 _Nodes = dict[tuple[int, str, Fraction, str], tuple[str, str, str]]
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
-    """What is shown and compared of a question in one variant; its answers by their names in Maxima.
+    """The texts and nodes of a question in one variant, and its answers by their names in Maxima.
 
     Raises ``DocumentError`` for names and functions that STACK does not know.
     """
@@ -54,7 +53,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """One file with all questions; variants that differ in numbers alone are one of them."""
     alike: dict[object, list[dict[str, Any]]] = {}
     for one in pieces:
-        kinds = (_apart(text)[0] for text in one["texts"])
+        kinds = (tuple(_NUMBER.split(text)[::2]) for text in one["texts"])
         alike.setdefault((one["head"], one["shared"]["media"], one["shapes"], *kinds), []).append(one)
     return {"stack.xml": quiz([[some[0]["head"], _question(some)] for some in alike.values()])}
 
@@ -70,9 +69,8 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
         return every[0] if same else shown.format(lists.setdefault(every, f"drawn{len(lists) + 1}"))
 
     def sentence(texts: Sequence[str]) -> str:
-        numbers = zip(*(_apart(text)[1] for text in texts), strict=True)
-        shown = [some[0] if len({*some}) == 1 else pick(map(_string, some), "{{@{}@}}") for some in numbers]
-        return with_numbers(_apart(texts[0])[0], shown)
+        pieces = zip(*map(_NUMBER.split, texts), strict=True)
+        return "".join(one[0] if len({*one}) == 1 else pick(map(_string, one), "{{@{}@}}") for one in pieces)
 
     def nodes(every: Sequence[_Nodes]) -> Iterator[dict[str, Any]]:
         keys = dict.fromkeys(key for some in every for key in some)
@@ -96,11 +94,6 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
     variables = "\n".join([f"variant:{seed};", *picked, *answers])
     return fill("stack.xml.jinja", kind="stack", **first["shared"], variant=said, text=text, worked=worked, trees=trees,
                 cases=cases, variables=variables, seeds=range(1, several + 1), castext=_castext)  # fmt: skip
-
-
-def _apart(text: str) -> tuple[str, list[str]]:
-    """A text with something in the place of each number, and the numbers."""
-    return InlinePiece(text, Span("", 1, "", 0, 0), inline=True).apart
 
 
 def _castext(content: str) -> str:
