@@ -62,7 +62,7 @@ OpName = Annotated[str, Meaning("only the row that computes this tensor")]
 RecipeName = Annotated[
     str | Mapping[str, object],
     Reads("recipe"),
-    OneOf(RECIPES, open=True),
+    OneOf(tuple(RECIPES), open=True),
     Meaning(
         "the bytes per parameter: a recipe, or your own as 2+2+12 (weights, gradients, states) or weights=2, "
         "gradients=2, master=4, states=2; or several: fp32_muon for hidden, fp32_adam"

@@ -78,9 +78,11 @@ class Call:
         return num(2) if self.meshes in (BETWEEN_STAGES, *COPIES) else strategy.ranks(self.meshes)
 
 
-def keeping(setting: Setting, recipe: str | Mapping[str, object]) -> Setting:
+def keeping(setting: Setting, recipe: str | Mapping[str, object] | None) -> Setting:
     """The setting with the recipe whose states disks read and write; raises ``ValuesError`` where none are there."""
-    if setting.accounting.tier("state") != "nvme" and recipe != setting.keeps:
+    if recipe is None:
+        return setting
+    if setting.accounting.tier("state") != "nvme":
         raise ValuesError("a recipe changes only what disks read and write, and no states are there",
                           hint="offloading: states_on_nvme")  # fmt: skip
     return replace(setting, keeps=recipe)

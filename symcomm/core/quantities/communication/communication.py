@@ -49,7 +49,7 @@ def derive(
     ] = None,
     device: options.DeviceName | None = None,
     links: options.Links | None = None,
-    recipe: options.RecipeName = "mixed_adam",
+    recipe: options.RecipeName | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 

@@ -277,7 +277,7 @@ def derive(
     buckets: options.Buckets | None = None,
     call_overhead: options.CallOverhead | None = None,
     documents: options.Documents | None = None,
-    recipe: options.RecipeName = "mixed_adam",
+    recipe: options.RecipeName | None = None,
     **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.

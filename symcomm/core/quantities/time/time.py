@@ -100,7 +100,7 @@ def derive(
     gradient_dtype: GradientDtype | None = None,
     frozen: Frozen | None = None,
     documents: Documents | None = None,
-    recipe: RecipeName = "mixed_adam",
+    recipe: RecipeName | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
