@@ -320,7 +320,7 @@ def test_a_process_that_fails_is_told_and_the_others_are_ended():
     with pytest.raises(VerificationError) as told:
         verify(model(HOMEWORK), "data(2)", fault={"rank": 1, "what": "fail"})
     assert str(told.value) == (
-        "rank 1 of ddp failed: RuntimeError: this rank was told to fail\nhint: the other processes were ended"
+        "rank 1 of ddp failed: RuntimeError: a test lets this rank fail\nhint: the other processes were ended"
     )
     assert workers() == []
 
@@ -366,7 +366,7 @@ def test_a_cell_that_fails_is_told_in_the_grid_and_the_next_one_is_run(monkeypat
 
     monkeypatch.setattr(Launcher, "__call__", faulty)
     first, second = grid([layer("two-matrix-ffn")], [("data(2)", ""), ("fully-sharded(2)", "")])
-    assert (first.mark, first.why) == ("×", "rank 1 of ddp failed: RuntimeError: this rank was told to fail")
+    assert (first.mark, first.why) == ("×", "rank 1 of ddp failed: RuntimeError: a test lets this rank fail")
     assert second.found is not None
     assert second.found.holds
     assert workers() == []
