@@ -125,8 +125,8 @@ class OtherRecipe(Asked):
     states: int | str = 1
 
     def questions(self, question: Asking) -> Iterator[Asking]:
-        said = question.option("recipe")
-        if said is None:
+        said, moved = question.option("recipe"), question.declared.group in ("communication", "time")
+        if said is None or (moved and question.accounting.tier("state") != "nvme"):
             return
         recipe = recipe_of(said)
         now = tuple(recipe.per_parameter(role) for role in ("weight", "gradient", "state"))
