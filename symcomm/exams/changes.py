@@ -125,8 +125,8 @@ class OtherRecipe(Asked):
     states: int | str = 1
 
     def questions(self, question: Asking) -> Iterator[Asking]:
-        said, moved = question.option("recipe"), question.declared.group in ("communication", "time")
-        if said is None or (moved and question.accounting.tier("state") != "nvme"):
+        said = question.recipe
+        if said is None:
             return
         recipe = recipe_of(said)
         now = tuple(recipe.per_parameter(role) for role in ("weight", "gradient", "state"))
@@ -223,7 +223,7 @@ class ElementBytes(Change):
             return None
 
         changed = _mapped(draft.form, one)
-        if changed != draft.form and draft.question.option("recipe") is None:
+        if changed != draft.form and draft.question.recipe is None:
             yield draft.put(changed)
 
 
