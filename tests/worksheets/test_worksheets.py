@@ -539,7 +539,7 @@ LINES = {
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\nhint: did you mean 'one'",
     ),
     "a choice that no question asks for": (
-        "## Lines", "- way: how\n\n## Lines",
+        "- want = one:", "- way: how\n- want = one:",
         "pool.md:{line}: no question is asked by 'way'\n    - way: how\n    ^^^^^^^^^^\nhint: way: ...",
     ),
     "bytes and seconds": (

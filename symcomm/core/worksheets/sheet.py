@@ -352,8 +352,8 @@ class _Asked:
         try:
             form = size_form(parse_answer(replace(cell, text=text), {*known, *numbers}))
         except SymcommError as error:
-            later = next((one.name for one in self.lines if one.name == error.span.word), "") if error.span else ""
-            if not later:
+            later = error.span.word if error.span else ""
+            if later in self.needs or all(one.name != later for one in self.lines):
                 raise
             problem = f"{later} is not defined before this line"
             raise DocumentError(problem, error.span, "a line takes names of lines above it, and never itself") from None
