@@ -529,6 +529,17 @@ LINES = {
         "- T := V/w + o", "- T := V/w + T",
         "pool.md:{line}: T is not defined before this line\n    - T := V/w + T\n                 ^\nhint: a line takes",
     ),
+    "a line that takes an earlier one of its name": (
+        USELESS, "- unused := n^2, with pools\n  square: One.\n  run: loops(n, n)\n"
+        "- part := 2 unused\n  twice: Two.\n  run: adds(unused, unused)\n"
+        "- unused := 3 part\n  thrice: Three.\n  run: loops(3, part)",
+        "pool.md:{third}: unused is defined by itself, through an earlier line of that name\n    - unused := 3 part\n",
+    ),
+    "a condition on its own name": (
+        USELESS, "- unused := n^2, with pools\n  square: One.\n  run: loops(n, n)\n"
+        "- unused := n, where unused < 3\n  few: Two.\n  run: adds(n)",
+        "pool.md:{second}: unused is defined by itself, through an earlier line of that name\n    - unused := n, where",
+    ),
     "lines in a circle": (
         "- T := V/w + o", "- T := V/w + why",
         "pool.md:{line}: why is not defined before this line\n    - T := V/w + why\n                 ^^^\n",
@@ -563,7 +574,8 @@ def test_a_slip_is_told_with_its_line(case: str):
     line -= right.startswith("  ")  # of a line that goes, the one before is wrong
     with pytest.raises(SymcommError) as caught:
         every(parse_worksheet(text, "pool.md").check())
-    for name, number in {"line": line, "run": line + 2, "before": line - 1}.items():
+    places = {"line": 0, "run": 2, "before": -1, "second": 3, "third": 6}
+    for name, number in {name: line + more for name, more in places.items()}.items():
         message = message.replace(f"{{{name}}}", str(number))
     assert str(caught.value).startswith(message)
 

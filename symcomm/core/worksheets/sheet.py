@@ -265,6 +265,11 @@ class _Asked:
                 extent[line.name] = max(size[0], terms), max(size[1], degree)
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word in self.needs}
                 takes = said | ({*forms.names(form)} & self.needs.keys())
+                sides = [self.compared[side] for left, _, right in line.guards.compared for side in (left, right)]
+                used = sides if line.source else [form, *sides]
+                if line.name in self.behind({name for one in used for name in forms.names(one)}):
+                    problem = f"{line.name} is defined by itself, through an earlier line of that name"
+                    raise DocumentError(problem, line.span, "give one of the two another name")
                 deep[line.name] = 1 + max((deep[name] for name in takes), default=0)
                 if deep[line.name] > _DEEP:
                     raise DocumentError(f"{line.name} needs a chain of more than {_DEEP} lines", line.span)
@@ -293,7 +298,11 @@ class _Asked:
     @property
     def reached(self) -> set[str]:
         """The names of the lines that the answer takes, by formulas or reasons."""
-        found, todo = set[str](), {self.name, self.against} & self.needs.keys()
+        return self.behind({self.name, self.against})
+
+    def behind(self, names: set[str]) -> set[str]:
+        """Those of some names that lines define, and the names that these take."""
+        found, todo = set[str](), names & self.needs.keys()
         while todo:
             found |= todo
             todo = {name for line in todo for name in self.needs[line]} - found
