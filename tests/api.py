@@ -154,7 +154,7 @@ NAMES = {
     "symcomm.documents.render.document": "Answer Block Document Given Heading LayerTable Picture Prose",
     "symcomm.documents.render.environment": "TEMPLATES",
     "symcomm.documents.render.pdf": "latex_run typst_pdf",
-    "symcomm.documents.render.prose": "InlinePiece pandoc with_numbers",
+    "symcomm.documents.render.prose": "InlinePiece pandoc with_numbers without_numbers",
     "symcomm.documents.render.questions": "Questions questions",
     "symcomm.documents.render.view": "page",
     "symcomm.documents.render.words": "Words words_words=words",
@@ -169,9 +169,7 @@ NAMES = {
         "EXPORTERS Exporter exports_drawing=drawing exports_register=register exports_writing=writing "
     ),
     "symcomm.exams.exports.drawing": "draw_items exam_of items_of",
-    "symcomm.exams.exports.item": (
-        "Medium QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in spread_of"
-    ),
+    "symcomm.exams.exports.item": "Medium QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in",
     "symcomm.exams.exports.markup": "fill_export=fill",
     "symcomm.exams.exports.moodle": "FRACTIONS",
     "symcomm.exams.grading": "grade",

@@ -95,47 +95,6 @@ def test_what_is_put_together_from_pieces_is_what_an_exporter_makes_of_all_items
     assert found == whole
 
 
-LIKE_HOLES = r"""---
-title: Quiz
-exam: {alike: yes}
-draw: {k: {powers_of: 2, from: 2, to: 16}, n: {powers_of: 2, from: 64, to: 1048576}, who: [A100, H100], b: [fp16, fp32]}
----
-
-1. First {{ k }} of 73101000 and TEXT things of {{ who }}.
-
-{{ k }}. A list that begins with a number.
-
-| ranks | of |
-|---|---|
-| {{ k }} | {{ who }} |
-
-# {{ k }} rows on {{ who }} (3 points)
-
-It has $n = {{ n }}$ columns, $x^{ {{ k }} }$ and [a link](http://example.com/{{ k }}).
-
-```symcomm
-- model: one
-  formula: '$Y = XW, X \in \mathbb{R}^{m \times q}, W \in \mathbb{R}^{q \times n}, Y \in \mathbb{R}^{m \times n}$'
-  dtype: {{ b }}
-  values: {m: {{ n }}, n: {{ k }}, q: 64}
-- {ask: tensor_size, id: size, model: one, tensor: Y, points: 2}
-- {ask: parameters, id: choice, model: one, choices: 3, points: 1}
-```
-"""
-
-
-@pytest.mark.parametrize("text", ["7301730270003", "5"])
-def test_variants_that_share_a_pattern_are_written_as_each_alone(tmp_path, text):
-    """Units, mistakes and options change with the draws, and a text may read like what stands for a number."""
-    quiz = parse_template(LIKE_HOLES.replace("TEXT", text), "quiz.md")
-    writing.export(quiz, FORMATS, 60, "7", tmp_path, processes=1)
-    items = draw_items(quiz, "7", 60)
-    whole = {name: data for each in FORMATS for name, data in EXPORTERS[each].files("Quiz", items).items()}
-    found = files(tmp_path)
-    del found["manifest.json"]
-    assert found == whole
-
-
 def test_two_processes_export_what_one_does(quiz, tmp_path):
     for count in (1, 2):
         writing.export(quiz, ("moodle", "qti21"), 9, "7", tmp_path / str(count), processes=count)

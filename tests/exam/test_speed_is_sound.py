@@ -39,7 +39,6 @@ from api import (
     read_roster,
     read_sheets,
     self_test,
-    spread_of,
 )
 from api import exports_drawing as drawing
 from api import problem_read_template as read_template
@@ -99,7 +98,7 @@ def test_a_digit_that_cancels_within_one_form_is_no_number_of_another():
 def test_the_bounds_of_a_number_are_written_as_their_fractions_are(value, tolerance):
     part = QuestionPart("q", "numeric", "", Fraction(1), value, "", (), tolerance, Num(value), (), (), (), "")
     spread = abs(value) * tolerance or Fraction(1, 10**9)
-    assert Fraction(*spread_of(value, tolerance)) == spread
+    assert part.spread(value) == spread
     assert part.bounds(value) == (number_text(value - spread, spread), number_text(value + spread, spread))
     assert part.number(value) == number_text(value, spread / 10)
     assert part.spread_text(value) == number_text(spread, spread)

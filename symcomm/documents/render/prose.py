@@ -12,7 +12,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -56,36 +56,6 @@ class InlinePiece:
     span: Span
     inline: bool = False
 
-    @property
-    def apart(self) -> tuple[str, list[str]]:
-        """The text with something in the place of each number, and the numbers.
-
-        A number stays where it may say more: at the beginning of a line, and in a table.
-
-        >>> with_numbers(*InlinePiece("5 of 12 layers", Span("", 1, "", 0, 0), inline=True).apart)
-        '5 of 12 layers'
-        """
-        text, numbers = self.markdown, list[str]()
-        if _STANDS in text or ("|" in text and not self.inline):
-            return text, numbers
-
-        def stand(found: re.Match[str]) -> str:
-            before = "" if self.inline else text[: found.start()].split("\n")[-1]
-            if len(numbers) > 999 or not (self.inline or any(map(str.isalpha, before))):
-                return found[0]
-            numbers.append(found[0])
-            return f"{_STANDS}{len(numbers) - 1:03}"
-
-        return _NUMBER.sub(stand, text), numbers
-
-    def pattern(self, target: Target) -> str | None:
-        """The conversion of all texts that differ from this one in their numbers only, which ``with_numbers`` fills.
-
-        None where these were not met, or the numbers say more than how many.
-        """
-        kind, numbers = self.apart
-        return (_kinds if numbers else _written).get((target, kind, self.inline))
-
 
 Key = tuple[str, str, bool]
 _written: dict[Key, str] = {}  # conversions of this process; the variants of an exam share most of their prose
@@ -107,7 +77,7 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
     alike: dict[Key, dict[Key, list[str]]] = {}
     for key, piece in wanted.items():
         if key not in _written:
-            text, numbers = piece.apart
+            text, numbers = _without_numbers(piece)
             alike.setdefault((target, text, piece.inline), {})[key] = numbers
     for kind in [kind for kind in alike if kind not in _kinds and kind in _once]:
         piece, numbers = _once.pop(kind)
@@ -133,9 +103,49 @@ def _convert_new(pieces: Sequence[InlinePiece], target: Target) -> None:
         _written.update(zip(keys, _convert(some, target), strict=True))
 
 
+def _without_numbers(piece: InlinePiece) -> tuple[str, list[str]]:
+    """The text with something in the place of each number, and the numbers.
+
+    A number stays where it may say more: at the beginning of a line, and in a table.
+    """
+    text = piece.markdown
+    if piece.inline:
+        return without_numbers(text)
+    if "|" in text:
+        return text, []
+    return without_numbers(text, lambda found: not any(map(str.isalpha, found.string[: found.start()].split("\n")[-1])))
+
+
+def without_numbers(text: str, stays: Callable[[re.Match[str]], bool] = lambda found: False) -> tuple[str, list[str]]:
+    """A text of Markdown or HTML with something in the place of each number, and the numbers.
+
+    >>> with_numbers(*without_numbers("5 of 12 layers"))
+    '5 of 12 layers'
+    """
+    numbers: list[str] = []
+
+    def stand(found: re.Match[str]) -> str:
+        if len(numbers) > 999 or stays(found):
+            return found[0]
+        numbers.append(found[0])
+        return f"{_STANDS}{len(numbers) - 1:03}"
+
+    return (text if _STANDS in text else _NUMBER.sub(stand, text)), numbers
+
+
 def with_numbers(text: str, numbers: Sequence[str]) -> str:
-    """A text with the numbers in the places that ``apart`` left, however often these stand there."""
+    """A text with the numbers in the places that ``without_numbers`` left, however often these stand there."""
     return _STANDING.sub(lambda found: numbers[int(found[1])], text) if numbers else text
+
+
+def apart_from_numbers(text: str, make: Callable[[str], str]) -> str:
+    """The result of ``make`` for a text, where that changes no number: it gets something in the place of each.
+
+    >>> apart_from_numbers("5 of 12 layers", str.upper)
+    '5 OF 12 LAYERS'
+    """
+    kind, numbers = without_numbers(text)
+    return with_numbers(make(kind), numbers)
 
 
 def _learn(alike: Mapping[Key, Mapping[Key, list[str]]], wanted: Mapping[Key, InlinePiece], target: Target) -> None:

@@ -22,15 +22,13 @@ Files = Mapping[str, bytes]
 class Exporter:
     """A format: its name, what it is for, what it needs of one item, and the files that it makes of all.
 
-    A piece goes from process to process. The items of a question stand together, in the order of their variants. A
-    format that ``lists_numbers`` of all variants in one question makes that of pieces with numbers of their own.
+    A piece goes from process to process. The items of a question stand together, in the order of their variants.
     """
 
     name: str
     says: str
     piece: Callable[[str, Item], Any]
     whole: Callable[[str, Sequence[Any]], Files]
-    lists_numbers: bool = False
 
     def files(self, title: str, items: Sequence[Item]) -> Files:
         """The files of some items."""
@@ -40,7 +38,7 @@ class Exporter:
 EXPORTERS = {
     exporter.name: exporter for exporter in (
         Exporter("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.piece, moodle.whole),
-        Exporter("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.piece, stack.whole, True),
+        Exporter("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.piece, stack.whole),
         Exporter("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.piece, qti12.whole),
         Exporter("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations",
                  partial(qti12.piece, mathjax=True), partial(qti12.whole, name="qti12-mathjax")),

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from html import escape
-from itertools import count
 from math import ceil, log10
-from typing import Any
 
 from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import ByIdentity
 from symcomm.core.text.table import Table
 from symcomm.core.units import Unit
 from symcomm.documents.editions import ONLY
 from symcomm.documents.plots.figure import written
 from symcomm.documents.render.document import Answer, Heading, LayerTable, Only, Prose
-from symcomm.documents.render.prose import InlinePiece, convert, with_numbers
+from symcomm.documents.render.prose import InlinePiece, convert
 from symcomm.exams.candidates import Candidates
-from symcomm.exams.exports import OURS, Exporter
 from symcomm.exams.exports.item import (
-    MOST_HOLES,
-    SPELLINGS,
     Item,
     Kind,
     Medium,
-    PatternItem,
     QuestionOption,
     QuestionPart,
     Recognised,
-    filled,
-    hole,
     number_text,
-    opened,
-    pattern_of,
     shown_in,
     spread_of,
 )
 from symcomm.exams.exports.markup import plain_text
+from symcomm.exams.kept_answers import KeptAnswers
 from symcomm.exams.pages import words_of
 from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
@@ -55,10 +47,8 @@ from symcomm.exams.roster import numbered
 from symcomm.exams.rubric import credit_of
 
 _NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
-# Refused in texts: where converted prose will stand, by its place, and each number that is put into it.
-_MARK, _PUT = "\ufdd1", "\ufdd2"
-_NUMBERS = re.compile(f"{_PUT}([0-9.]+)")
-_MARKED = re.compile(f"{_MARK}([0-9]+)((?:{_PUT}[0-9.]+)*){_MARK}")
+_MARK = "\ufdd1"  # refused in texts: where converted prose will stand
+_MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
 
 
 def draw_items(template: Template, seed: str, variants: int, tolerance: Fraction | None = None) -> tuple[Item, ...]:
@@ -89,282 +79,87 @@ def exam_of(template: Template, seed: str, tolerance: Fraction | None = None) ->
 
 def items_of(exam: Exam, papers: Sequence[Paper], tolerance: Fraction | None = None) -> list[Item]:
     """The questions of papers, whose students are numbers of variants; their prose is converted together."""
-    questions = compiled(ByIdentity(exam), tolerance)
-    return [questions.item(draft) for draft in questions.draw(papers)]
+    prose = _Prose()
+    drawn = [item for paper in papers for item in _items(exam, paper, tolerance, prose)]
+    done = prose.converted()
+    made = [_settled(item, done) for item in drawn]  # texts of several items are put together once
+    for item in made:
+        item.check()
+    return made
 
 
-class CompiledExam:
-    """The questions of an exam, compiled: prose is converted once, and so are the answers that are recognised.
+class _Prose:
+    """Markdown that becomes XHTML: gathered first, since much of it is converted at once; a mark keeps its place."""
 
-    Variants that differ in numbers only share a pattern, of which a format is written once; each puts in its numbers.
-    """
+    def __init__(self) -> None:
+        self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
+        self.sentences = Remembered[Hashable, str]()
+        self.wrong = Remembered[Hashable, dict[int, Recognised]]()
+        self.tables = Remembered[ByIdentity[Table], str]()
 
-    def __init__(self, exam: Exam, tolerance: Fraction | None) -> None:
-        check_prose(exam.example.items)
-        self.exam, self.kept, self.tolerance = exam, exam.kept, tolerance
-        self._places: dict[tuple[str, bool], int] = {}  # of texts, and of what some have in common beside numbers
-        self._html: list[str] = []  # converted, by their places
-        self._new: list[InlinePiece] = []  # not converted yet
-        self._known: dict[Hashable, dict[int, Recognised]] = {}  # answers, without numbers
-        self._tables: dict[ByIdentity[Table], str] = {}
-        # With what formats make of each; of what one variant alone had so far there is none.
-        self._patterns = Remembered[Hashable, tuple[Item, dict[str, Any]] | None](2_000)
+    def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
+        about = markdown, inline
+        if about not in self.wanted:
+            self.wanted[about] = f"{_MARK}{len(self.wanted)}{_MARK}", InlinePiece(markdown, span, inline)
+        return self.wanted[about][0]
 
-    def draw(self, papers: Iterable[Paper]) -> list[Item]:
-        """Drafts of the questions of some papers, with marks for prose: what is new in it is converted together."""
-        drafts = [item for paper in papers for item in self._items(paper)]
-        new, self._new = self._new, []
-        done = convert(new, "html")
-        self._html += [done[piece] for piece in new]
-        for piece in new:  # from now on a text that differs from it in its numbers only is no new one
-            kind, numbers = piece.apart
-            html = piece.pattern("html") if numbers else None
-            if html is not None and (kind, piece.inline) not in self._places:
-                self._places[kind, piece.inline] = len(self._html)
-                self._html.append(html)
-        return drafts
+    def converted(self) -> dict[str, str]:
+        """The text that each mark stands for."""
+        done = convert([piece for _, piece in self.wanted.values()], "html")
+        return {mark: done[piece] for mark, piece in self.wanted.values()}
 
-    def item(self, draft: Item) -> Item:
-        """A question with its prose. Raises ``DocumentError`` for a character that the formats cannot hold."""
-        made = self._settled(draft)
-        made.check()
-        return made
 
-    def pieces(self, draft: Item, exporters: Iterable[Exporter], title: str) -> Iterator[Any]:
-        """The pieces of a question, one for each exporter; of ours they differ between variants in numbers only."""
-        texts = "\0".join(_texts(draft))
-        numbers: tuple[str, ...] = (str(draft.variant), f"{draft.variant:04d}", *_NUMBERS.findall(texts))
-        values = [value for part in draft.parts for value in _values(part)]
-        about = draft.id, _NUMBERS.sub("", texts), *map(_about, draft.parts)
-        found, alone = self._patterns.get(about), None
-        if found is None:
-            alone = self.item(draft)
-            some = alone.may_be_pattern and len(numbers) + len(SPELLINGS) * len(values) < MOST_HOLES
-            if some and about in self._patterns:
-                found = self._patterns[about] = self._settled(draft, len(numbers)), {}
-            self._patterns.once(about, lambda: None)
+def _settled(item: Item, done: dict[str, str]) -> Item:
+    """An item with its prose in the place of the marks; a title is plain text."""
 
-        def say(place: int) -> str:
-            if place < len(numbers):
-                return numbers[place]
-            at, spelling = divmod(place - len(numbers), len(SPELLINGS))
-            return SPELLINGS[spelling](values[at], self.tolerance)
+    def text(marked: str) -> str:
+        if marked not in done:
+            done[marked] = _MARKED.sub(lambda found: done[found[0]], marked) if _MARK in marked else marked
+        return done[marked]
 
-        for exporter in exporters:
-            if found is None or exporter.name not in OURS or exporter.lists_numbers:
-                alone = alone or self.item(draft)
-                yield exporter.piece(title, alone)
-                continue
-            item, made = found
-            if exporter.name not in made:
-                made[exporter.name] = opened(exporter.piece(title, item))
-            yield filled(made[exporter.name], say)
+    def told(some: tuple[Recognised, ...]) -> tuple[Recognised, ...]:
+        return tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in some)
 
-    def _settled(self, draft: Item, first: int = 0) -> Item:
-        """A question with its prose, or the pattern of it: with holes for the numbers, those of answers ``first``."""
-        places = map(hole, count(2))
+    def part(one: QuestionPart) -> QuestionPart:
+        options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
+        return replace(one, prompt=text(one.prompt), worked=text(one.worked), options=options,
+                       recognised=told(one.recognised), every=told(one.every))  # fmt: skip
 
-        def text(marked: str) -> str:
-            return self._converted(_NUMBERS.sub(lambda _: f"{_PUT}{next(places)}", marked) if first else marked)
+    blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
+    title = plain_text(text(item.title)) if _MARK in item.title else item.title
+    return replace(item, title=title or item.id, blocks=tuple(block for block in blocks if block))
 
-        def part(one: QuestionPart, first: int) -> QuestionPart:
-            prompt, worked = text(one.prompt), text(one.worked)  # feedback has no numbers of a variant
-            options = tuple(replace(o, text=text(o.text), feedback=self._converted(o.feedback)) for o in one.options)
-            wrong, every = (
-                tuple(replace(w, feedback=self._converted(w.feedback)) for w in some)
-                for some in (one.recognised, one.every)
-            )
-            made = replace(one, prompt=prompt, worked=worked, options=options, recognised=wrong, every=every)
-            return pattern_of(made, first) if first and _values(one) else made
 
-        title = text(draft.title)
+def _items(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) -> Iterator[Item]:
+    problem, variant = paper.problem, int(paper.student.id)
+    check_prose(problem.items)
+    parts = dict(zip(map(id, problem.asks), _parts(exam, paper, tolerance, prose), strict=True))
+    shown = [*_shown(problem)]
+    headings = [item for item in shown if isinstance(item, Heading)]
+    pointed = [item.level for item in headings if item.points is not None]
+    top = min(pointed or [item.level for item in headings] or [0])
+    before: list[ProblemItem] = []
+    for heading, group in grouped(shown, lambda heading, several: heading.level <= top):
+        asks = [item for item in group if isinstance(item, Ask)]
+        if not asks:
+            before += [heading, *group] if heading else group  # what is said of all that follows
+            continue
+        title = prose(without_number(heading.markdown), heading.span) if heading else problem.title
         blocks: list[str | QuestionPart] = []
-        for block in draft.blocks:
-            if isinstance(block, str):
-                blocks.append(text(block))
+        media: list[Medium] = []
+        for item in [*before, *group]:
+            if isinstance(item, Ask):
+                blocks.append(parts[id(item)])
+            elif isinstance(item, Figure):
+                picture = picture_of(problem, item, exam.kept.model(problem, item.model))
+                name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
+                media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
+                blocks.append(f'<p><img src="media:{name}" alt="{escape(picture.says)}" /></p>')
+                blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:
-                blocks.append(part(block, first))
-                first += len(_values(block)) * len(SPELLINGS) if first else 0
-        title = (plain_text(title) if _MARK in draft.title else title) or draft.id
-        kind, variant = (PatternItem, int(hole(0))) if first else (Item, draft.variant)
-        return kind(draft.id, variant, title, tuple(one for one in blocks if one), draft.media, draft.span)
-
-    def _converted(self, marked: str) -> str:
-        return _MARKED.sub(lambda found: with_numbers(self._html[int(found[1])], _NUMBERS.findall(found[2])), marked)
-
-    # -- drawing -----------------------------------------------------------------------------------
-
-    def _items(self, paper: Paper) -> Iterator[Item]:
-        problem, variant = paper.problem, int(paper.student.id)
-        parts = dict(zip(map(id, problem.asks), self._parts(paper), strict=True))
-        shown = [*_shown(problem)]
-        headings = [item for item in shown if isinstance(item, Heading)]
-        pointed = [item.level for item in headings if item.points is not None]
-        top = min(pointed or [item.level for item in headings] or [0])
-        before: list[str | Ask | Figure] = []
-        for heading, group in grouped(shown, lambda heading, several: heading.level <= top):
-            asks = [item for item in group if isinstance(item, Ask)]
-            said = [item if isinstance(item, (Ask, Figure)) else self._block(item) for item in group]
-            if not asks:
-                before += [self._block(heading), *said] if heading else said  # what is said of all that follows
-                continue
-            title = self._say(without_number(heading.markdown), heading.span) if heading else problem.title
-            blocks: list[str | QuestionPart] = []
-            media: list[Medium] = []
-            for one in [*before, *said]:
-                if isinstance(one, Ask):
-                    blocks.append(parts[id(one)])
-                elif isinstance(one, Figure):
-                    picture = picture_of(problem, one, self.kept.model(problem, one.model))
-                    name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
-                    media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
-                    blocks.append(f'<p><img src="media:{name}" alt="{escape(picture.says)}" /></p>')
-                    blocks.append(self._say(picture.caption, one.span, False) if picture.caption else "")
-                else:
-                    blocks.append(one)
-            span = heading.span if heading else asks[0].span
-            yield Item(asks[0].exam.id, variant, title, tuple(blocks), tuple(media), span)
-
-    def _say(self, markdown: str, span: Span, inline: bool = True) -> str:
-        """Markdown that becomes XHTML: much of it is converted at once, so a mark keeps its place."""
-        piece = InlinePiece(markdown, span, inline)
-        kind, numbers = piece.apart
-        place = self._places.get((kind, inline))
-        if place is None or not numbers:
-            numbers, new = [], len(self._html) + len(self._new)
-            place = self._places.setdefault((markdown, inline), new)
-            self._new += [piece] * (place == new)
-        return f"{_MARK}{place}{''.join(_PUT + number for number in numbers)}{_MARK}"
-
-    def _block(self, item: ProblemItem) -> str:
-        match item:
-            case Prose(markdown, span):
-                return self._say(markdown, span, False)
-            case Heading(_, markdown, _, span):
-                return f"<p><strong>{self._say(markdown, span)}</strong></p>"
-            case LayerTable(table):
-                if ByIdentity(table) not in self._tables:
-                    self._tables[ByIdentity(table)] = self._table(table)
-                return self._tables[ByIdentity(table)]
-        return ""
-
-    def _table(self, table: Table) -> str:
-        head = "".join(f"<th>{self._say(column, table.span)}</th>" for column in table.columns)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{self._say(c.text, c.span())}</td>' for c in row[: len(table.columns)])}</tr>"
-            for row in table.rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-    # -- answers -----------------------------------------------------------------------------------
-
-    def _parts(self, paper: Paper) -> Iterator[QuestionPart]:
-        several = {id(ask): (n, len(q.asks)) for q in paper.problem.questions for n, ask in enumerate(q.asks)}
-        for part, asked, answer in self.exam.answered(paper):
-            place, many = several[id(part.ask)]
-            yield self._part(paper.problem, part, asked, answer, f"({letters(place)})" if many > 1 else "")
-
-    def _part(self, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str) -> QuestionPart:
-        ask, span, quantity, tolerance = part.ask, part.ask.span, answer.quantity, self.tolerance
-        notation = answer.derivation.notation
-        value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
-        scale = quantity.value / value if quantity is not None and value else Fraction(1)
-        key = self.kept.key(problem, asked)
-        known, values, form = key.candidates, key.values, key.candidates.right
-        every = self._recognised(known, ask, problem)
-        symbols = dict.fromkeys(names(form))
-        found: tuple[tuple[int, Fraction | None], ...] = ()
-        first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
-        if quantity is None:
-            found = tuple((n, None) for n in first.values() if not known.recognised[n].prefix)  # no number, no GB
-            symbols |= dict.fromkeys(known.numbers.names)
-        elif not part.choices:
-            at = tuple(values.get(name) for name in known.numbers.names)
-            near = ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance
-            used, found = _told_apart(*near)
-            symbols |= dict.fromkeys(used)
-        kind: Kind = "choice" if part.choices else "symbolic" if value is None else "numeric"
-        spoken = [markdown_text(ask.label)] if ask.label else []
-        words = words_of(problem.language)
-        if kind == "symbolic":
-            symbols_said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
-            spoken.append(words.formula_in.replace("#", symbols_said))
-        elif kind == "numeric":
-            spoken += [f"{words.unit} {_unit_text(_plural(unit, problem.language))}"] if unit else []
-            spoken.append(words.digits.replace("#", f"{_digits(tolerance)}"))
-        lead = words.answer.replace("#", number).strip() + (f" ({', '.join(spoken)})" if spoken else "")
-        shown = form if asked.answer.step else self.kept.simplified(answer.derivation)
-        worked = markdown_maths(self.kept.tex(shown, notation))
-        if value is not None:
-            worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
-        free = tuple(symbols)
-        relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
-        allowed = tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right))))))
-
-        recognised = tuple(
-            Recognised(one.names, worth, one.form, one.credit, one.feedback)
-            for one, worth in ((every[n], worth) for n, worth in found)
-        )
-        worths, single = dict(found), {*first.values()}
-        all_known = tuple(
-            Recognised(one.names, worths.get(n), one.form, one.credit, one.feedback)
-            for n, one in every.items() if n in single and kind == "numeric"
-        )  # fmt: skip
-        options = tuple(
-            QuestionOption(self._say(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
-                           self._sentences(choice.says, ask, problem))
-            for choice in part.choices
-        )  # fmt: skip
-        return QuestionPart(
-            part.id, kind, self._say(f"{lead}:", span), part.points, value, unit, units, tolerance, form, allowed,
-            recognised, options, self._say(worked, span), relations, all_known,
-        )  # fmt: skip
-
-    def _sentences(self, says: tuple[str, ...], ask: Ask, problem: Problem) -> str:
-        told = " ".join(markdown_sentence(one, problem.notation) for one in says)
-        return self._say(told, ask.span) if told else ""
-
-    def _recognised(self, known: Candidates, ask: Ask, problem: Problem) -> dict[int, Recognised]:
-        """What is recognised of a question by its place, most credit first; without numbers."""
-        about = ByIdentity(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
-        if about not in self._known:
-            made = {}
-            for n, one in enumerate(known.recognised):
-                conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
-                credit = credit_of(conventions, mistakes, ask, problem)
-                made[n] = Recognised(one.names, None, one.form, credit, self._sentences(one.says, ask, problem))
-            self._known[about] = dict(sorted(made.items(), key=lambda one: -one[1].credit))
-        return self._known[about]
-
-
-@lru_cache(4)
-def compiled(exam: ByIdentity[Exam], tolerance: Fraction | None) -> CompiledExam:
-    """An exam as exports have it, which its papers share."""
-    return CompiledExam(exam.it, tolerance)
-
-
-def _texts(draft: Item) -> Iterator[str]:
-    """The texts of a draft that may have numbers of its variant, in order."""
-    yield draft.title
-    for block in draft.blocks:
-        options = () if isinstance(block, str) else (option.text for option in block.options)
-        yield from (block,) if isinstance(block, str) else (block.prompt, block.worked, *options)
-
-
-def _values(part: QuestionPart) -> list[Fraction]:
-    """The numbers of an answer that are written: the right one and those recognised."""
-    told = () if part.options else (part.answer, *(one.value for one in part.recognised))
-    return [value for value in told if value is not None]
-
-
-def _about(part: QuestionPart) -> tuple[Hashable, ...]:
-    """All of a part but its texts and numbers, which other variants may share."""
-    return (
-        part.id, part.kind, part.points, part.unit, ByIdentity(part.units), ByIdentity(part.form), part.symbols,
-        tuple((one.names, ByIdentity(one.form), one.credit, one.feedback) for one in part.recognised),
-        tuple((one.right, one.feedback) for one in part.options),
-        tuple((name, ByIdentity(right)) for name, right in part.relations),
-    )  # fmt: skip
+                blocks.append(_block(item, prose))
+        span = heading.span if heading else asks[0].span
+        yield Item(asks[0].exam.id, variant, title, tuple(blocks), tuple(media), span)
 
 
 def _shown(problem: Problem) -> Iterator[ProblemItem]:
@@ -375,6 +170,94 @@ def _shown(problem: Problem) -> Iterator[ProblemItem]:
             only = item.name
         elif (not only or "paper" in ONLY[only]) and (not isinstance(item, Figure) or item.paper):
             yield item
+
+
+def _block(item: ProblemItem, prose: _Prose) -> str:
+    match item:
+        case Prose(markdown, span):
+            return prose(markdown, span, inline=False)
+        case Heading(_, markdown, _, span):
+            return f"<p><strong>{prose(markdown, span)}</strong></p>"
+        case LayerTable(table):
+            return prose.tables.once(ByIdentity(table), lambda: _table(table, prose))
+    return ""
+
+
+def _table(table: Table, prose: _Prose) -> str:
+    head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _parts(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) -> Iterator[QuestionPart]:
+    problem = paper.problem
+    several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
+    for part, asked, answer in exam.answered(paper):
+        place, count = several[id(part.ask)]
+        number = f"({letters(place)})" if count > 1 else ""
+        yield _part(exam.kept, problem, part, asked, answer, number, tolerance, prose)
+
+
+def _part(
+    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str,
+    tolerance: Fraction | None, prose: _Prose,
+) -> QuestionPart:  # fmt: skip
+    ask, span, quantity = part.ask, part.ask.span, answer.quantity
+    notation = answer.derivation.notation
+    value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
+    scale = quantity.value / value if quantity is not None and value else Fraction(1)
+    key = kept.key(problem, asked)
+    known, values, form = key.candidates, key.values, key.candidates.right
+    about = ByIdentity(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
+    every = prose.wrong.once(about, lambda: _all_wrong(known, ask, problem, prose))  # for some papers
+    symbols = dict.fromkeys(names(form))
+    all_known: tuple[Recognised, ...] = ()
+    first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
+    if quantity is None:
+        apart = [every[n] for n in first.values() if not known.recognised[n].prefix]  # no number, no GB
+        symbols |= dict.fromkeys(known.numbers.names)
+    else:
+        at = tuple(values.get(name) for name in known.numbers.names)
+        used, found = _told_apart(ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
+        symbols |= dict.fromkeys(used)
+        worths, single = dict(found), {*first.values()}
+        all_known = tuple(
+            Recognised(one.names, worths.get(n), one.form, one.credit, one.feedback)
+            for n, one in every.items() if n in single
+        )  # fmt: skip
+        apart = [one for one in all_known if one.value is not None]
+    options = tuple(
+        QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
+               _sentences(choice.says, ask, prose, problem))
+        for choice in part.choices
+    )  # fmt: skip
+    kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
+    spoken = [markdown_text(ask.label)] if ask.label else []
+    words = words_of(problem.language)
+    if not options and value is None:
+        symbols_said = ", ".join(markdown_maths(name_in("latex", name, notation)) for name in names(form))
+        spoken.append(words.formula_in.replace("#", symbols_said))
+    elif not options:
+        spoken += [f"{words.unit} {_unit_text(_plural(unit, problem.language))}"] if unit else []
+        spoken.append(words.digits.replace("#", f"{_digits(tolerance)}"))
+    lead = words.answer.replace("#", number).strip() + (f" ({', '.join(spoken)})" if spoken else "")
+    shown = form if asked.answer.step else kept.simplified(answer.derivation)
+    worked = markdown_maths(kept.tex(shown, notation))
+    if value is not None:
+        worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
+    free = tuple(symbols)
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
+    return QuestionPart(
+        part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
+        tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
+        tuple(apart), options, prose(worked, span), relations, () if options else all_known,
+    )  # fmt: skip
 
 
 def _digits(tolerance: Fraction | None) -> int:
@@ -412,6 +295,24 @@ def _plural(unit: str, language: str) -> str:
 def _unit_text(unit: str) -> str:
     power, _, rest = unit.partition(" ")
     return f"${power.replace('^', '^{')}}}$ {markdown_text(rest)}".strip() if "10^" in power else markdown_text(unit)
+
+
+def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem) -> str:
+    if not says:
+        return ""
+    about = says, ask.exam.id, (*problem.notation.latex.items(),)
+    told = (markdown_sentence(one, problem.notation) for one in says)
+    return prose.sentences.once(about, lambda: prose(" ".join(told), ask.span))
+
+
+def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, Recognised]:
+    """What is recognised of a question by its place, most credit first; without numbers."""
+    made = {}
+    for n, one in enumerate(known.recognised):
+        conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+        credit = credit_of(conventions, mistakes, ask, problem)
+        made[n] = Recognised(one.names, None, one.form, credit, _sentences(one.says, ask, prose, problem))
+    return dict(sorted(made.items(), key=lambda one: -one[1].credit))
 
 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common

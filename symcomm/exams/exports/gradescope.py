@@ -15,17 +15,17 @@ COLUMNS = ("variant", "question", "title", "points", "answer", "unit", "toleranc
 
 def piece(title: str, item: Item) -> dict[str, Any]:
     """The rows of an item, each but for the number of its question."""
-    return {"id": item.id, "variant": str(item.variant), "rows": [_row(item, part) for part in item.parts]}
+    return {"id": item.id, "variant": item.variant, "rows": [_row(item, part) for part in item.parts]}
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """One CSV file, the questions of a variant together."""
     numbers = {name: n for n, name in enumerate(dict.fromkeys(one["id"] for one in pieces), start=1)}
     rows = []
-    for one in sorted(pieces, key=lambda one: (int(one["variant"]), numbers[one["id"]])):
+    for one in sorted(pieces, key=lambda one: (one["variant"], numbers[one["id"]])):
         for n, row in enumerate(one["rows"], start=1):
             number = f"{numbers[one['id']]}.{n}" if len(one["rows"]) > 1 else str(numbers[one["id"]])
-            rows.append([one["variant"], number, *row])
+            rows.append([str(one["variant"]), number, *row])
     return {"gradescope.csv": csv_text(COLUMNS, rows).encode()}
 
 

@@ -7,18 +7,16 @@ Texts are XHTML whose formulas are MathML with their TeX as an annotation; an ex
 from __future__ import annotations
 
 import base64
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import chain, count
-from typing import Any, Literal
+from typing import Literal
 
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.form import Form
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import dataclass
 from symcomm.core.units import BINARY, DECIMAL, Quantity, Unit
 
 Kind = Literal["numeric", "choice", "symbolic"]
@@ -87,26 +85,30 @@ class QuestionPart:
         """The right number, with more digits than the tolerance needs."""
         return self.number(self.answer)
 
-    def spelled(self, value: Fraction | None, spelling: int) -> str:
-        """A number as one of ``SPELLINGS`` has it."""
-        assert value is not None
-        return SPELLINGS[spelling](value, self.tolerance)
-
     def number(self, value: Fraction | None) -> str:
         """A number in the unit of the answer."""
-        return self.spelled(value, 0)
+        assert value is not None
+        over, under = spread_of(value, self.tolerance)
+        return _decimal(value.numerator, value.denominator, over, 10 * under)
+
+    def spread(self, value: Fraction | None) -> Fraction:
+        """How far a number may be off; at least a little, so that a rounded number is never missed."""
+        assert value is not None
+        return Fraction(*spread_of(value, self.tolerance))
 
     def spread_text(self, value: Fraction | None) -> str:
-        """How far a number may be off; at least a little, so that a rounded number is never missed."""
-        return self.spelled(value, 1)
+        """The same as a decimal."""
+        assert value is not None
+        off = spread_of(value, self.tolerance)
+        return _decimal(*off, *off)
 
     def bounds(self, value: Fraction | None) -> tuple[str, str]:
         """The numbers between which one lies that is not off by more."""
-        return self.spelled(value, 2), self.spelled(value, 3)
-
-    def floats(self, value: Fraction | None) -> tuple[Any, Any]:
-        """A number and how far it may be off, as JSON has them."""
-        return json.loads(self.spelled(value, 4)), json.loads(self.spelled(value, 5))
+        assert value is not None
+        over, under = spread_of(value, self.tolerance)
+        middle, below = value.numerator * under, value.denominator * under
+        off = over * value.denominator
+        return _decimal(middle - off, below, over, under), _decimal(middle + off, below, over, under)
 
 
 @dataclass(frozen=True)
@@ -169,14 +171,9 @@ class Item:
 
     def check(self) -> None:
         """Raises ``DocumentError`` for a character that the formats cannot hold."""
-        for found in filter(None, map(_REFUSED.search, self._texts())):
+        for found in filter(None, map(_refused, self._texts())):
             said = f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
             raise DocumentError(said, self.span, "leave it out")
-
-    @property
-    def may_be_pattern(self) -> bool:
-        """Whether its numbers could be taken out: it has no pictures, and nothing in it reads as a hole."""
-        return not self.media and not any(_HOLE in text for text in self._texts())
 
     def _texts(self) -> Iterator[str]:
         """All that is the author's."""
@@ -188,67 +185,9 @@ class Item:
         yield from (text for medium in self.media for text in (medium.name, medium.alt))
 
 
-# -- what variants have in common ----------------------------------------------------------------------
-
-_HOLE = "730173027"  # begins what stands for a number of a variant, in what an exporter makes of a pattern
-_HOLES = re.compile(f"{_HOLE}([0-9]{{4}})")
-MOST_HOLES = 10_000
-
-
-def hole(place: int) -> str:
-    """The digits that stand for a number of a variant; every format takes them as they are."""
-    return f"{_HOLE}{place:04}"
-
-
-@dataclass(frozen=True)
-class PatternPart(QuestionPart):
-    """A part of many variants, in which a number is the first of its holes, one for each spelling."""
-
-    def spelled(self, value: Fraction | None, spelling: int) -> str:
-        """The hole of a number in one of its spellings."""
-        assert value is not None
-        return hole(int(value) + spelling)
-
-
-def pattern_of(part: QuestionPart, first: int) -> PatternPart:
-    """The pattern of a part with numbers, whose holes begin with the ``first``."""
-    places = map(Fraction, count(first, len(SPELLINGS)))
-    told = {name: getattr(part, name) for name in QuestionPart.__dataclass_fields__}
-    told["answer"] = next(places)
-    told["recognised"] = tuple(replace(one, value=next(places)) for one in part.recognised)
-    return PatternPart(**told)
-
-
-@dataclass(frozen=True)
-class PatternItem(Item):
-    """A question of many variants."""
-
-    @property
-    def name(self) -> str:
-        """That of a variant, with a hole for its number."""
-        return f"{self.group}_v{hole(1)}"
-
-
-def opened(made: Any) -> Any:
-    """An exporter's piece of a pattern, with its texts cut at the holes."""
-    if isinstance(made, dict):
-        return {key: opened(one) for key, one in made.items()}
-    if isinstance(made, list):
-        return [opened(one) for one in made]
-    cut = _HOLES.split(made) if isinstance(made, str) else ()
-    return (cut[::2], [int(place) for place in cut[1::2]]) if len(cut) > 1 else made
-
-
-def filled(made: Any, say: Callable[[int], str]) -> Any:
-    """The piece of a variant: ``say`` gives the text of each hole."""
-    if isinstance(made, dict):
-        return {key: filled(one, say) for key, one in made.items()}
-    if isinstance(made, list):
-        return [filled(one, say) for one in made]
-    if not isinstance(made, tuple) or not made:
-        return made
-    texts, places = made
-    return "".join(chain(*zip(texts, map(say, places), strict=False), texts[-1:]))
+@lru_cache(1024)  # what stands before all questions of a variant is in each of them
+def _refused(text: str) -> re.Match[str] | None:
+    return _REFUSED.search(text)
 
 
 def identifier(name: str) -> str:
@@ -280,30 +219,6 @@ def spread_of(value: Fraction, share: Fraction | None) -> tuple[int, int]:
     if top * 10 ** max(-power, 0) < bottom * 10 ** max(power, 0):
         power -= 1  # now that of the first digit
     return 501 * 10 ** max(power - 5, 0), 10 ** max(5 - power, 0)
-
-
-def _number(value: Fraction, share: Fraction | None) -> str:
-    over, under = spread_of(value, share)
-    return _decimal(value.numerator, value.denominator, over, 10 * under)
-
-
-def _spread(value: Fraction, share: Fraction | None) -> str:
-    off = spread_of(value, share)
-    return _decimal(*off, *off)
-
-
-def _bound(value: Fraction, share: Fraction | None, sign: int) -> str:
-    over, under = spread_of(value, share)
-    middle, off = value.numerator * under, over * value.denominator
-    return _decimal(middle + sign * off, value.denominator * under, over, under)
-
-
-# How systems want a number: it, how far it may be off, the bounds of that; the first two as JSON has them.
-SPELLINGS: tuple[Callable[[Fraction, Fraction | None], str], ...] = (
-    _number, _spread, partial(_bound, sign=-1), partial(_bound, sign=1),
-    lambda value, share: json.dumps(float(_number(value, share))),
-    lambda value, share: json.dumps(float(Fraction(*spread_of(value, share)))),
-)  # fmt: skip
 
 
 def number_text(value: Fraction, spread: Fraction) -> str:

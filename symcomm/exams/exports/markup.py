@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from symcomm.documents.render.environment import TEMPLATES
+from symcomm.documents.render.prose import apart_from_numbers
 from symcomm.exams.exports.item import number_text
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def _templates() -> Environment:
     return made
 
 
+@lru_cache(4096)
 def decimal(number: Fraction | int) -> str:
     """Points, or a share of them."""
     return number_text(Fraction(number), Fraction(1, 10**5))
@@ -105,14 +107,22 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
-@lru_cache(2048)  # questions have the same text before them
+@lru_cache(2048)  # parts of a question have the same text
 def with_tex(
     html: str, picture: Callable[[str], str], maths: Callable[[str, bool], dict[str, str] | str] | None = None
 ) -> str:
     r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
 
-    That is text, or the attributes of an image. ``picture`` gives the address of a picture by its name.
+    That is text, or the attributes of an image. ``picture`` gives the address of a picture by its name. No number
+    changes anything.
     """
+    return apart_from_numbers(html, lambda kind: _with_tex(kind, picture, maths))
+
+
+@lru_cache(4096)  # variants share most of their text
+def _with_tex(
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], dict[str, str] | str] | None = None
+) -> str:
     make = maths or _delimited
 
     def go(node: Element) -> None:
@@ -178,6 +188,7 @@ def with_mathml(html: str, picture: Callable[[str], str]) -> str:
     return ElementTree.tostring(root, encoding="unicode").removesuffix(" />")[len("<div>") :].removesuffix("</div>")
 
 
+@lru_cache(4096)  # variants have the same feedback
 def plain_text(html: str) -> str:
     """A text without its markup, formulas as TeX."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain, groupby
 
 from symcomm.core.errors import DocumentError
@@ -69,11 +70,16 @@ def tex(content: str) -> str:
 
 def fraction(credit: Fraction, item: Item) -> str:
     """A share of the points as Moodle knows it."""
-    found = next((text for text in FRACTIONS if abs(float(text) / 100 - credit) < 1e-6), None)
+    found = _percent(credit)
     if found is None:
         known = ", ".join(FRACTIONS)
         raise DocumentError(f"{item.id}: Moodle knows no credit of {credit}", item.span, f"percents it knows: {known}")
     return found
+
+
+@lru_cache(256)
+def _percent(credit: Fraction) -> str | None:
+    return next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
 
 
 def without_gaps(text: str) -> str:

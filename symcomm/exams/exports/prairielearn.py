@@ -100,7 +100,7 @@ def _variant(item: Item) -> str:
             answers[f"a{n}"] = tree(part.form, item)
             params["stands"][f"a{n}"] = {name: tree(form, item) for name, form in stands_for(part).items()}
         else:
-            answers[f"a{n}"], _ = part.floats(part.answer)
+            answers[f"a{n}"] = float(part.text)
             params[f"spread{n}"] = part.spread_text(part.answer)
             params["units"][f"a{n}"] = {name: float(times) for name, times in part.units} or {part.unit: 1.0}
         known = part.answers if part.relations else part.recognised  # the element itself does not know them
@@ -108,7 +108,7 @@ def _variant(item: Item) -> str:
             {"credit": float(one.credit), "feedback": _html(one.feedback), "names": list(one.names)}
             | ({"formula": tree(without_relations(one.form, part), item)}
                if part.kind == "symbolic" and one.form is not None else
-               dict(zip(("value", "spread"), part.floats(one.value), strict=True)))
+               {"value": float(part.number(one.value)), "spread": float(part.spread(one.value))})
             for one in known
         ]  # fmt: skip
     params["worked"] = _html(item.worked)

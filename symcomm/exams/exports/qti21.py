@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from symcomm.documents.render.prose import apart_from_numbers
 from symcomm.exams.exports.item import Item
 from symcomm.exams.exports.markup import fill, markup, stream, unpacked, with_mathml, xml_file, zipped
 
@@ -34,7 +35,12 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     return {"qti21.zip": zipped({**made, **{f"media/{name}": data for name, data in unpacked(pieces).items()}})}
 
 
-@lru_cache(2048)  # questions have the same text before them
+@lru_cache(2048)  # parts of a question have the same text
 def _mathml(html: str) -> object:
-    """Text and elements as they are written down."""
-    return markup(with_mathml(html, "../media/{}".format))
+    """Text and elements as they are written down; a number only changes how lists are counted."""
+    return markup(_of_kind(html) if "<ol" in html else apart_from_numbers(html, _of_kind))
+
+
+@lru_cache(4096)  # variants differ in numbers
+def _of_kind(html: str) -> str:
+    return with_mathml(html, "../media/{}".format)

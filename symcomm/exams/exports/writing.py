@@ -18,9 +18,9 @@ from typing import Any
 from symcomm.core.errors import DocumentError
 from symcomm.core.files import write_files
 from symcomm.core.garbage import uncollected
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import dataclass
 from symcomm.exams.exports import EXPORTERS, OURS
-from symcomm.exams.exports.drawing import compiled, exam_of
+from symcomm.exams.exports.drawing import exam_of, items_of
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exams.papers import AssignedPaper
 from symcomm.exams.problems.problem import Template
@@ -102,9 +102,7 @@ def _draw(
     papers = [exam.paper(student, attempt) for student, attempt in variants]
     drawn: list[tuple[AssignedPaper, _Pieces]] = [(paper.settled, {name: [] for name in names}) for paper in papers]
     by_variant = {int(paper.student.id): pieces for paper, pieces in drawn}
-    questions = compiled(ByIdentity(exam), tolerance)
-    for item in questions.draw(papers):
-        made = questions.pieces(item, [EXPORTERS[name] for name in names], title)
-        for name, piece in zip(names, made, strict=True):
-            by_variant[item.variant][name].append((item.id, piece))
+    for item in items_of(exam, papers, tolerance):
+        for name in names:
+            by_variant[item.variant][name].append((item.id, EXPORTERS[name].piece(title, item)))
     return drawn
