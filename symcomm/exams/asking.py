@@ -85,12 +85,6 @@ class Asking:
             return given[name]
         return next((o.default for o in self.declared.options if o.name == name), None)
 
-    @property
-    def recipe(self) -> Any:
-        """The recipe whose bytes count; None where none do."""
-        moved = self.declared.group in ("communication", "time") and self.accounting.tier("state") != "nvme"
-        return None if moved else self.option("recipe")
-
     @cached_property
     def declared(self) -> DeclaredQuantity:
         """The quantity of the question."""

@@ -125,7 +125,7 @@ class OtherRecipe(Asked):
     states: int | str = 1
 
     def questions(self, question: Asking) -> Iterator[Asking]:
-        said = question.recipe
+        said = question.option("recipe")
         if said is None:
             return
         recipe = recipe_of(said)
@@ -223,7 +223,7 @@ class ElementBytes(Change):
             return None
 
         changed = _mapped(draft.form, one)
-        if changed != draft.form and draft.question.recipe is None:
+        if changed != draft.form and draft.question.option("recipe") is None:
             yield draft.put(changed)
 
 

@@ -214,14 +214,14 @@ def test_the_course_case_gives_the_number_the_size_and_the_least_overhead():
             ("number", "size", "least")}  # fmt: skip
     assert said["number"][-1] == "max(1, n_b^*)"
     assert "√(s/(o·w))" in said["number"]
-    assert said["size"][-2:] == ["√(s·w·o)", "min(s, b)"]
+    assert said["size"][-2:] == ["√(s·w·o)", "min(s, b^*)"]
     assert "2·√(o·s/w)" in said["least"]
 
 
 def test_a_compute_bound_model_takes_the_larger_of_two_numbers():
     made = buckets(setting(s=100, w=1, o=1), "number", 2)
     assert made.at().value == 100
-    assert made.answer.name == "n_best"
+    assert made.answer.name == "n_b^*"
     assert buckets(setting(s=100, w=1, o=1), "least", 2).at().value == 2
     assert buckets(setting(s=100, w=1, o=1), "size", 2).at().value == 1
 

@@ -290,7 +290,7 @@ class _Asked:
         self.compare(self.question.guards, known)
         for cell in (cell for table in self.sheet.tables for row in table.rows for cell in row):
             if isinstance(cell, Cell):
-                self.compared[cell] = self.form(cell, [*self.symbols])
+                self.compared[cell] = self.form(cell, [*self.symbols], lines=False)
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
@@ -328,8 +328,8 @@ class _Asked:
                     hint = f"- {name} = 1 put in: below Symbols, or ', where' instead of ', if'"
                     raise DocumentError(f"no number is put in for {name}: it decides nothing", side.span(), hint)
 
-    def form(self, cell: Cell, known: Sequence[str]) -> Form:
-        """A formula over known names; where questions share a line, its formula is read once."""
+    def form(self, cell: Cell, known: Sequence[str], lines: bool = True) -> Form:
+        """A formula over known names, of ``lines`` or not; where questions share a line, its formula is read once."""
         key, kept = (cell, tuple(known)), self.of.forms_read
         if key not in kept:
             kept[key] = self.parsed(cell, known)
