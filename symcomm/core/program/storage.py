@@ -373,7 +373,7 @@ class Line:
     # -- the engine's habits --------------------------------------------------------------------------------------
 
     def drop_units(self) -> None:
-        """The weights of a unit are dropped together behind a pass; those that are fetched early come before it."""
+        """The weights of a unit are dropped together behind a pass; weights fetched early come before it."""
         units = {stored.partition(" @ ")[0] for stored in self.made.units}
         early = self.made.accounting.prefetch != "as_read"
         calls = [call for _, call in weights_gathered(self.steps, self.graph) if early]
