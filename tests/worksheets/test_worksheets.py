@@ -550,7 +550,7 @@ LINES = {
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\nhint: did you mean 'one'",
     ),
     "a choice that no question asks for": (
-        "- want = one: the result to derive\n", "- want = one: the result to derive\n- way: how\n",
+        "- want = one:", "- way: how\n- want = one:",
         "pool.md:{line}: no question is asked by 'way'\n    - way: how\n    ^^^^^^^^^^\nhint: way: ...",
     ),
     "bytes and seconds": (
