@@ -256,12 +256,12 @@ def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
 
 
 def host_has_the_rest(model: sc.Model, strategy: str) -> Iterator[Pair]:
-    """What the host and the device hold is together everything; activations go there and come back once."""
+    """What disks, host and device hold is together everything; activations go there and come back once."""
     stages: tuple[dict[str, int], ...] = ({"stage": 0}, {"stage": 1}) if "pipeline" in strategy else ({},)
-    for said, stage in product(("states_on_host", "model_on_host"), stages):
+    for said, stage in product(("states_on_host", "model_on_host", "states_on_nvme_model_on_host"), stages):
         chosen = {"offloading": said, "accumulation": "reduced_every_microbatch"}
         parts = [worth(model, "state_memory", strategy=strategy, accounting=chosen, on=on, **stage)
-                 for on in ("device", "host")]  # fmt: skip
+                 for on in (("device", "host", "nvme") if "nvme" in said else ("device", "host"))]  # fmt: skip
         every = {"accumulation": "reduced_every_microbatch"}
         yield (
             f"{said} {stage}",

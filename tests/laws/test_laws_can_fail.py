@@ -65,8 +65,8 @@ CHANGES = {
     # What is on the host is on the device, too.
     "host_has_the_rest": Change(
         "quantities/memory/state_memory.py",
-        '(role in elsewhere) != (on == "host")',
-        '(role not in elsewhere and on == "host")',
+        "setting.accounting.tier(role) != on and not adds_here",
+        'on != "device" and setting.accounting.tier(role) != on',
         strategy="data(2)",
     ),
     # Where one kind is asked for, all are counted.
