@@ -397,6 +397,13 @@ def outside(sizes: Sizes, seed: int = 0) -> dict[str, Array]:
     return found
 
 
+def targets_of_losses(graph: Graph) -> set[str]:
+    """What a squared error is against and nothing else reads: targets that are given get no gradient."""
+    reads = [(op.kind, name) for op in graph.forward().ops for name in op.inputs]
+    targets = {name for kind, name in reads if kind == "squared_error"}
+    return targets - {name for kind, name in reads if kind != "squared_error"}
+
+
 def run(sizes: Sizes, given: Mapping[str, Array]) -> dict[str, Array]:
     """Every tensor of the graph, on one machine."""
     found = dict(given)

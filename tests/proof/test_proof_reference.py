@@ -11,7 +11,7 @@ import pytest
 from api import MAP, MAPS, Graph, Op
 from proof_cases import numbers
 from proof_ranks import same
-from proof_reference import Array, Sizes, compute, outside, reach, route, run
+from proof_reference import Array, Sizes, compute, outside, reach, route, run, targets_of_losses
 from proof_tables import ALL, LAYERS, graph
 
 SMALL = (2,)  # the mesh whose sizes are used
@@ -155,10 +155,8 @@ def test_the_gradients_of_a_layer_equal_differences_along_random_directions(laye
         return float(sum(np.vdot(found[f"d({name})"], made[name]) for name in outputs))
 
     step = 1e-6
-    reads = [(op.kind, name) for op in graph(layer).forward().ops for name in op.inputs]
-    targets = {name for kind, name in reads if kind == "squared_error"}
-    targets -= {name for kind, name in reads if kind != "squared_error"}  # those of the loss alone get no gradient
-    for tensor in (t for t in (*graph(layer).weights, *graph(layer).inputs) if t.name not in targets):
+    alone = targets_of_losses(graph(layer))
+    for tensor in (t for t in (*graph(layer).weights, *graph(layer).inputs) if t.name not in alone):
         direction = random.normal(size=given[tensor.name].shape)
         ahead = loss({tensor.name: given[tensor.name] + step * direction})
         behind = loss({tensor.name: given[tensor.name] - step * direction})

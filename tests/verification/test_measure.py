@@ -110,7 +110,20 @@ def test_each_row_is_timed_and_derived_from_the_table_of_the_device(tmp_path: Pa
     share, best = FOUND.rows("products", "fp32")[0][1], FOUND.best("products", "fp32")
     assert found.rows[2].terms["compute"] == pytest.approx(4096 / (share * best), rel=5e-3)
     assert found.rows[3].terms["compute"] == pytest.approx(2 * 4096 / (share * best), rel=5e-3)
-    assert found.rows[2].term == "compute"
+    # It moves 3 arrays, 512 floats: 2048 bytes, which take longer at the share of 4096 and fewer bytes.
+    share, best = FOUND.rows("memory")[0][1], FOUND.best("memory")
+    assert found.rows[2].terms["memory"] == pytest.approx(2048 / (share * best), rel=5e-3)
+    assert found.rows[2].term == "memory"
+
+
+@pytest.mark.torch
+def test_a_row_of_large_products_is_as_long_as_its_products(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.yaml").write_text(device_yaml(FOUND, "my-machine"))
+    mine = sc.devices(tmp_path / "mine.yaml")["my-machine"]
+    found = by_op(sc.load(TWO, dtype="fp32"), dict.fromkeys("BDF", Fraction(384)), mine)
+    assert [row.term for row in found.rows] == ["compute"] * 4
+    assert found.rows[2].derived == pytest.approx(FOUND.predicted(LEFT), rel=5e-3)
 
 
 @pytest.mark.parametrize(("words", "told"), [

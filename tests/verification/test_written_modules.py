@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from api import torch_module
-from proof_reference import EPSILON_VALUE, Sizes, outside, run
+from proof_reference import EPSILON_VALUE, Sizes, outside, run, targets_of_losses
 from proof_tables import ALL, graph
 from torch_source import filled, loaded
 
@@ -47,7 +47,8 @@ def test_a_written_module_and_its_gradients_equal_the_numpy_run(layer: str, tmp_
         network = module.model(**numbers)
         weights = filled(network, made, given, torch)
         inputs = {name: torch.tensor(given[name]) for name in made.inputs}
-        trained = {n: t.requires_grad_() for n, t in inputs.items() if both.tensors[n].role == "input"}
+        learning = {t.name for t in both.inputs} - targets_of_losses(both)
+        trained = {n: t.requires_grad_() for n, t in inputs.items() if n in learning}
         results = network(*inputs.values())
     finally:
         torch.set_default_dtype(torch.float32)
