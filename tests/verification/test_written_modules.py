@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api import torch_module
+from api import RenderError, torch_module
 from proof_reference import EPSILON_VALUE, Sizes, outside, run, targets_of_losses
 from proof_tables import ALL, graph
 from torch_source import filled, loaded
@@ -16,7 +16,15 @@ torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("layer", ALL)
+# What has no spelling in PyTorch yet, and what is said of it.
+REFUSED = {
+    "tables of bags": "a lookup that is no row of a table is not written in PyTorch yet",
+    "function lstm": "a loop over positions, which hands on `before(h)`, is not written in PyTorch yet",
+    "function gru": "a loop over positions, which hands on `before(h)`, is not written in PyTorch yet",
+}
+
+
+@pytest.mark.parametrize("layer", [name for name in ALL if name not in REFUSED])
 def test_a_written_module_and_its_gradients_equal_the_numpy_run(layer: str, tmp_path: Path, monkeypatch) -> None:
     both = graph(layer)
     sizes = Sizes(both, ALL[layer].values((2,)))
@@ -62,3 +70,11 @@ def test_a_written_module_and_its_gradients_equal_the_numpy_run(layer: str, tmp_
     for name, tensor in {**weights, **trained}.items():
         wanted = found[f"d({name})"]
         assert np.allclose(tensor.grad.numpy().reshape(wanted.shape), wanted, rtol=1e-7, atol=1e-9), name
+
+
+@pytest.mark.parametrize("layer", REFUSED)
+def test_a_layer_without_a_spelling_in_pytorch_is_refused_at_its_row(layer: str) -> None:
+    with pytest.raises(RenderError) as refused:
+        torch_module(graph(layer).forward())
+    assert refused.value.message == REFUSED[layer]
+    assert refused.value.span is not None
