@@ -537,8 +537,9 @@ def early_sums(case: RunCase) -> EarlySums:
                         for m, p in layout:
                             elements = elements / case.mesh[m] if p != PARTIAL else elements
                         of = graph.tensors[name].of or name
-                        made.setdefault((stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements,
-                                                                  count * others * often, count))  # fmt: skip
+                        one = CallEntry("all-reduce", step.op.phase, mesh, of, elements, count * others * often, count)
+                        # Finished for all that read it: the first layer has no gradient of its input, but of weights.
+                        made[stored, mesh] = max(made.get((stored, mesh), one), one, key=lambda e: e.times)
                     elif passed and mesh in cut:
                         part = 1 - Fraction(1, case.mesh[mesh])
                         flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
