@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 from inference_models import model
 
 SERVING = Path(__file__).parents[2] / "examples" / "serving" / "serving.md"
-GPT2 = '{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 64}'
+GPT2 = """{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 64, "n_embd": 768, "n_layer": 12,
+           "n_head": 12, "vocab_size": 50257}"""
 MODELS = ("Llama-3-8B", "Gemma-2-9B", "DeepSeek-V3", "Mixtral-8x7B", "T5-base", "Mistral-7B-v0.1", "OPT-13B", "gpt2")
 
 
