@@ -214,15 +214,3 @@ def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str
     if rule in ("differentiate", "second order"):
         return slope
     return best if rule in _PLACES else value if rule == question.words[1] else None
-
-
-def no_better_beside(cost: Form, over: str, place: str) -> Witness:
-    """A cost is not less a little to either side of a place."""
-
-    def least(numbers: Numbers) -> bool:
-        x = numbers[place]
-        here = worked_out(cost, numbers.moved(over, x))
-        beside = (worked_out(cost, numbers.moved(over, x * y)) for y in (1 - _STEP, 1 + _STEP))
-        return all(one >= here - abs(here) / 10**30 for one in beside)
-
-    return least
