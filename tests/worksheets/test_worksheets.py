@@ -503,6 +503,10 @@ LINES = {
         USELESS, f"{RUN}copies(n, V)",
         "pool.md:{run}: copies takes 4 formulas, or a multiple of that, and not 2\n",
     ),
+    "a run that compares a formula with itself": (
+        USELESS, f"{RUN}same(n^2, n^2)",
+        "pool.md:{run}: this compares a formula with itself: it bears out any line\n      run: same(n^2, n^2)\n",
+    ),
     "a run over what is no symbol": (
         USELESS, f"{RUN}slope(n^2, 2 n)",
         "pool.md:{run}: slope moves a symbol, and '2 n' is none\n      run: slope(n^2, 2 n)\n"
@@ -708,6 +712,7 @@ def test_the_example_of_checkpoints_agrees_with_a_run_that_is_counted_second_by_
 RUNS_OF_LINES = [
     ("a^2", "a^3", "run: loops(a, a)"),
     ("3 a", "4 a", "run: adds(a, a, a)"),
+    ("floor(S/w)", "ceil(S/w)", "run: fits(S, w)"),
     ("2 a + 1", "a + 2", "run: same(A - a, a + 1)"),
     ("2 b + 3 b^2", "2 b + 2 b^2", "run: slope(b^2 (1 + b), b)"),
     ("n", "n + 1", "run: least_at(b + n^2/b, b, a, 1)"),

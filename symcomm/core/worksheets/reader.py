@@ -503,6 +503,8 @@ class WorksheetReader:
         if len(parts) % record.formulas if record.again else len(parts) != record.formulas:
             many = f"{record.formulas} formulas" + (", or a multiple of that," if record.again else "")
             raise DocumentError(f"{found[1]} takes {many} and not {len(parts)}", span)
+        if found[1] == "same" and len({part.strip() for part in parts}) == 1:
+            raise DocumentError("this compares a formula with itself: it bears out any line", span, "same(a x, b)")
         return replace(line, run=found[1], formulas=tuple(self.cell(part, item, span) for part in parts))
 
     def claim(self, item: _Item, required: bool) -> Claim:

@@ -85,6 +85,23 @@ def loops(*lengths: Fraction) -> Fraction:
     return Fraction(sum(1 for _ in product(*(range(int(length)) for length in lengths))))
 
 
+def fits(room: Fraction, each: Fraction) -> Fraction:
+    """How many of a size fit into a room: twice as many until they do not, then halfway between.
+
+    >>> fits(Fraction(7), Fraction(2))
+    Fraction(3, 1)
+    """
+    if each <= 0:
+        raise ValuesError(f"{each} is no size: any number of them fits")
+    least, most = 0, 1
+    while most * each <= room:
+        least, most = most, 2 * most
+    while most - least > 1:
+        half = (least + most) // 2
+        least, most = (half, most) if half * each <= room else (least, half)
+    return Fraction(least)
+
+
 def adds(*terms: Fraction) -> Fraction:
     """Terms added up one by one."""
     found = Fraction(0)
@@ -284,6 +301,7 @@ RUNS: dict[str, LineRun] = {
     "chain": LineRun(chain, 5),
     "copies": LineRun(copies, 4, again=True),
     "loops": LineRun(loops, 1, again=True),
+    "fits": LineRun(fits, 2),
     "adds": LineRun(adds, 1, again=True),
     "queued": LineRun(lambda many, each, call: queued([(each, call)] * _whole(many, "buckets")), 3),
     "hits": LineRun(hits, 3),

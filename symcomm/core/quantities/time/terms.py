@@ -9,7 +9,7 @@ from functools import partial
 from symcomm.core.collectives.algorithms import algorithm, runs_by, told
 from symcomm.core.derivation import Numbers, Step
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.form import Form, Largest, Ratio, Total, num, product
+from symcomm.core.form import Form, Largest, Num, Ratio, Total, num, product
 from symcomm.core.graph.graph import Region
 from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
@@ -126,7 +126,7 @@ class TimeWriter:
             form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
             name = f"F_{slug(targets.get(row, 'sum'))}^{'again' if again else TAGS[phase]}"
             made = self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op,
-                                    by=rests_on(members))  # fmt: skip
+                                    partial(self._counted, self.load, members), rests_on(members))  # fmt: skip
             names.append(self.often(region, made))
         return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
 
@@ -167,6 +167,7 @@ class TimeWriter:
                 ELEMENT,
                 USE_TEXTS[use][1],
                 moved_text(use, phase, count, members),
+                witness=partial(self._moved, count, members),
                 by=rests_on(members),
             )
             bytes_of.setdefault(dtype, []).append(self.often(region, name))
@@ -187,7 +188,9 @@ class TimeWriter:
         size = element_bytes(dtype)
         count = words[0] if len(words) == 1 else Total(tuple(words))
         text += f" {said_bytes(size)[0].upper()}{said_bytes(size)[1:]} an element ({dtype})."
-        return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
+        name = f"{name}_{dtype}" if several else name
+        witness = partial(self._wide, size, words)
+        return self.work.define(name, product(size, count), BYTE, "bytes", text, witness=witness)
 
     def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
         """The load of each group of calls on its links, and its part through the memory, with its format.
@@ -374,17 +377,31 @@ class TimeWriter:
         steps = self.steps_of_products
         done = Fraction(0)
         for ops in launches(load) if steps is not None else [load.ops]:
-            counted = [(one, self._counted(load, one, numbers)) for one in ops if one.flops != num(0)]
+            counted = [(one, self._counted(load, [one], numbers)) for one in ops if one.flops != num(0)]
             ran = sum((self._stands(load.regions, one.op.region, numbers) * many for one, many in counted), Fraction(0))
             once = sum((many for _, many in counted), Fraction(0))
             done += ran / steps.number((once,)) if steps is not None and once else ran
         return done / number(rate, numbers)
 
-    def _counted(self, load: Load, one: OpLoad, numbers: Numbers) -> Fraction:
-        last = last_part(self.setting.accounting, one.pairs)
-        mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
-        ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
-        return ran / self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
+    def _counted(self, load: Load, ops: Sequence[OpLoad], numbers: Numbers) -> Fraction:
+        """The loops of ops, one after the other, shared by the ranks."""
+        done = Fraction(0)
+        for one in ops:
+            last = last_part(self.setting.accounting, one.pairs)
+            mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
+            ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
+            done += ran / self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
+        return done
+
+    @staticmethod
+    def _wide(size: Num, words: Sequence[Form], numbers: Numbers) -> Fraction:
+        """Amounts of elements of one format, one after the other, in bytes."""
+        return sum((size.number * number(one, numbers) for one in words), Fraction(0))
+
+    @staticmethod
+    def _moved(times: int, members: Sequence[Moved], numbers: Numbers) -> Fraction:
+        """Tensor after tensor, as often as each goes through the memory."""
+        return sum((number(m.elements, numbers) for m in members for _ in range(times)), Fraction(0))
 
     def moves(self, load: Load, numbers: Numbers) -> Fraction:
         """Every tensor that goes through the memory, and what the calls send and receive."""
