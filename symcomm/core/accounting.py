@@ -20,8 +20,8 @@ from symcomm.core.sentences import SENTENCES
 class Convention:
     """One choice: the field it belongs to, its name, and one sentence for the head of a write-up.
 
-    ``roles`` say which tensors it moves off the device (``state``, ``activation``): to the host, and those that are
-    ``deeper`` to NVMe disks.
+    ``roles`` name the tensors that it moves off the device to the host (``state``, ``activation``), ``deeper`` the ones
+    that go on to NVMe disks.
     """
 
     field: str

@@ -21,7 +21,7 @@ from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.records import ByIdentity, replace
 
-HALO_MARK = "·halo"  # behind the name of an image in that of what a rank has of it with the edges beside its part
+HALO_MARK = "·halo"  # ends the name of a rank's part of an image together with the edges beside it
 
 
 def windows(graph: Graph, op: Op, strategy: Strategy) -> Iterator[tuple[int, Expr, Expr, Form]]:

@@ -37,7 +37,7 @@ class Rule:
     of queries and of keys, ``lookups`` those that touch a table in which ids are looked up, and nothing else reads.
     Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
     ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves such
-    tables whole. ``nodes`` are those that have experts of one token, at most; 0 where there is no such limit.
+    tables whole. ``nodes`` is how many nodes the experts of one token may lie on; 0 is no limit.
     """
 
     axis: str

@@ -116,11 +116,11 @@ def _right(part: QuestionPart, item: Item) -> str:
 
 
 def _shape(item: Item, part: QuestionPart, n: int) -> tuple[object, ...]:
-    """What all variants of one question have in common of an answer.
+    """The facts of an answer that all variants of one question share.
 
-    That is the kind of its field (a number may have its unit behind it, which is a symbol to STACK), where STACK writes
-    stars (nowhere, in 3N and at spaces, or also between letters), and what is put in for runs of letters, for symbols
-    that relations eliminate, and for the words of units.
+    These are the kind of its field (a number may have its unit behind it, which is a symbol to STACK), where STACK
+    writes stars (nowhere, in 3N and at spaces, or also between letters), and what is put in for runs of letters, for
+    symbols that relations eliminate, and for the words of units.
     """
     units = _units(part) if part.kind == "numeric" else {}
     kind = "radio" if part.options else "algebraic" if part.kind == "symbolic" or units else "numerical"

@@ -162,10 +162,10 @@ class Again:
         return None
 
     def gathers(self, first: int, turns: list[Instruction]) -> Iterator[Instruction]:
-        """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
+        """The gathers of weights before what runs again: one gather serves both that run and backward.
 
-        Of those of the backward pass it is that one, else one like that of the forward pass. Where each run gathers its
-        own, it is always that.
+        It is the gather of the backward pass, where there is one, else a copy of the forward pass's. Where each run
+        gathers its own weights, it is always a copy.
         """
         apart = self.program.accounting.gathered_weights == "each_run"
         reads = [(made_by(t), t.work.reads) for t in turns if isinstance(t.work, Compute)]

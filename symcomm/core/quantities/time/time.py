@@ -107,7 +107,8 @@ def derive(
 
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
-    ``term`` chooses one of the terms instead; ``documents`` are those of ``flops``, ``recipe`` that of states on disks.
+    ``term`` chooses one of the terms instead; ``documents`` mean what they mean for ``flops``. ``recipe`` says which
+    states the NVMe disks hold.
     How terms combine, the accounting says (``time: overlap``, ``per_op`` or ``serial``). Rates that are not given stay
     symbols.
 
