@@ -188,7 +188,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "request_latency": [(LLAMA.at(B=2), {**RATES, "prompt": 32, "tokens": 8})],
     "generation_flops": [(LLAMA, {"prompt": 32, "tokens": 8})],
     "decode_throughput": [(LLAMA, RATES), (LLAMA, {**RATES, "strategy": "tensor(2)", "per": "device"})],
-    "critical_batch": [(LLAMA.at(c=4), RATES), (LLAMA, {**RATES, "of": "context", "accounting": "matrices"})],
+    "critical_batch": [(LLAMA.at(c=4), RATES), (LLAMA, {**RATES, "of": "context", "accounting": "matrices_and_cache"})],
     "cache_of_sequences": [(LLAMA, {"lengths": "3, 5, 4", "page": 4, "prefix": 6}),
                            (LLAMA, {"lengths": "3, 5", "reserved": 8, "of": "used", "strategy": "tensor(2)"})],
     "attention_intensity": [(LLAMA, {})],
@@ -196,7 +196,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     + [(SMALL, {"forward": "3 s, 5 s", "hop": "1 s", "of": "groups"})],
     "cache_room": [
         (SMALL, {"devices": 2, "memory": "8 GB", "parameters": 10**9, "token": "1 MB", "tokens": 64}),
-        (SMALL, {"want": "tokens", "memory": "8 GB", "token": "1 MB", "sequences": 4}),
+        (SMALL, {"want": "tokens", "memory": "8 GB", "token": "1 MB", "sequences": 4, "share": "0.9"}),
         (SMALL, {"want": "weights", "parameters": 10**9}),
         (SMALL, {"want": "left", "memory": "8 GB", "parameters": 10**9}),
     ],

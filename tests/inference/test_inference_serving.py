@@ -72,6 +72,7 @@ def test_at_the_critical_batch_computing_takes_as_long_as_the_memory() -> None:
         (lambda m: m.critical_batch(past=8192, device="H100-SXM"), "no batch is compute bound"),
         (lambda m: m.critical_batch(device="H100-SXM").at(c=8192), "(?s)from c = .*hint: a shorter context"),
         (lambda m: m.critical_batch(past="B", device="H100-SXM"), "earlier positions are B, and the batch B is solved"),
+        (lambda m: m.critical_batch(of="context", accounting="matrices"), "(?s)counts no cache.*matrices_and_cache"),
         (lambda m: m.request_latency(10, 5, **RATES), "depend on B"),
         (lambda m: m.at(B=2).request_latency(10, 5, **RATES).at(B=3), "added up at B = 2"),
         (lambda m: m.prefill().decode_time(**RATES), "and the model is the prefill of a prompt"),

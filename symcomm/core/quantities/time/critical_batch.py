@@ -69,6 +69,9 @@ def derive(
     end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
     never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""
     if of == "context":
+        if found.ratio == 0:
+            raise ValuesError("no sequence adds to the bytes: this traffic counts no cache, at any context",
+                              hint="traffic: matrices_and_cache")  # fmt: skip
         gap = sp.expand(sp.numer(sp.together(1 - found.ratio)))
         if context is None or gap.has(sp.Min) or sp.degree(gap, context) != 1:
             raise ValuesError("the context is a number here, or a window bounds what each sequence adds",
