@@ -64,7 +64,7 @@ def test_a_name_that_can_be_split_in_two_ways_is_told_with_both():
 
 
 LATEX = [r"$(12+12)N_{layer}D^2$", "${24ND^2}$", "$24$ N.D^2", "24 . N . D^2", r"\(24 N D^2\)", "'24 N D^2'",
-         "“24ND^2”", "`24 N D^2`", "24 N D^2 Bytes", "12.88 吉字节", "128.8 亿 字节",
+         "“24ND^2”", "`24 N D^2`", "**24 N D^2**", "24 N D^2 Bytes", "12.88 吉字节", "128.8 亿 字节",
          "12,88 Gigabyte",          "4 GB + 4 GB + 4.88 GB"]  # fmt: skip
 
 

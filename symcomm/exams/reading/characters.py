@@ -55,7 +55,7 @@ _LATEX_SPACE = re.compile(
     r"\\(?:[,;:!> ]|q?quad\b|enspace\b|(?:neg)?(?:thin|med|thick)space\b|(?:display|text)style\b|left\b|right\b|"
     r"[bB]igg?[lrm]?\b)|~"
 )
-_QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»)\s*\.?\s*""")
+_QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»|\*\*([^*]+)\*\*)\s*\.?\s*""")
 _MATHS = re.compile(r"\$\$?([^$]*)\$\$?")
 _LETTER = re.compile(r"[A-Za-z](?:_[A-Za-z0-9]{1,3})?")  # as a name of a symbol may be that the question lacks
 _WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
@@ -64,7 +64,7 @@ _LINES = re.compile(r"\\\\(?![A-Za-z])")
 
 
 def unquoted(text: str) -> str:
-    """The text between its quotation marks; empty where there are none.
+    """The text between its quotation marks, or the stars of bold type; empty where there are none.
 
     Raises ``UnreadError`` for a power in quotes that only programs write so.
 
@@ -72,9 +72,10 @@ def unquoted(text: str) -> str:
     ('24 N D^2', '')
     """
     found = _QUOTED.fullmatch(text) if len(text) <= LENGTH_LIMIT else None
-    if found is not None and "**" in text:
+    inner = "" if found is None else "".join(filter(None, found.groups()))
+    if "**" in inner:
         raise UnreadError(_IS_CODE, refused=True)
-    return "" if found is None else "".join(filter(None, found.groups()))
+    return inner
 
 
 def _is_harmless(found: str, names: frozenset[str]) -> bool:
