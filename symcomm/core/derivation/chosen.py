@@ -221,12 +221,6 @@ def _put(line: ChosenLine, what: ChosenLine, reason: bool, known: Collection[str
     return replace(line, forms=tuple(made), reason=said, steps=(*dict.fromkeys((*what.steps, *line.steps)),))
 
 
-def _without(order: list[ChosenLine], at: int, user: int, reason: bool = True) -> list[ChosenLine]:
-    made = list(order)
-    made[user] = _put(order[user], order[at], reason, {line.name for line in order})
-    return [line for i, line in enumerate(made) if i != at]
-
-
 def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
     """Without the lines that only give another name to a symbol or a product of few, where they are used once."""
     for line in list(order):
@@ -273,7 +267,8 @@ def _shorter(order: list[ChosenLine], answer: str, many: bool) -> list[ChosenLin
             continue
         short = many or (width(line.last) <= _TINY and not isinstance(user.forms[0][1], Ratio))
         if short and width(_put(user, line, False, known).forms[0][1]) <= (_WIDE if many else _SMALL):
-            return _without(order, at, uses[0])
+            made = [_put(user, line, True, known) if one is user else one for one in order]
+            return [*made[:at], *made[at + 1 :]]
     return None
 
 

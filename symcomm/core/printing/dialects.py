@@ -22,11 +22,18 @@ def _plain_power(base: str, exponent: str) -> str:
     return f"{base}^({exponent})" if not re.fullmatch(r"[A-Za-z0-9]+", exponent) else f"{base}^{exponent}"
 
 
+_UNIT_POWER = re.compile(r"\^(-?\d+)")
+
+
+def _raised(unit: str) -> str:
+    return _UNIT_POWER.sub(lambda m: m[1].translate(_SUPERSCRIPT), unit)
+
+
 @dataclass(frozen=True)
 class Dialect:
     """How one language spells the printer's decisions, as plain text does where it says nothing else.
 
-    ``flat`` languages write everything on one line.
+    ``space`` stands between a number and its ``unit``. ``flat`` languages write everything on one line.
     """
 
     name: str
@@ -46,6 +53,9 @@ class Dialect:
     summation: Callable[[str], str] = lambda below: f"Σ_{{{below}}} "
     slash: Callable[[str, str], str] = lambda top, bottom: f"{top}/{bottom}"
     power: Callable[[str, str], str] = _plain_power
+    power_of_ten: Callable[[str], str] = lambda exponent: "10" + exponent.translate(_SUPERSCRIPT)
+    unit: Callable[[str], str] = lambda unit: _raised(printable(unit))
+    space: str = " "
     root: Callable[[str], str] = lambda inside: f"√({inside})"
     ceiling: Callable[[str], str] = lambda inside: f"⌈{inside}⌉"
     floor: Callable[[str], str] = lambda inside: f"⌊{inside}⌋"
@@ -89,6 +99,19 @@ def _tex_scripts(base: str, lower: str, upper: str, primes: int, accent: str) ->
     if upper:
         return out + f"^{{{upper.strip()}" + "\\prime" * primes + "}"
     return out + "'" * primes
+
+
+def tex_unit(unit: str) -> str:
+    r"""A unit in LaTeX maths; signs stand outside of ``\text``, since ``$`` in it would end Markdown's maths.
+
+    >>> tex_unit("FLOP/(B·s)"), tex_unit("µs^2")
+    ('\\text{FLOP/(B}\\cdot\\text{s)}', '\\mu\\text{s}^{2}')
+    """
+    known = {"·": r"\cdot", "µ": r"\mu", "": ""}
+    return "".join(
+        f"^{{{part[1:]}}}" if _UNIT_POWER.fullmatch(part) else known.get(part, rf"\text{{{tex_text(part)}}}")
+        for part in re.split(r"([·µ]|\^-?\d+)", unit)
+    )
 
 
 _TYPST_STYLES = {
@@ -190,6 +213,9 @@ LATEX = Dialect(
     fraction=lambda top, bottom: rf"\frac{{{top.strip()}}}{{{bottom.strip()}}}",
     slash=lambda top, bottom: f"{top.strip()}/{bottom.strip()}",
     power=lambda base, exponent: f"{base.strip()}^{{{exponent.strip()}}}",
+    power_of_ten=lambda exponent: f"10^{{{exponent}}}",
+    unit=tex_unit,
+    space=r"\ ",
     root=lambda inside: rf"\sqrt{{{inside.strip()}}}",
     ceiling=lambda inside: rf"\left\lceil {inside} \right\rceil ",
     floor=lambda inside: rf"\left\lfloor {inside} \right\rfloor ",
@@ -215,6 +241,9 @@ TYPST = Dialect(
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
     slash=lambda top, bottom: f"{top} \\/ {bottom}",
     power=lambda base, exponent: f"{base}^({exponent})",
+    power_of_ten=lambda exponent: f"10^({exponent})",
+    unit=lambda unit: typst_string(_raised(unit)),
+    space=" med ",
     root=lambda inside: f"sqrt({inside})",
     ceiling=lambda inside: f"ceil({inside})",
     floor=lambda inside: f"floor({inside})",
@@ -245,6 +274,9 @@ MATHML = Dialect(
     fraction=lambda top, bottom: f"<mfrac>{_row(top)}{_row(bottom)}</mfrac>",
     slash=lambda top, bottom: f"{top}<mo>/</mo>{bottom}",
     power=lambda base, exponent: f"<msup>{_row(base)}{_row(exponent)}</msup>",
+    power_of_ten=lambda exponent: f"<msup><mn>10</mn><mn>{exponent.replace('-', '−')}</mn></msup>",
+    unit=lambda unit: f"<mtext>{html_text(_raised(unit))}</mtext>",
+    space='<mspace width="0.25em"></mspace>',
     root=lambda inside: f"<msqrt>{inside}</msqrt>",
     ceiling=lambda inside: f"<mrow><mo>⌈</mo>{inside}<mo>⌉</mo></mrow>",
     floor=lambda inside: f"<mrow><mo>⌊</mo>{inside}<mo>⌋</mo></mrow>",

@@ -36,7 +36,7 @@ from symcomm.core.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect,
 from symcomm.core.printing.escape import printable
 from symcomm.core.printing.names import Glyph, Written, written
 from symcomm.core.records import dataclass
-from symcomm.core.units import ONE, decimals, endless
+from symcomm.core.units import ONE, decimals, endless, group
 
 # How tightly a piece binds, loosest first: what binds less than its surroundings is put in parentheses.
 _SUM, _PRODUCT, _RATIO, _POWER, _ATOM = range(5)
@@ -63,14 +63,6 @@ class _Piece:
     fresh: str  # the text where it starts a line
     width: float
     penalty: int
-
-
-def _groups(n: int) -> list[str]:
-    digits = str(n)
-    if len(digits) <= 4:
-        return [digits]
-    head = len(digits) % 3
-    return ([digits[:head]] if head else []) + [digits[i : i + 3] for i in range(head, len(digits), 3)]
 
 
 def _split_sign(form: Form) -> tuple[bool, Form]:
@@ -159,7 +151,7 @@ class _Printer:
         if endless(value):
             raise ValuesError("a number of the formula has more than 4,300 digits", hint="give smaller numbers")
         behind = decimals(value)
-        groups = _groups(int(value) if behind else value.numerator)
+        groups = group(str(int(value) if behind else value.numerator)).split()
         if behind:
             groups[-1] += f".{behind}"
         width = sum(0.5 * len(g) + 0.17 for g in groups)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from symcomm.core.irrational import Irrational
-from symcomm.core.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
-from symcomm.core.printing.escape import html_text, printable, tex_text, typst_string
-from symcomm.core.printing.forms import PRINTERS
+from symcomm.core.printing.dialects import Dialect, DialectName
+from symcomm.core.printing.forms import DIALECTS, print_form
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, decimal_text, decimals
 
@@ -57,77 +55,18 @@ def said(quantity: Quantity) -> tuple[QuantityText, ...]:
     return tuple(out)
 
 
-_UNIT_POWER = re.compile(r"\^(-?\d+)")
-
-
-def _amount_tex(s: QuantityText) -> str:
-    number = r"\,".join(s.groups) + s.decimals
-    if s.below:
-        number = LATEX.fraction(number, LATEX.digits(s.below))
+def _amount(d: Dialect, s: QuantityText) -> str:
+    number = d.digits([*s.groups[:-1], s.groups[-1] + s.decimals]) if s.groups else ""
+    number = d.fraction(number, d.digits(s.below)) if s.below else number
     if s.exponent:
-        number += rf" \cdot 10^{{{s.exponent}}}"
-    parts = [tex_text_unit(p) for p in _UNIT_POWER.split(s.unit)[::2]]
-    powers = _UNIT_POWER.findall(s.unit)
-    unit = "".join(p + (f"^{{{powers[i]}}}" if i < len(powers) else "") for i, p in enumerate(parts))
-    space = r"\ " if number and unit else ""
-    return ("-" if s.minus else "") + number + space + unit
+        number += d.dot + d.power_of_ten(s.exponent)
+    unit = d.unit(s.unit) if s.unit else ""
+    return (d.sign if s.minus else "") + number + (d.space if number and unit else "") + unit
 
 
-def tex_text_unit(unit: str) -> str:
-    r"""A unit's name in LaTeX maths; signs stand outside of ``\text``, since ``$`` in it would end Markdown's maths.
-
-    >>> tex_text_unit("FLOP/(B·s)"), tex_text_unit("µs")
-    ('\\text{FLOP/(B}\\cdot\\text{s)}', '\\mu\\text{s}')
-    """
-    parts = re.split("([·µ])", unit)
-    return "".join({"·": r"\cdot", "µ": r"\mu", "": ""}.get(p, rf"\text{{{tex_text(p)}}}") for p in parts)
-
-
-def _amount_typst(s: QuantityText) -> str:
-    number = " thin ".join(s.groups)
-    if s.decimals:
-        # A dot between digits is one number only where the digits touch it.
-        number = " thin ".join([*s.groups[:-1], s.groups[-1] + s.decimals])
-    if s.below:
-        number = f"frac({number}, {' thin '.join(s.below)})"
-    if s.exponent:
-        number += f" dot.c 10^({s.exponent})"
-    unit = typst_string(_superscripts(s.unit)) if s.unit else ""
-    return ("-" if s.minus else "") + " med ".join(p for p in (number, unit) if p)
-
-
-def _superscripts(unit: str) -> str:
-    return _UNIT_POWER.sub(lambda m: m[1].translate(_SUPERSCRIPT), unit)
-
-
-def _amount_mathml(s: QuantityText) -> str:
-    number = f"<mn>{_NARROW.join(s.groups)}{s.decimals}</mn>" if s.groups else ""
-    if s.below:
-        number = f"<mfrac>{number}<mn>{_NARROW.join(s.below)}</mn></mfrac>"
-    if s.exponent:
-        number += f"<mo>·</mo><msup><mn>10</mn><mn>{s.exponent.replace('-', '−')}</mn></msup>"
-    unit = f"<mtext>{html_text(_superscripts(s.unit))}</mtext>" if s.unit else ""
-    space = '<mspace width="0.25em"></mspace>' if number and unit else ""
-    return ('<mo form="prefix">−</mo>' if s.minus else "") + number + space + unit
-
-
-def _amount_text(s: QuantityText) -> str:
-    number = " ".join(s.groups) + s.decimals + (f"/{' '.join(s.below)}" if s.below else "")
-    number += f"·10{s.exponent.translate(_SUPERSCRIPT)}" if s.exponent else ""
-    return ("-" if s.minus else "") + " ".join(p for p in (number, _superscripts(printable(s.unit))) if p)
-
-
-_AMOUNT: dict[str, Callable[[QuantityText], str]] = {
-    "latex": _amount_tex,
-    "typst": _amount_typst,
-    "mathml": _amount_mathml,
-    "text": _amount_text,
-}
 RELATIONS: dict[str, dict[str, str]] = {
-    "latex": {"=": "=", ":=": "=", "≈": r"\approx", "": ""},
-    "typst": {"=": "=", ":=": "=", "≈": "approx", "": ""},
-    "mathml": {"=": "<mo>=</mo>", ":=": "<mo>=</mo>", "≈": "<mo>≈</mo>", "": ""},
-    "text": {"=": "=", ":=": "=", "≈": "≈", "": ""},
+    name: {"": "", ":=": d.relations["="].strip(), **{sign: d.relations[sign].strip() for sign in "=≈"}}
+    for name, d in DIALECTS.items()
 }
 
 
@@ -139,16 +78,14 @@ def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], 
     >>> amounts("latex", Quantity(Fraction(2**30), BYTE))[1]
     ('=', '1\\\\ \\\\text{GiB}')
     """
-    ways = tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
-    if isinstance(quantity, Irrational) and quantity.text and quantity.form is not None:
-        # The exact number is a formula; its unit is written as that of an amount without a number.
-        alone = QuantityText("", False, (), "", (), "", str(quantity.unit))
-        unit = _AMOUNT[dialect](alone) if quantity.unit != ONE else ""
-        gap = {"latex": r"\ ", "typst": " med ", "mathml": '<mspace width="0.25em"></mspace>', "text": " "}[dialect]
-        written = PRINTERS[dialect](quantity.form, None, None)
+    d = DIALECTS[dialect]
+    ways = tuple((RELATIONS[dialect][s.relation], _amount(d, s)) for s in said(quantity))
+    if isinstance(quantity, Irrational) and quantity.text and quantity.form is not None:  # the number is a formula
+        unit = d.unit(str(quantity.unit)) if quantity.unit != ONE else ""
+        written = print_form(d, quantity.form, None, None)
         if unit and quantity.text.startswith("("):
             written = f"<mo>(</mo>{written}<mo>)</mo>" if dialect == "mathml" else f"({written})"
-        return (("", written + (gap + unit if unit else "")), *ways[1:])
+        return (("", written + (d.space + unit if unit else "")), *ways[1:])
     return ways
 
 
