@@ -189,7 +189,7 @@ WIDTH = {
     ("exams", "teaching"): 3,
     ("searching", "core"): 83,
     ("searching", "documents"): 1,
-    ("teaching", "core"): 105,
+    ("teaching", "core"): 85,
     ("verify", "core"): 44,
     ("verify", "documents"): 1,
 }

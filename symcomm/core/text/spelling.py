@@ -80,6 +80,15 @@ def spelling(word: str, scripts: Sequence[Script]) -> Spelling:
     return Spelling(key(below), key([*below[:-1], head] if head else below[:-1]), member)
 
 
+def plain_name(name: str) -> str:
+    """The one spelling of a name: ``x1`` is ``x_1``.
+
+    >>> plain_name("x1"), plain_name("x_{1}"), plain_name("w")
+    ('x_1', 'x_1', 'w')
+    """
+    return re.sub(r"^([A-Za-z]+)(\d+)$", r"\1_\2", re.sub(r"[{}\\\s]", "", name))
+
+
 def latex(text: str, stem: Stem, scripts: Sequence[Script]) -> str:
     """How the author wrote a name in a cell's text; a plain word of many letters becomes the LaTeX of the same name."""
     pieces = [latex_word(stem.word, stem.source)]

@@ -29,8 +29,7 @@ from symcomm.core.text.tree import (
     Sum,
 )
 from symcomm.core.units import Quantity
-from symcomm.teaching.differentiation.gradients import Gradient, shape_text, why
-from symcomm.teaching.differentiation.reading import CONSTANTS, plain
+from symcomm.teaching.differentiation.reading import CONSTANTS
 
 COLUMNS = ("printed", "derived", "why")
 _ACCENTED = re.compile(
@@ -233,56 +232,3 @@ def _said(cell: Quantity | Form) -> str:
 
 def _decimal(number: Any) -> str:
     return str(mpmath.nstr(number, 6, strip_zeros=True)).removesuffix(".0")
-
-
-# -- gradients ---------------------------------------------------------------------------------------------
-
-_OF = re.compile(
-    r"(?:\\frac\s*\{\s*\\partial\s*[^{}]*\}\s*\{\s*\\partial\s*|∂[^/]*/∂|\bd\s?)"
-    r"(?:\\math(?:bf|rm|it)\s*\{([^{}]*)\}|([A-Za-z]\w*(?:[_^]\{?\w+\}?)*'*))"
-)
-_SPACE = re.compile(r"^.*?(?:\\mathbb\s*\{?R\}?|\bR|ℝ)\s*\^")  # what stands before the sizes
-
-
-def beside_gradients(known: Mapping[str, tuple[tuple[str, ...], Gradient | None]], printed: Table) -> Exhibit:
-    """Printed shapes of gradients beside the derived ones; ``known`` has shapes by tensor, with their formulas.
-
-    >>> known = {"W": (("D_1", "D_2"), None)}
-    >>> from symcomm.core.text.finder import read_tables
-    >>> table = read_tables("gradient\\tshape\\n$dW$\\t$B \\\\times H_2$", "t.tsv")[0]
-    >>> beside_gradients(known, table).rows[0][1]
-    '`D_1` × `D_2`'
-    """
-    sizes = {size for shape, _ in known.values() for size in shape}
-    found: list[tuple[str, str, str]] = []
-    agreeing = 0
-    for row in printed.rows:
-        head = row[0].text.partition("=")[0]
-        match = _OF.search(head)
-        tensor = plain_tensor(match[1] or match[2]) if match else ""
-        if tensor not in known:
-            raise TableError(f"the table has no gradient of '{tensor or head.strip('$ ')}'", row[0].span(),
-                             f"gradients: {', '.join(known)}")  # fmt: skip
-        shape, gradient = known[tensor]
-        told = _sizes(row[-1].text)
-        if told == shape:
-            agreeing += 1
-            continue
-        strange = [size for size in told if size not in sizes]
-        reason = [why(gradient)] if gradient is not None else [f"A gradient has the shape of `{tensor}`."]
-        if len(told) > 1 and told == shape[::-1]:
-            reason.append("This is the transpose.")
-        reason += [f"No axis here is called {', '.join(f'`{size}`' for size in strange)}."] if strange else []
-        found.append((f"`d{tensor}`: " + shape_text(told), shape_text(shape), " ".join(reason)))
-    title = f"Printed and derived shapes: {agreeing} agree" + (", and these cannot be" if found else "")
-    return Exhibit(title, COLUMNS, tuple(found))
-
-
-def plain_tensor(name: str) -> str:
-    """The plain spelling of a tensor's name."""
-    return re.sub(r"[{}\\\s]", "", name)
-
-
-def _sizes(text: str) -> tuple[str, ...]:
-    inside = _SPACE.sub("", text.strip()).strip("$ {}[]()")
-    return tuple(plain(part) for part in re.split(r"\\times|×|,|\bx\b", inside) if part.strip("{}$ "))

@@ -12,6 +12,7 @@ from symcomm.core.records import dataclass
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.expressions import read_sum, read_whole
 from symcomm.core.text.parsing import parse
+from symcomm.core.text.spelling import plain_name
 from symcomm.core.text.syntax import Branch, branches, term_of
 from symcomm.core.text.table import Cell, PlacedText
 from symcomm.core.text.tree import Identifier, Node
@@ -29,15 +30,6 @@ class Formula:
     name: str
     tree: Node
     span: Span
-
-
-def plain(name: str) -> str:
-    """The one spelling of a name: ``x1`` is ``x_1``.
-
-    >>> plain("x1"), plain("x_{1}"), plain("w")
-    ('x_1', 'x_1', 'w')
-    """
-    return re.sub(r"^([A-Za-z]+)(\d+)$", r"\1_\2", re.sub(r"[{}\\\s]", "", name))
 
 
 def in_order(name: str) -> tuple[str, int]:
@@ -60,7 +52,7 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
     pairs = [pair for cell in cells for pair in _sides(cell)]
     if not pairs:
         raise FormulaError("there is no formula", hint="write y_1 = (x_1 + x_2)^2")
-    inputs = [plain(name) for name in known]
+    inputs = [plain_name(name) for name in known]
     first: dict[str, Span] = {}
     for name, _, span, _, _ in pairs:
         if name in inputs:
@@ -100,9 +92,9 @@ def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell, tuple[str, ...]]]:
             raise context.wrong("a formula has a name, an equals sign and a right side", item, "write y_1 = x_1 x_2")
         head, of = _name_of(context, branches(item)[0])
         left = read_sum(context, head)
-        if not isinstance(left, Identifier) or plain(left.key) in CONSTANTS:
+        if not isinstance(left, Identifier) or plain_name(left.key) in CONSTANTS:
             raise context.wrong("the left side of a formula is a name", branches(item)[0], "write y_1 = x_1 x_2")
-        found.append((plain(left.key), branches(item)[1], context.over(branches(item)[0]), cell, of))
+        found.append((plain_name(left.key), branches(item)[1], context.over(branches(item)[0]), cell, of))
     return found
 
 
@@ -112,7 +104,7 @@ def _name_of(context: Context, left: Branch) -> tuple[Branch, tuple[str, ...]]:
     if len(parts) == 2 and branches(parts[1])[0].data == "paren":
         of = [one.strip("()$ ") for one in context.source(parts[1]).split(",")]
         if all(re.fullmatch(r"[A-Za-z][\w{}]*", one) for one in of):
-            return Branch("sum", [Branch("term", [parts[0]])]), tuple(map(plain, of))
+            return Branch("sum", [Branch("term", [parts[0]])]), tuple(map(plain_name, of))
     return left, ()
 
 
@@ -121,7 +113,7 @@ def _refuse_calls(context: Context, right: Branch, called: set[str]) -> None:
     for term in right.of("term"):
         parts = branches(term)
         for one, following in pairwise(parts):
-            if plain(context.source(one).strip("$ ")) in called and branches(following)[0].data == "paren":
+            if plain_name(context.source(one).strip("$ ")) in called and branches(following)[0].data == "paren":
                 name = context.source(one)
                 raise FormulaError(
                     f"{name} has a formula of its own, which is not called with other values",
@@ -136,7 +128,7 @@ def read_point(said: str | Mapping[str, object]) -> dict[str, Cell | Fraction]:
     {'x_1': '2', 'x_2': 'ln 3'}
     """
     if not isinstance(said, str):
-        return {plain(name): _number(name, value) for name, value in said.items()}
+        return {plain_name(name): _number(name, value) for name, value in said.items()}
     found: dict[str, Cell | Fraction] = {}
     for cell in PlacedText.cells_of(said):
         for part in re.finditer(r"(?:[^,()]|\([^()]*\))+", cell.text):
@@ -144,7 +136,7 @@ def read_point(said: str | Mapping[str, object]) -> dict[str, Cell | Fraction]:
             where = cell.span(part.start(), part.end())
             if not equals or not re.fullmatch(r"\s*\$?[A-Za-z][\w{}\\]*\s*", name) or not value.strip("$ "):
                 raise FormulaError("a point gives each input a value", where, "write x_1 = 2, x_2 = 4")
-            key = plain(name.replace("$", ""))
+            key = plain_name(name.replace("$", ""))
             if key in found:
                 raise FormulaError(f"{key} has two values", where, "give it one")
             start = part.start() + len(name) + 1

@@ -19,6 +19,7 @@ from symcomm.core.errors import FormulaError, Span, SymcommError, ValuesError, n
 from symcomm.core.form import Form, Sym
 from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.records import dataclass
+from symcomm.core.text.spelling import plain_name
 from symcomm.core.text.tree import (
     Exponentiation,
     FunctionCall,
@@ -36,7 +37,6 @@ from symcomm.teaching.differentiation.reading import (
     CONSTANTS,
     Formula,
     in_order,
-    plain,
     read_constant,
     read_point,
     read_system,
@@ -189,7 +189,7 @@ def trace(text: str, point: str | Mapping[str, object], outputs: Sequence[str] =
     given = read_point(point)
     if not given:
         raise ValuesError("a trace needs a point: a value for each input", hint="write x_1 = 2, x_2 = 4")
-    return _TraceBuilder(text, given, tuple(map(plain, outputs))).trace()
+    return _TraceBuilder(text, given, tuple(map(plain_name, outputs))).trace()
 
 
 def constants(said: str | Mapping[str, object]) -> dict[str, Expr]:
@@ -244,7 +244,7 @@ class _TraceBuilder:
         named = [name for name in self.formulas if name == "y" or (name.startswith("y_") and name[2:].isdecimal())]
         if named:
             return sorted(named, key=in_order)
-        read = {plain(n.key) for f in self.formulas.values() for n in _walk(f.tree) if isinstance(n, Identifier)}
+        read = {plain_name(n.key) for f in self.formulas.values() for n in _walk(f.tree) if isinstance(n, Identifier)}
         return [name for name in self.formulas if name not in read] or [*self.formulas]
 
     # -- nodes -----------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class _TraceBuilder:
             case Number(_, value):
                 return sp.Rational(value.numerator, value.denominator)
             case Identifier(span, key):
-                return self.named(plain(key), span)
+                return self.named(plain_name(key), span)
             case Sum(span, terms, signs):
                 return self.total(terms, signs, span)
             case Multiplication(span, factors):

@@ -1,1 +1,1 @@
-"""Quantities of a trace of formulas, and of the gradients of tensor ops."""
+"""Quantities of a trace of formulas."""

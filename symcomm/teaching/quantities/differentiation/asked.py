@@ -11,8 +11,8 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Related, Sym
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.setting import Setting
+from symcomm.core.text.spelling import plain_name
 from symcomm.core.units import Quantity
-from symcomm.teaching.differentiation.reading import plain
 from symcomm.teaching.differentiation.tables import cell
 from symcomm.teaching.differentiation.trace import EvaluationTrace, trace
 
@@ -46,7 +46,7 @@ def traced(
 ) -> EvaluationTrace:
     """The trace of a question, at its point or at the given numbers."""
     said: str | Mapping[str, object] = (
-        point if point is not None else {plain(name): value for name, value in setting.values.items()}
+        point if point is not None else {plain_name(name): value for name, value in setting.values.items()}
     )
     return trace(of, said, [name.strip() for name in (outputs or "").split(",") if name.strip()])
 
@@ -55,9 +55,9 @@ def one_of(name: str | None, known: Sequence[str], what: str) -> str | None:
     """The plain spelling of a name that is asked for; raises ``ValuesError`` where there is none."""
     if name is None:
         return None
-    if plain(name) not in known:
-        raise ValuesError(f"the trace has no {what} '{name[:60]}'", hint=nearest(plain(name), [*known]))
-    return plain(name)
+    if plain_name(name) not in known:
+        raise ValuesError(f"the trace has no {what} '{name[:60]}'", hint=nearest(plain_name(name), [*known]))
+    return plain_name(name)
 
 
 Results = Sequence[tuple[Related, Quantity | Form]]

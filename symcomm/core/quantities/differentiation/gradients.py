@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,11 +11,12 @@ from typing import Annotated, Literal
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import TableError, ValuesError, nearest
 from symcomm.core.form import Called, Form, Related, Sym
+from symcomm.core.graph.gradient_formulas import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
+from symcomm.core.graph.gradient_formulas import gradients as formulas_of
 from symcomm.core.graph.graph import Graph, Op, bare
 from symcomm.core.graph.ops import MAP
-from symcomm.core.printing import plain
 from symcomm.core.program.program import trained
 from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
@@ -22,14 +24,14 @@ from symcomm.core.quantities.memory.activation_memory import saved_tensors
 from symcomm.core.quantities.options import Frozen, OpName
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting, StepWriter
+from symcomm.core.text.spelling import plain_name
+from symcomm.core.text.table import Table
 from symcomm.core.units import Unit
-from symcomm.teaching.differentiation.comparison import beside_gradients
-from symcomm.teaching.differentiation.gradients import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
-from symcomm.teaching.differentiation.gradients import gradients as formulas_of
 
 Known = dict[str, tuple[tuple[str, ...], Gradient | None]]
 TITLE = "Gradients"
 COLUMNS = ("gradient", "shape", "reads", "FLOPs")
+PRINTED = ("printed", "derived", "why")
 
 
 def derive(
@@ -156,4 +158,54 @@ def _has_rows(found: Sequence[Gradient]) -> bool:
     return any(piece.function in ("sum", "mean", "max", *(m.name for m in MAP.values() if m.along)) for piece in pieces)
 
 
-__all__ = ["derive", "plain"]
+# -- printed shapes ------------------------------------------------------------------------------------------
+
+_OF = re.compile(
+    r"(?:\\frac\s*\{\s*\\partial\s*[^{}]*\}\s*\{\s*\\partial\s*|∂[^/]*/∂|\bd\s?)"
+    r"(?:\\math(?:bf|rm|it)\s*\{([^{}]*)\}|([A-Za-z]\w*(?:[_^]\{?\w+\}?)*'*))"
+)
+_SPACE = re.compile(r"^.*?(?:\\mathbb\s*\{?R\}?|\bR|ℝ)\s*\^")  # what stands before the sizes
+
+
+def beside_gradients(known: Known, printed: Table) -> Exhibit:
+    """Printed shapes of gradients beside the derived ones; ``known`` has shapes by tensor, with their formulas.
+
+    >>> known = {"W": (("D_1", "D_2"), None)}
+    >>> from symcomm.core.text.finder import read_tables
+    >>> table = read_tables("gradient\\tshape\\n$dW$\\t$B \\\\times H_2$", "t.tsv")[0]
+    >>> beside_gradients(known, table).rows[0][1]
+    '`D_1` × `D_2`'
+    """
+    sizes = {size for shape, _ in known.values() for size in shape}
+    found: list[tuple[str, str, str]] = []
+    agreeing = 0
+    for row in printed.rows:
+        head = row[0].text.partition("=")[0]
+        match = _OF.search(head)
+        tensor = _plain_tensor(match[1] or match[2]) if match else ""
+        if tensor not in known:
+            raise TableError(f"the table has no gradient of '{tensor or head.strip('$ ')}'", row[0].span(),
+                             f"gradients: {', '.join(known)}")  # fmt: skip
+        shape, gradient = known[tensor]
+        told = _sizes(row[-1].text)
+        if told == shape:
+            agreeing += 1
+            continue
+        strange = [size for size in told if size not in sizes]
+        reason = [why(gradient)] if gradient is not None else [f"A gradient has the shape of `{tensor}`."]
+        if len(told) > 1 and told == shape[::-1]:
+            reason.append("This is the transpose.")
+        reason += [f"No axis here is called {', '.join(f'`{size}`' for size in strange)}."] if strange else []
+        found.append((f"`d{tensor}`: " + shape_text(told), shape_text(shape), " ".join(reason)))
+    title = f"Printed and derived shapes: {agreeing} agree" + (", and these cannot be" if found else "")
+    return Exhibit(title, PRINTED, tuple(found))
+
+
+def _plain_tensor(name: str) -> str:
+    """The plain spelling of a tensor's name."""
+    return re.sub(r"[{}\\\s]", "", name)
+
+
+def _sizes(text: str) -> tuple[str, ...]:
+    inside = _SPACE.sub("", text.strip()).strip("$ {}[]()")
+    return tuple(plain_name(part) for part in re.split(r"\\times|×|,|\bx\b", inside) if part.strip("{}$ "))
