@@ -137,6 +137,7 @@ NAMES = {
         "Exponentiation Family FunctionCall Hadamard Identifier Multiplication Node Number Quotient Radical Sum "
         "Transpose bare children "
     ),
+    "symcomm.core.timeline": "timeline",
     "symcomm.core.units": "BYTE ELEMENT FLOP ONE Quantity Unit",
     "symcomm.core.worksheets": "Worksheet built_in parse_worksheet read_worksheet",
     "symcomm.documents.plots.drawing": "Sketch",
@@ -146,7 +147,7 @@ NAMES = {
     "symcomm.documents.plots.ring_steps": "ORDERS causal_balance ring_steps",
     "symcomm.documents.plots.roofline": "roofline_plot",
     "symcomm.documents.plots.schedule": "schedule_plot schedule_says=says timetable",
-    "symcomm.documents.plots.timeline": "timeline timeline_plot",
+    "symcomm.documents.plots.timeline": "timeline_plot",
     "symcomm.documents.plots.trace": "trace_plot trace_says=says",
     "symcomm.documents.render.telling": "numbers_in telling",
     "symcomm.documents.render": "contents pdf prose render safe_name source",

@@ -12,7 +12,7 @@ import sympy as sp
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, exact, put
-from symcomm.core.errors import IrrationalError, SymcommError, ValuesError
+from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.notation import amount, symbol
 from symcomm.core.optimum.crossover import crossovers
@@ -55,11 +55,8 @@ def optimum_plot(
     """
     values = _known(cost, over, given)
     search = minimise if sense == "least" else maximise
-    place = _number(search(cost, over, values, integer=False))
-    try:
-        whole: int | None = int(_number(search(cost, over, values)))
-    except IrrationalError:  # pragma: no cover - a whole number is never irrational
-        whole = None
+    place = float(search(cost, over, values, integer=False).at().value)
+    whole = int(search(cost, over, values).at().value)
     worth = _function(cost, over, values)
     unit = plot_unit(cost, over)
     low, high, log = _range(place)
@@ -78,9 +75,9 @@ def optimum_plot(
     axes.annotate(said, (place, best), xytext=(0, 26 if sense == "least" else -34), textcoords="offset points",
                   fontsize=8, ha="center", bbox=_WHITE,
                   arrowprops={"arrowstyle": "-", "color": SOFT, "lw": 0.6})  # fmt: skip
-    if whole is not None and place >= 200:  # its neighbours cannot be told apart
+    if place >= 200:  # its neighbours cannot be told apart
         axes.plot([whole], [worth(whole)], "D", color=RED, markersize=5, label=f"best whole number, {whole}")
-    elif whole is not None:
+    else:
         near = sorted({n for n in (math.floor(place), math.ceil(place), whole) if n >= max(1, low)})
         for n in near:
             chosen = n == whole
@@ -128,8 +125,7 @@ def break_even_plot(
     title: str = "",
 ) -> Any:
     """A Matplotlib figure of two costs and the one point where they are equal, as ``break_even`` derives it."""
-    made = break_even(a, b, over)
-    point = _number(made)
+    point = float(break_even(a, b, over).at().value)
     return _meeting(a, b, over, [point], (point / 16, point * 16), labels, title, path)
 
 
@@ -147,14 +143,9 @@ def sensitivity_plot(
         raise ValuesError(f"'{cost.title}' depends on nothing")
     found: list[tuple[str, float, str]] = []
     for name in names:
-        elasticity = sensitivity(cost, name, values)
-        size = _number(elasticity)
-        try:
-            exactly = elasticity.at().value
-            shown = str(exactly) if exactly.denominator < 100 else f"{float(exactly):.3g}"
-        except SymcommError:
-            shown = f"{size:.3g}"
-        found.append((name, size, shown.replace("-", "−")))
+        exactly = sensitivity(cost, name, values).at().value
+        shown = str(exactly) if exactly.denominator < 100 else f"{float(exactly):.3g}"
+        found.append((name, float(exactly), shown.replace("-", "−")))
     found.sort(key=lambda one: abs(one[1]))
     made = figure(7.2, 1.1 + 0.36 * max(len(found), 2))
     axes = made.add_subplot()
@@ -276,15 +267,6 @@ def _known(cost: Derivation, over: str, given: Mapping[str, object] | None) -> d
             f"a picture needs numbers: no value is given for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
         )
     return values
-
-
-def _number(made: Derivation) -> float:
-    """The worth of an answer, rounded for the picture."""
-    try:
-        return float(made.at().value)
-    except IrrationalError:
-        values = made.relations.complete(dict(made.given))
-        return float(sp.N(made.expr.xreplace(put(values)), 20))
 
 
 def _function(cost: Derivation, over: str, values: Mapping[str, Fraction]) -> Any:
