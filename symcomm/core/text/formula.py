@@ -100,8 +100,13 @@ def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> 
     return read_whole(context, parse(context))
 
 
-def parse_answer(text: str | Cell, known: Iterable[str] | None, also: Iterable[str] = ()) -> Node:
-    r"""Read a scalar formula over ``known`` names: what a person answers, ``24 N_layer D^2``.
+def parse_answer(
+    text: str | Cell,
+    known: Iterable[str] | None,
+    also: Iterable[str] = (),
+    functions: frozenset[str] = ANSWER_FUNCTIONS,
+) -> Node:
+    r"""Read a scalar formula over ``known`` names and ``functions``: what a person answers, ``24 N_layer D^2``.
 
     With None any name may stand in it; ``also`` are names that it is known to be about, so that ``nw`` is a product
     where both are. A ``\log`` without a base is the natural logarithm.
@@ -114,7 +119,7 @@ def parse_answer(text: str | Cell, known: Iterable[str] | None, also: Iterable[s
     """
     cell = single(text, "answer") if isinstance(text, str) else text
     names = frozenset(known) if known is not None else _names(cell, frozenset(also))
-    context = Context(cell, Scope(sizes=names, functions=ANSWER_FUNCTIONS, kind="answer"))
+    context = Context(cell, Scope(sizes=names, functions=functions, kind="answer"))
     return read_whole(context, parse(context))
 
 

@@ -10,12 +10,9 @@ from unicodedata import normalize
 from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import SymcommError, TableError
 from symcomm.core.form import Form, Related, Sym
-from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
-from symcomm.core.text.context import Context, Scope
-from symcomm.core.text.expressions import read_whole
-from symcomm.core.text.parsing import parse
+from symcomm.core.text.formula import parse_answer
 from symcomm.core.text.table import Cell, Table, single
 from symcomm.core.text.tree import (
     Exponentiation,
@@ -163,16 +160,14 @@ def _tree(text: str, known: Mapping[str, Any]) -> Node:
     for sign, word in ((r"\times", "*"), ("×", "*"), ("·", "*"), (r"\cdot", "*"), ("²", "^2"), ("√", "sqrt")):
         text = text.replace(sign, word)
     text = re.sub(r"\*\s*-\s*(\d+)", r"*(-\1)", text)
-    context = Context(single(text), Scope(sizes=frozenset({*keys.values(), *CONSTANTS}),
-                                          functions=frozenset(_FUNCTIONS), kind="answer"))  # fmt: skip
-    return read_whole(context, parse(context))
+    return parse_answer(single(text), (*keys.values(), *CONSTANTS), functions=_FUNCTIONS)
 
 
 def _keys(known: Mapping[str, Any]) -> dict[str, str]:
     return {name: f"q_{number}" for number, name in enumerate(sorted(known))}
 
 
-_FUNCTIONS = ("sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid")
+_FUNCTIONS = frozenset({"sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid"})
 
 
 def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
@@ -225,8 +220,6 @@ def _close(a: Any, b: Any) -> bool:
 
 
 def _said(cell: Quantity | Form) -> str:
-    if isinstance(cell, Irrational):
-        return str(cell)
     return printed_form(cell) if isinstance(cell, Form) else str(cell)
 
 

@@ -25,8 +25,9 @@ class TraceMistake:
 
 def _overwritten(step: Step) -> Form | None:
     """The last contribution to an adjoint alone."""
-    several = step.reason.rule == "chain rule" and isinstance(step.form, Total) and step.name[1:2] == BAR
-    return step.form.terms[-1] if several and isinstance(step.form, Total) else None
+    if step.reason.rule != "chain rule" or not isinstance(step.form, Total) or step.name[1:2] != BAR:
+        return None
+    return step.form.terms[-1]
 
 
 def _product_rule(step: Step) -> Form | None:

@@ -64,10 +64,6 @@ def sign(number: Expr) -> int:
     return 1 if near > 0 else -1
 
 
-def _power_form(base: Form, exponent: Form) -> Form:
-    return Power(base, exponent)
-
-
 def _power_partials(base: Form, exponent: Form, result: Form) -> tuple[Form, Form]:
     if isinstance(exponent, Num):
         lower = exponent.number - 1
@@ -94,10 +90,8 @@ def _power_kink(base: Expr, exponent: Expr) -> str:
 
 
 def _corner(name: str) -> Callable[..., str]:
-    def kink(a: Expr, b: Expr) -> str:
-        return f"{name} has a kink where its operands are equal: the one grows with its operand, the other does not"
-
-    return lambda a, b: "" if sign(a - b) else kink(a, b)
+    told = f"{name} has a kink where its operands are equal: the one grows with its operand, the other does not"
+    return lambda a, b: "" if sign(a - b) else told
 
 
 def _greater(a: Form, b: Form) -> Form:
@@ -116,12 +110,12 @@ OPERATIONS: tuple[Operation, ...] = (
               lambda a, b, v: (Ratio(ONE, b), negative(Ratio(v, b))), "quotient rule",
               undefined=lambda a, b: "" if sign(b) else "a division by 0"),
     Operation("neg", (), 1, negative, lambda u, v: (MINUS,), "sign"),
-    Operation("pow", (), 2, _power_form, _power_partials, "power rule", _power_undefined, _power_kink),
+    Operation("pow", (), 2, Power, _power_partials, "power rule", _power_undefined, _power_kink),
     Operation("sin", ("sin",), 1, lambda u: Called("sin", (u,)), lambda u, v: (Called("cos", (u,)),), "sine"),
     Operation("cos", ("cos",), 1, lambda u: Called("cos", (u,)), lambda u, v: (negative(Called("sin", (u,))),),
               "cosine"),
     Operation("tan", ("tan",), 1, lambda u: Called("tan", (u,)), lambda u, v: (Total((ONE, _square(v))),), "tangent",
-              undefined=lambda u: "" if sign(_cosine(u)) else f"tan({u})"),
+              undefined=lambda u: "" if sign(sp.cos(u)) else f"tan({u})"),
     Operation("exp", ("exp",), 1, lambda u: Called("exp", (u,)), lambda u, v: (v,), "exponential"),
     Operation("ln", ("ln", "log"), 1, Logarithm, lambda u, v: (Ratio(ONE, u),), "logarithm",
               undefined=lambda u: "" if sign(u) > 0 else f"ln({u})"),
@@ -141,10 +135,6 @@ OPERATIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 OPERATION = {record.name: record for record in OPERATIONS}
 SPELLED = {spelling: record for record in OPERATIONS for spelling in record.spellings}
-
-
-def _cosine(u: Expr) -> Expr:
-    return sp.cos(u)
 
 
 def tidy(number: Expr) -> Expr:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from symcomm.core.errors import FormulaError, Span, ValuesError, nearest
 from symcomm.core.records import dataclass
 from symcomm.core.text.context import Context, Scope
-from symcomm.core.text.expressions import read_sum, read_whole
+from symcomm.core.text.expressions import read_sum
+from symcomm.core.text.formula import parse_answer
 from symcomm.core.text.parsing import parse
 from symcomm.core.text.spelling import plain_name
 from symcomm.core.text.syntax import Branch, branches, term_of
@@ -156,5 +157,4 @@ def _number(name: str, value: object) -> Cell | Fraction:
 
 def read_constant(cell: Cell) -> Node:
     """The tree of a number written as a formula: ``-2``, ``3/2``, ``ln(3)``, ``pi/6``."""
-    context = Context(cell, Scope(sizes=frozenset((*CONSTANTS, "E")), functions=_FUNCTIONS, kind="answer"))
-    return read_whole(context, parse(context))
+    return parse_answer(cell, (*CONSTANTS, "E"), functions=_FUNCTIONS)

@@ -157,17 +157,18 @@ class EvaluationTrace:
         known = {variable(one): self[one].value for one in v.reads} | {v.name: v.value}
         written = record.partials(*map(operand_form, v.operands), Sym(v.name))
         pairs = [(one, form) for one, form in zip(v.operands, written, strict=True) if isinstance(one, int)]
-        return tuple(Partial(one, form, tidy(self._valued(v, form, known))) for one, form in pairs)
-
-    def _valued(self, v: Variable, form: Form, known: Mapping[str, Expr]) -> Expr:
-        if isinstance(form, forms.Called) and form.function in ("greater", "sign"):
-            values = [forms.value(argument, known) for argument in form.arguments]
-            return sp.Integer(sign(values[0]) if form.function == "sign" else int(sign(values[0] - values[1]) > 0))
-        return forms.value(form, known)
+        return tuple(Partial(one, form, tidy(_valued(form, known))) for one, form in pairs)
 
     def worth(self, operand: int | Expr) -> Expr:
         """The value of an operand: that of the variable, or the constant itself."""
         return self[operand].value if isinstance(operand, int) else operand
+
+
+def _valued(form: Form, known: Mapping[str, Expr]) -> Expr:
+    if isinstance(form, forms.Called) and form.function in ("greater", "sign"):
+        values = [forms.value(argument, known) for argument in form.arguments]
+        return sp.Integer(sign(values[0]) if form.function == "sign" else int(sign(values[0] - values[1]) > 0))
+    return forms.value(form, known)
 
 
 def operand_form(operand: int | Expr) -> Form:

@@ -28,23 +28,6 @@ COUNTS: dict[str, Callable[[int, Any, Any, bool], Any]] = {
 }
 
 
-def count_at_once(einsum: Einsum, count: str) -> Any:
-    """The operations of all operands at once, as a named count has it.
-
-    ``fma2`` counts n for each combination of the indices: n - 1 products and an addition (one operand: the addition,
-    where something is summed). ``mul_add`` counts n - 1 products, and the additions that there are: one fewer than
-    the terms of each result. ``opt_einsum`` counts n - 1 products (at least one) and an addition where something is
-    summed, as that library does.
-
-    >>> from symcomm.core.graph.subscripts import bound, read_subscripts
-    >>> product = bound(read_subscripts("ik,kj->ij"), [(3, 4), (4, 5)])
-    >>> [count_at_once(product, name) for name in COUNTS]
-    [120, 105, 120]
-    """
-    points, results = (prod(einsum.sizes[i] for i in some) for some in (einsum.indices, einsum.output))
-    return COUNTS[count](len(einsum.operands), points, results, bool(einsum.summed))
-
-
 @dataclass(frozen=True)
 class Contraction:
     """Two operands, or what earlier contractions made of some, contracted into one."""

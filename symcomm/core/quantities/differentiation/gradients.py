@@ -13,7 +13,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import TableError, ValuesError, nearest
 from symcomm.core.form import Called, Form, Related, Sym
-from symcomm.core.graph.gradient_formulas import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
+from symcomm.core.graph.gradient_formulas import ONES, SPREAD, Gradient, Names, forward_form, labels, shape_text, why
 from symcomm.core.graph.gradient_formulas import gradients as formulas_of
 from symcomm.core.graph.graph import Graph, Op, bare
 from symcomm.core.graph.ops import MAP
@@ -65,19 +65,20 @@ def derive(
         *_inner(both, names, found),
         *_saved(setting, rows),
     ]
+    pieces = [piece for g in found for piece in forms.walk(g.form)]
+    named = {piece.name for piece in pieces if isinstance(piece, Sym)}
+    functions = {piece.function for piece in pieces if isinstance(piece, Called)}
     notes = [f"`{g.name}`: {why(g)}" for g in found if g.factors]
-    notes += ["One is the vector of ones: it sums rows or columns."] if _has(found, "1") else []
-    notes += [_SPREADS.format(SPREAD)] if _has(found, SPREAD) else []
-    notes += [_NAMED_AXES] if _called(found, "sum_", "repeat_") else []
-    notes += ["Functions of rows (sum, mean) work along the last axis."] if _has_rows(found) else []
+    notes += ["One is the vector of ones: it sums rows or columns."] if ONES in named else []
+    notes += [f"`{SPREAD}` is one number per row; the norm divides by it."] if SPREAD in named else []
+    if any(one.startswith(("sum_", "repeat_")) for one in functions):
+        notes.append("A subscript names axes: `sum` adds up along them, `repeat` repeats along them.")
+    if functions & {"sum", "mean", "max", *(one.name for one in MAP.values() if one.along)}:
+        notes.append("Functions of rows (sum, mean) work along the last axis.")
     said = replace(made.notation, latex={**names.notation.latex, **made.notation.latex})
     title = f"{TITLE} of {op}" if op else TITLE
     title = f"Elements of `{found[-1].name}`" if want == "elements" else title
     return replace(made, title=title, exhibits=(*exhibits, *made.exhibits), notes=(*made.notes, *notes), notation=said)
-
-
-_NAMED_AXES = "A subscript names axes: `sum` adds up along them, `repeat` repeats along them."
-_SPREADS = "`{}` is one number per row; the norm divides by it."
 
 
 def _elements(setting: Setting, gradient: Gradient) -> Derivation:
@@ -142,20 +143,6 @@ def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
 
 def _of(setting: Setting, rows: set[int]) -> set[str]:
     return {name.partition("·")[0] for op in setting.graph.ops if op.row in rows for name in (*op.inputs, op.output)}
-
-
-def _has(found: Sequence[Gradient], name: str) -> bool:
-    return any(name in forms.names(g.form) for g in found)
-
-
-def _called(found: Sequence[Gradient], *heads: str) -> bool:
-    pieces = (piece for g in found for piece in forms.walk(g.form) if isinstance(piece, Called))
-    return any(piece.function.startswith(heads) for piece in pieces)
-
-
-def _has_rows(found: Sequence[Gradient]) -> bool:
-    pieces = (piece for g in found for piece in forms.walk(g.form) if isinstance(piece, Called))
-    return any(piece.function in ("sum", "mean", "max", *(m.name for m in MAP.values() if m.along)) for piece in pieces)
 
 
 # -- printed shapes ------------------------------------------------------------------------------------------

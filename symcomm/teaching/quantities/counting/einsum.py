@@ -13,15 +13,16 @@ from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import FormulaError, ValuesError
 from symcomm.core.form import Form, Sym, Total, num, product
 from symcomm.core.graph.drafts import size_form
+from symcomm.core.graph.subscripts import Einsum, bound, read_subscripts
 from symcomm.core.libraries import sp
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
-from symcomm.core.quantities.witnesses import passes
+from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.text.formula import parse_size
 from symcomm.core.units import ELEMENT, FLOP, ONE, Quantity, Unit
-from symcomm.teaching.einsum import Einsum, bound, gradients, orders, read_subscripts
-from symcomm.teaching.einsum.orders import LISTED, path, sums_first, trees
+from symcomm.teaching.einsum.gradients import gradients
+from symcomm.teaching.einsum.orders import LISTED, orders, path, sums_first, trees
 
 Count = Literal["fma2", "mul_add", "opt_einsum"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -142,8 +143,7 @@ def _sizes(einsum: Einsum, indices: Sequence[str], said: dict[str, Form]) -> For
 
 
 def _lengths(einsum: Einsum, indices: Sequence[str], numbers: Numbers) -> list[Fraction]:
-    return [forms.evaluate(form, numbers.of(forms.names(form)))
-            for form in (forms.from_expr(_expr(einsum.sizes[i])) for i in indices)]  # fmt: skip
+    return [number(forms.from_expr(_expr(einsum.sizes[i])), numbers) for i in indices]
 
 
 def _points(work: StepWriter, einsum: Einsum, said: dict[str, Form]) -> Form:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from symcomm.core.derivation import Condition, Derivation, Numbers
-from symcomm.core.form import Floor, Form, Ratio, Sym, Total, evaluate, names, num, product
+from symcomm.core.derivation import Condition, Derivation
+from symcomm.core.form import Floor, Ratio, Sym, Total, num, product
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import Unit
 
@@ -31,21 +32,17 @@ def derive(
     work = StepWriter(setting, total, distance)
     kept = work.define("M_checkpoints", Ratio(total, distance), VALUE, "one each segment",
                        "The value before each segment is kept.",
-                       witness=lambda n: len(range(0, _whole(total, n), _whole(distance, n))))  # fmt: skip
+                       witness=lambda n: len(range(0, int(number(total, n)), int(number(distance, n)))))  # fmt: skip
     inside = work.define("M_segment", Total((distance, num(-1))), VALUE, "recompute",
                          "The values inside the segment that is reversed.",
-                         witness=lambda numbers: len(range(1, _whole(distance, numbers))))  # fmt: skip
+                         witness=lambda numbers: len(range(1, int(number(distance, numbers)))))  # fmt: skip
     work.define("M", Total((kept, inside)), VALUE, "add", "While the last segment is reversed.",
-                witness=lambda numbers: chain(_whole(total, numbers), _whole(distance, numbers)))  # fmt: skip
+                witness=lambda numbers: chain(int(number(total, numbers)), int(number(distance, numbers))))  # fmt: skip
     meanings = {"T": "operations of the chain", "k": "operations between two checkpoints"}
     own = replace(setting.notation, meanings={**meanings, **setting.notation.meanings})
     made = replace(setting, notation=own).derivation("Values kept for the reverse sweep of a chain", work.steps)
     whole = Condition(product(distance, Floor(Ratio(total, distance))), "=", total)
     return replace(made, where=(whole,))
-
-
-def _whole(form: Form, numbers: Numbers) -> int:
-    return int(evaluate(form, {name: numbers[name] for name in names(form)}))
 
 
 def chain(operations: int, every: int) -> int:
