@@ -266,6 +266,11 @@ def total(*terms: Form) -> Form:
     return flat[0] if len(flat) == 1 else Total(tuple(flat)) if flat else num(0)
 
 
+def combined(of: Callable[[tuple[Form, ...]], Form], parts: Sequence[Form], unit: Unit = ONE) -> Form:
+    """The sum, or another form ``of`` some parts: one part is itself, and none at all are zero in a unit."""
+    return of(tuple(parts)) if len(parts) > 1 else parts[0] if parts else Num(Fraction(0), unit)
+
+
 def negative(form: Form) -> Form:
     """The same with the opposite sign."""
     return Num(-form.number, form.unit) if isinstance(form, Num) else Product((num(-1), form))

@@ -20,7 +20,7 @@ from symcomm.core.collectives.algorithms import runs_by, usual
 from symcomm.core.collectives.cost import minus, times
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nearest
-from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
+from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, combined, evaluate, from_expr, names, num, product
 from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.hardware.devices import Device, Network, device, known_networks, network_if
 from symcomm.core.parallel.strategy import Strategy, degree
@@ -539,7 +539,7 @@ def _least(parts: list[Form]) -> Form:
     numbers = [part for part in parts if not names(part)]
     rest = tuple(dict.fromkeys(part for part in parts if names(part)))
     least = [forms.rational(min(evaluate(part, {}) for part in numbers))] if numbers else []
-    return (*least, *rest)[0] if len(least) + len(rest) == 1 else Smallest((*least, *rest))
+    return combined(Smallest, [*least, *rest])
 
 
 def slowest(links: Iterable[MachineLink]) -> MachineLink:
@@ -551,10 +551,10 @@ def slowest(links: Iterable[MachineLink]) -> MachineLink:
         return every[0]
     rates, counts = (list(dict.fromkeys(forms)) for forms in ([x.rate for x in every], [x.count for x in every]))
     late = list(dict.fromkeys(x.latency for x in every if x.latency is not None))
-    latency = Largest(tuple(late)) if len(late) > 1 else late[0] if late else None
+    latency = combined(Largest, late) if late else None
     name = " × ".join(x.name for x in every)
     if len(rates) == 1:
-        return MachineLink(name, rates[0], latency, Smallest(tuple(counts)) if len(counts) > 1 else counts[0])
+        return MachineLink(name, rates[0], latency, combined(Smallest, counts))
     return MachineLink(name, Smallest(tuple(dict.fromkeys(x.bandwidth for x in every))), latency)
 
 

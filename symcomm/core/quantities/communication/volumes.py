@@ -13,7 +13,7 @@ from symcomm.core.collectives.algorithms import algorithm, runs_by, share
 from symcomm.core.collectives.cost import Case
 from symcomm.core.derivation import Numbers, Witness
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.form import Form, Ratio, Sym, Total, num, product
+from symcomm.core.form import Form, Ratio, Sym, Total, combined, num, product
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES
@@ -79,7 +79,7 @@ def shares(
             continue
         name = members[0].name if len(members) == 1 else SHORT[kind]
         name += f",{joint(meshes)}" if f"S_{name}" in work.known else ""
-        volumes = members[0].volume if len(members) == 1 else Total(tuple(one.volume for one in members))
+        volumes = combined(Total, [one.volume for one in members])
         witness = partial(_moved, members, kind, accounting, k, groups)
         if over is not None:
             witness = partial(_level_moved, members, part)

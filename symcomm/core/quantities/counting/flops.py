@@ -12,7 +12,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError
-from symcomm.core.form import Floor, Form, Ratio, Total, negative, num, product
+from symcomm.core.form import Floor, Form, Ratio, Total, combined, negative, num, product
 from symcomm.core.graph.axis_roles import sequence_axes
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import Graph, Op, Region, worded
@@ -280,7 +280,7 @@ def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]]
             continue
         target = targets.get(row, "sum")
         name = f"F_{slug(target)}{suffix}"
-        form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
+        form = combined(Total, [f for _, f in pieces])
         witness = partial(looped, setting.accounting, graph, [(Region(graph.name), op) for op, _ in pieces])
         reason = _reason(setting, graph, pieces)
         names.append(work.define(name, form, FLOP, "count the loops", reason, pieces[0][0], witness))
@@ -446,7 +446,7 @@ def derive(
         pieces += len(parts)
         if parts:
             counts.append(region)
-            answers.append(times(region, parts[0] if len(parts) == 1 else Total(tuple(parts))))
+            answers.append(times(region, combined(Total, parts)))
     if not answers:
         work.define("F", num(0), FLOP, "add", "Nothing is counted.", witness=whole)
     elif len(answers) > 1:

@@ -7,11 +7,10 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError
-from symcomm.core.form import Form, Total, num, product
+from symcomm.core.form import Form, Total, combined, num, product
 from symcomm.core.graph.graph import Graph, Op, Region
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.parallel.strategy import parse_strategy
@@ -82,17 +81,16 @@ def _flops(setting: Setting, made: Program, count: str, title: str) -> Derivatio
             if not rows and not alone:
                 continue
             what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "The recomputation"}[short]
-            form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
             once = [(Region(region.name), op) for op, _ in found]
             ran += [(region, op) for _, op in once]
             called, where = ("layer", "in one layer") if alone else (mark(region), f"in the {region.name}")
-            totals.append(work.define(f"F_{called}^{short}", form, FLOP, "add the rows", f"{what}, {where}.",
+            totals.append(work.define(f"F_{called}^{short}", combined(Total, rows, FLOP), FLOP, "add the rows",
+                                      f"{what}, {where}.",
                                       witness=partial(looped, setting.accounting, both, once)))  # fmt: skip
         if totals:
-            terms.append(times(region, Total(tuple(totals)) if len(totals) > 1 else totals[0]))
-    whole = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), FLOP)
+            terms.append(times(region, combined(Total, totals)))
     text = "Forward, backward and recomputation." if count == "hardware_flops" else "The recomputation."
-    work.define("F", whole, FLOP, "repeat" if setting.graph.repeat else "add", text,
+    work.define("F", combined(Total, terms, FLOP), FLOP, "repeat" if setting.graph.repeat else "add", text,
                 witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
     return setting.derivation(title, work.steps)
 
@@ -130,13 +128,13 @@ def _collectives(setting: Setting, made: Program, count: str, title: str) -> Der
             product(setting.written(c.elements), element_bytes(formats[c.tensor.split(" @ ")[0]])) for c in mine
         ]
         listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
-        form = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else forms.Num(Fraction(0), BYTE)
-        one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.",
+        one = work.define("V_layer", combined(Total, sizes, BYTE), BYTE, "collectives that run again",
+                          f"In one layer: {listed}.",
                           witness=partial(_payloads, [(Region(region.name), mine)], formats))  # fmt: skip
         parts.append(times(region, one))
         calls_of.append((region, mine))
-    whole = Total(tuple(parts)) if len(parts) > 1 else parts[0] if parts else forms.Num(Fraction(0), BYTE)
-    work.define("V", whole, BYTE, "repeat", "All layers are alike.", witness=partial(_payloads, calls_of, formats))
+    work.define("V", combined(Total, parts, BYTE), BYTE, "repeat", "All layers are alike.",
+                witness=partial(_payloads, calls_of, formats))  # fmt: skip
     return setting.derivation(title, work.steps)
 
 

@@ -43,6 +43,6 @@ def derive(
                      Unit.parse("token"), "tokens", "One for each sequence and new position.")  # fmt: skip
         return setting.derivation("Tokens of a decode step", work.steps)
     found = [setting.sizes([*batch, graph.axes[a].size]) for a in axes] or [setting.sizes(batch)]
-    count = found[0] if len(found) == 1 else forms.Total(tuple(found))
+    count = forms.combined(forms.Total, found)
     work.combine("n_tokens", count, Unit.parse("token"), "tokens", "The tokens of one batch.")
     return setting.derivation("Tokens of a batch", work.steps)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
+from symcomm.core.form import Form, Num, Power, Ratio, Root, Total, combined, negative, num, product
 from symcomm.core.quantities.declared import Meaning, OneOf
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.quantities.witnesses import number
@@ -90,10 +90,6 @@ def _few(want: str, count: int, exactly: bool, least: int = 2) -> None:
         raise ValuesError(f"the {want} needs {least} numbers, but there are {count}", hint="0.8 s, 0.9 s")
 
 
-def _add(terms: Sequence[Form]) -> Form:
-    return Total(tuple(terms)) if len(terms) > 1 else terms[0]
-
-
 def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> None:
     if want in ("difference", "ratio", "increase"):
         first, second = values
@@ -117,12 +113,13 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
             work.define("p", Ratio(more, one), ONE, "divide", "The difference over the first.",
                         witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
         return
-    mean = work.define("m", Ratio(_add(values), num(len(values))), unit, "mean", f"The mean of {len(values)} numbers.",
+    text = f"The mean of {len(values)} numbers."
+    mean = work.define("m", Ratio(combined(Total, values), num(len(values))), unit, "mean", text,
                        witness=lambda numbers: statistics.mean(v.number for v in values))  # fmt: skip
     if want == "mean":
         return
     less_one = want == "sample_deviation"
-    squares = _add([Power(Total((value, negative(mean))), num(2)) for value in values])
+    squares = combined(Total, [Power(Total((value, negative(mean))), num(2)) for value in values])
     text = "The sum of the squared differences, over one less than their number."
     text = text if less_one else "The mean of the squared differences."
     spread = statistics.variance if less_one else statistics.pvariance
@@ -145,8 +142,8 @@ def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: 
     at = [num(v, of) for v in x]
     unit = y[0].unit / of
     if want == "slope_through_zero":
-        top = _add([product(w, m) for w, m in zip(at, y, strict=True)])
-        form: Form = Ratio(top, _add([Power(w, num(2)) for w in at]))
+        top = combined(Total, [product(w, m) for w, m in zip(at, y, strict=True)])
+        form: Form = Ratio(top, combined(Total, [Power(w, num(2)) for w in at]))
         text = "The line through 0 with the least squared distances from the measurements."
 
         def level(numbers: Numbers) -> bool:
@@ -161,12 +158,12 @@ def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: 
     else:
         middle = sum(x, Fraction(0)) / len(x)
         weights = [num(v - middle, of) for v in x]
-        form = Ratio(_add([product(w, m) for w, m in zip(weights, y, strict=True)]),
-                     _add([Power(w, num(2)) for w in weights]))  # fmt: skip
+        form = Ratio(combined(Total, [product(w, m) for w, m in zip(weights, y, strict=True)]),
+                     combined(Total, [Power(w, num(2)) for w in weights]))  # fmt: skip
         text = "The line with the least squared distances from the measurements."
     slope = work.define("a", form, unit, "slope", text, witness=lambda numbers: _fitted(x, y)[0])
     if want == "intercept":
-        over: Form = y[0] if len(x) == 2 else Ratio(_add(y), num(len(x)))
+        over: Form = y[0] if len(x) == 2 else Ratio(combined(Total, y), num(len(x)))
         place = at[0] if len(x) == 2 else num(sum(x, Fraction(0)) / len(x), of)
         text = "The value at size 0."
         work.define("b", Total((over, negative(product(slope, place)))), y[0].unit, "intercept", text,

@@ -9,7 +9,7 @@ from functools import partial
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, evaluate, num, product
+from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, combined, evaluate, num, product
 from symcomm.core.graph.graph import Graph, Region, worded
 from symcomm.core.parallel.halo import HALO_MARK
 from symcomm.core.parallel.strategy import PipelineCut, Strategy, degree
@@ -139,9 +139,8 @@ def _layer(work: StepWriter, setting: Setting, region: Region, kept: tuple[Saved
     parts: list[Form] = []
     for row in sorted(rows):
         items = rows[row]
-        written = [bytes_of(setting, item) for item in items]
+        form = combined(Total, [bytes_of(setting, item) for item in items])
         name = "A_in" if not row else f"A_{slug(targets[row])}"
-        form = written[0] if len(written) == 1 else Total(tuple(written))
         parts.append(work.define(name, form, BYTE, "what gradients read", _reason(items),
                                  witness=partial(_kept, items)))  # fmt: skip
     if not parts or (len(parts) == 1 and alone and not region.times):
@@ -150,8 +149,7 @@ def _layer(work: StepWriter, setting: Setting, region: Region, kept: tuple[Saved
     if not alone:
         name, text = f"A_{mark(region)}", f"Saved by the {region.name}"
     text += " for the backward pass."
-    return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text,
-                       witness=partial(_kept, kept))  # fmt: skip
+    return work.define(name, combined(Total, parts), BYTE, "add the rows", text, witness=partial(_kept, kept))
 
 
 def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
@@ -214,8 +212,7 @@ def _all_layers(
             terms.append(product(product(times, flying), layer))
     if len(parts) > 1:
         text = "Together: " + ", ".join(region.name for region, _ in parts) + "."
-        work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text,
-                    witness=in_all)  # fmt: skip
+        work.define("A", combined(Total, terms), BYTE, "add the parts", text, witness=in_all)
     elif parts[0][0].times:
         work.define("A", terms[0], BYTE, "repeat", text, witness=in_all)
     return where
@@ -283,13 +280,13 @@ def _all_chunks(
         one != other and all(other[key] >= many for key, many in one.items()) for other in found)]  # fmt: skip
     kept = [[product(num(many), often, parts[n][1]) for (n, often), many in found[top].items()
              if many and parts[n][1] != NOTHING] for top in tops]  # fmt: skip
-    written = [Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else NOTHING for terms in kept]
+    written = [combined(Total, terms, BYTE) for terms in kept]
     told = "The most that is in flight at one of these times of the schedule."
     if len(tops) == 1:
         flying = {place: many for place, many in sorted(times[tops[0]].items()) if many}
         of, many = (", ".join(map(str, some)) for some in (flying, flying.values()))
         told = f"When the rank keeps most, stages {of} have {many} microbatches in flight."
-    work.define("A", Largest(tuple(written)) if len(written) > 1 else written[0], BYTE, "in flight", told, witness=run)
+    work.define("A", combined(Largest, written), BYTE, "in flight", told, witness=run)
 
 
 def in_flight(

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, combined, evaluate, names, product, value
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import saved, storage
@@ -91,7 +91,7 @@ def derive(
         parts.append(work.define("M_work", size, BYTE, "workspace", "A library's own buffers."))
     if not parts:
         raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
+    work.define("M", combined(Total, parts), BYTE, "add", "All that is given out.",
                 witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
     notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
     read_choices(setting, [graph], made, "")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Num, Smallest, Total, from_expr, num, product
+from symcomm.core.form import Form, Num, Smallest, Total, combined, from_expr, num, product
 from symcomm.core.graph.graph import Graph, Kept, bare
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.layouts import PARTIAL, Layout
@@ -141,9 +141,8 @@ def write(work: StepWriter, strategy: Strategy | None, mine: list[KeptShare], of
             told += " Each rank has all of it."
         names.append(work.define(f"C_{slug(kept.tensor)}", form, BYTE, "keep", told,
                                  witness=partial(counted, strategy, [one])))  # fmt: skip
-    return work.define("C", Total(tuple(names)) if len(names) > 1 else names[0] if names else Num(Fraction(0), BYTE),
-                       BYTE, "add", "The whole cache." if names else "Nothing is kept of earlier tokens.",
-                       witness=partial(counted, strategy, mine))  # fmt: skip
+    text = "The whole cache." if names else "Nothing is kept of earlier tokens."
+    return work.define("C", combined(Total, names, BYTE), BYTE, "add", text, witness=partial(counted, strategy, mine))
 
 
 def _attending(graph: Graph) -> set[str]:

@@ -11,7 +11,7 @@ import sympy as sp
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step, exact, rational
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Form, Largest, Num, Sym, Total, evaluate, num
+from symcomm.core.form import Form, Largest, Sym, Total, evaluate, num
 from symcomm.core.graph.autocast import copies_of_weights
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Size, degree
@@ -22,26 +22,13 @@ from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.step import AHEAD_OF, StepOptions
 from symcomm.core.program.storage import AHEAD, COPY, PASSING, SAVED
+from symcomm.core.quantities import options
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
 from symcomm.core.quantities.memory.asked import of_step, other_saved, placed, read_choices, saved_differs, told_again
 from symcomm.core.quantities.memory.capacity import in_bytes
 from symcomm.core.quantities.memory.snapshots import Snapshot, StepRun, snapshots
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
-from symcomm.core.quantities.options import (
-    Amount,
-    Chunks,
-    Dtype,
-    Every,
-    Frozen,
-    Microbatches,
-    RankShare,
-    RecipeName,
-    Recomputation,
-    ScheduleName,
-    StageNumber,
-    StrategyOption,
-)
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, named
 from symcomm.core.units import BYTE, Quantity
@@ -67,22 +54,24 @@ KINDS = {
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption | None = None,
-    recipe: RecipeName = "mixed_adam",
-    dtype: Dtype | None = None,
-    recomputation: Recomputation | None = None,
-    every: Every | None = None,
-    schedule: ScheduleName | None = None,
-    stage: StageNumber | None = None,
-    chunks: Chunks | None = None,
-    frozen: Frozen | None = None,
-    microbatches: Microbatches | None = None,
+    strategy: options.StrategyOption | None = None,
+    recipe: options.RecipeName = "mixed_adam",
+    dtype: options.Dtype | None = None,
+    recomputation: options.Recomputation | None = None,
+    every: options.Every | None = None,
+    schedule: options.ScheduleName | None = None,
+    stage: options.StageNumber | None = None,
+    chunks: options.Chunks | None = None,
+    frozen: options.Frozen | None = None,
+    microbatches: options.Microbatches | None = None,
     step: Annotated[
         Literal["forward", "backward", "first", "later"],
         Meaning("the forward or the backward pass alone, the first step or a later one"),
     ] = "later",
-    held: RankShare | None = None,
-    workspace: Annotated[Amount, Meaning("a library's own buffers for the thread of each pass, such as 32 MiB")] = None,
+    held: options.RankShare | None = None,
+    workspace: Annotated[
+        options.Amount, Meaning("a library's own buffers for the thread of each pass, such as 32 MiB")
+    ] = None,
     rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "none",
     update_copies: Annotated[
         int | str, Reads("count"), Meaning("the fp32 copies of a weight during its update, such as 5")
@@ -112,7 +101,7 @@ def derive(
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
     asked = recomputation
     setting, again = of_step(setting, strategy, dtype, frozen, recomputation, every)
-    options = StepOptions(
+    how = StepOptions(
         again,
         0 if every is None else _number(every, "every", 1),
         "later" if step == "backward" else step,
@@ -122,7 +111,7 @@ def derive(
     size = Fraction(0) if workspace is None else exact(workspace, "workspace")
     if size < 0:
         raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
-    run = StepRun(strategy or ONE_RANK, recipe_of(recipe), options, named(held), size)
+    run = StepRun(strategy or ONE_RANK, recipe_of(recipe), how, named(held), size)
     cut = run.strategy.pipeline
     values = setting.graph.relations.complete(setting.values)
 
@@ -137,7 +126,7 @@ def derive(
         return found, worth, [sum(w.values(), Fraction(0)) for w in worth]
 
     counts = {region.times for region in setting.regions if region.times} - values.keys()
-    linear = len(counts) == 1 and rounding == "none" and not (options.every or cut or microbatches is not None)
+    linear = len(counts) == 1 and rounding == "none" and not (how.every or cut or microbatches is not None)
     name = next(iter(counts), "")
     few = 2 + AHEAD_OF[setting.accounting.prefetch]  # layers from which on each further one is like the others
     found, worth, totals = followed(few if linear else None)
@@ -166,20 +155,20 @@ def derive(
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
     if not linear:
-        total = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
-        work.define("M_peak", total, BYTE, "add", f"The peak is in the {_during(found[tops[0]], run)}.",
+        text = f"The peak is in the {_during(found[tops[0]], run)}."
+        work.define("M_peak", forms.combined(Total, terms, BYTE), BYTE, "add", text,
                     witness=lambda numbers: max(totals))  # fmt: skip
     exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
-    if again != "none" or options.every:
+    if again != "none" or how.every:
         notes += told_again(setting.regions)
     if cut is not None:
         notes.append("A stage frees an activation that it has sent, unless its own gradients read it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, we assume both peaks at the same time.")
     stored = program(setting.graph, strategy, setting.accounting, setting.frozen, recomputation=again)
-    if _fetches(stored) and setting.choice("prefetch") != "as_read" and options.every:
+    if _fetches(stored) and setting.choice("prefetch") != "as_read" and how.every:
         raise ValuesError("weights are fetched ahead for layers that run one by one, not for groups of layers",
                           hint="leave 'every' out, or prefetch: as_read")  # fmt: skip
     read_choices(setting, [part.graph for part in setting.parts], stored, asked)

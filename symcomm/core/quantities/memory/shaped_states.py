@@ -18,6 +18,7 @@ from symcomm.core.form import (
     Ratio,
     Smallest,
     Total,
+    combined,
     evaluate,
     from_expr,
     names,
@@ -197,12 +198,11 @@ def shaped_states(
             texts = ", ".join([*[made] * bool(made), *said])
             of = kept.of if kept.only == "weights" else kept.only
             text = f"Each {_OF.get(of, f'`{of}`')}{name and ' of the ' + name}: {texts}."
-            form = terms[0] if len(terms) == 1 else Total(tuple(terms))
-            part = work.define(f"{label},{name.split()[0] if name else 'part'}", form, unit, "bytes", text,
+            called = f"{label},{name.split()[0] if name else 'part'}"
+            part = work.define(called, combined(Total, terms), unit, "bytes", text,
                               witness=_witness([(num(1), s, every) for s in shapes]))  # fmt: skip
             counts.append(product(times, part) if times != num(1) else part)
-    form = counts[0] if len(counts) == 1 else Total(tuple(counts)) if counts else Num(Fraction(0), unit)
-    whole = _witness(each)
+    form, whole = combined(Total, counts, unit), _witness(each)
     return work.define(label, form, unit, "bytes" if unit == BYTE else "add", what, witness=whole), whole
 
 

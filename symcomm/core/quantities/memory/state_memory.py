@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Derivation, Numbers, exact
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, from_expr, names, num, product
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, combined, evaluate, from_expr, names, num, product
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.parallel.layouts import Layout
@@ -20,22 +20,13 @@ from symcomm.core.program.program import program, unstaged
 from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.schedules import find
+from symcomm.core.quantities import options
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory.activation_memory import in_flight
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
 from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whole, shaped_states
 from symcomm.core.quantities.memory.shaped_states import UnknownSideError as UnknownSideError
-from symcomm.core.quantities.options import (
-    Amount,
-    Frozen,
-    Microbatches,
-    RecipeName,
-    ScheduleName,
-    StageNumber,
-    StrategyOption,
-    Whole,
-)
 from symcomm.core.quantities.recipes import Recipe as Recipe
 from symcomm.core.quantities.recipes import recipe_of as recipe_of
 from symcomm.core.quantities.witnesses import number, passes, together
@@ -49,21 +40,21 @@ EXTENT = "model {rank}"
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption | None = None,
-    recipe: RecipeName = "mixed_adam",
-    frozen: Frozen | None = None,
-    stage: StageNumber | None = None,
-    schedule: ScheduleName | None = None,
+    strategy: options.StrategyOption | None = None,
+    recipe: options.RecipeName = "mixed_adam",
+    frozen: options.Frozen | None = None,
+    stage: options.StageNumber | None = None,
+    schedule: options.ScheduleName | None = None,
     of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("the states to count")] = "all",
     rounding: Annotated[Literal["requests", "none"], Meaning("whether the allocator rounds up to 512 bytes")] = "none",
     units: Annotated[
         Literal["weight", "model"], Meaning("one tensor of the allocator: each weight, or all weights flat")
     ] = "weight",
-    microbatches: Microbatches | None = None,
+    microbatches: options.Microbatches | None = None,
     on: Annotated[Literal["device", "host", "nvme"], Meaning("the memory that counts")] = "device",
-    per_host: Annotated[Whole | None, Meaning("the ranks that share a host and its disks, such as 8")] = None,
-    host_capacity: Annotated[Amount, Meaning("the memory of the host, such as 2 TB")] = None,
-    nvme_capacity: Annotated[Amount, Meaning("the room on its NVMe disks, such as 30 TB")] = None,
+    per_host: Annotated[options.Whole | None, Meaning("the ranks that share a host and its disks, such as 8")] = None,
+    host_capacity: Annotated[options.Amount, Meaning("the memory of the host, such as 2 TB")] = None,
+    nvme_capacity: Annotated[options.Amount, Meaning("the room on its NVMe disks, such as 30 TB")] = None,
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank, on its host or on NVMe disks of that.
 
@@ -171,13 +162,12 @@ def derive(
             n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
             counts.append(product(copies, held.times(region), n) if region.times else n)
         if rounding == "requests" and (blocks or counts):
-            count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
-            form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
+            form = _rounded(role, size, combined(Total, counts)) if counts else Total(tuple(blocks))
             text = f"{size} bytes per parameter for {what}; every tensor is rounded up to 512 bytes."
             parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text, witness=held_here[-1]))
         elif counts:
             one = Num(Fraction(size), Unit.parse("byte/parameter"))
-            form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
+            form = product(combined(Total, counts), one)
             text = f"{size} bytes per parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
     if versions != num(1) and parts and setting.accounting.tier("weight") == on:
@@ -193,11 +183,11 @@ def derive(
         raise ValuesError(f"the {of} are {_PLACES[there]}", hint=hint)
     said = "All states together."
     if not parts and away:
-        parts, said = [Num(Fraction(0), BYTE)], "All of it is on another tier."
-    if not parts:
+        said = "All of it is on another tier."
+    elif not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", said,
+    work.define("M", combined(Total, parts, BYTE), BYTE, "add", said,
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     ranks = num(1) if per_host is None else degree(per_host)
     if per_host is not None:
@@ -298,9 +288,9 @@ def _elements(
             ways.setdefault(product(*(sizes[m] for m, _ in places)), []).append(setting.sizes(lengths))
     found: list[Form] = []
     for k, counts in ways.items():
-        count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
+        count = combined(Total, counts)
         found.append(count if k == forms.num(1) else Ratio(count, k))
-    return Total(tuple(found)) if len(found) > 1 else found[0] if found else None
+    return combined(Total, found) if found else None
 
 
 def _shard(

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, negative, num, product
+from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, combined, negative, num, product
 from symcomm.core.optimum.minimum import minimise
 from symcomm.core.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.core.program.events import Times, simulate
@@ -108,7 +108,7 @@ class _Pass:
             return self.made(
                 "Pipeline time",
                 step("n_slot", self.slots, ONE, "schedule", _EVEN.format(f"`{p.name}`")),
-                step("tau", Total(tuple(slot)) if len(slot) > 1 else slot[0], SECOND, "one slot", text),
+                step("tau", combined(Total, slot), SECOND, "one slot", text),
                 step("T", product(Sym("n_slot"), Sym("tau")), SECOND, "add up", "All slots take equally long.",
                      witness=self.followed),
             )  # fmt: skip

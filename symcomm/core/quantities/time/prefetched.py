@@ -8,7 +8,7 @@ from functools import partial
 
 from symcomm.core.derivation import Numbers
 from symcomm.core.errors import AccountingError
-from symcomm.core.form import Form, Largest, Total, num, product
+from symcomm.core.form import Form, Largest, Total, combined, num, product
 from symcomm.core.libraries import sp
 from symcomm.core.program.instructions import HOST, READ
 from symcomm.core.quantities.communication.call import Call
@@ -74,10 +74,9 @@ def prefetched(writer: TimeWriter, every: Load, layers: Form, m: Form) -> Form:
     def beside(name: str, letter: str, fetch: Form) -> Form:
         """A pass of a layer beside a fetch."""
         sent = [one for one in (other[letter].network, fetch) if one is not None and one != none]
-        units = [*other[letter].local, *([Total(tuple(sent)) if len(sent) > 1 else sent[0]] if sent else [])]
+        units = [*other[letter].local, *([combined(Total, sent)] if sent else [])]
         text = "A layer runs beside the fetch of the next." if fetch != none else "A layer runs."
-        return writer.work.define(name, Largest(tuple(units)) if len(units) > 1 else units[0], SECOND, "prefetch", text,
-                                  witness=largest(units))  # fmt: skip
+        return writer.work.define(name, combined(Largest, units), SECOND, "prefetch", text, witness=largest(units))
 
     if writer.setting.accounting.prefetch == "none_ahead":
         each = [*fetched.values(), beside("t_F", "F", none), beside("t_D", "D", none)]

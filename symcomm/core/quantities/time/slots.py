@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter
 
 from symcomm.core.derivation import Condition, Numbers, Witness
-from symcomm.core.form import Form, Largest, Num, Ratio, Smallest, Total, names, negative, num, product
+from symcomm.core.form import Form, Largest, Num, Ratio, Smallest, Total, combined, names, negative, num, product
 from symcomm.core.program import pipeline
 from symcomm.core.program.closed_forms import ClosedForm
 from symcomm.core.program.schedules import find
@@ -45,8 +45,7 @@ _REST = (
 )
 
 
-def add_times(terms: Sequence[Form]) -> Form:
-    return terms[0] if len(terms) == 1 else Total(tuple(terms))
+add_times = partial(combined, Total)
 
 
 class PipelineTime:
@@ -125,7 +124,7 @@ class PipelineTime:
                               "The end of the batch, all that a stage holds.") for kind in self.kinds]  # fmt: skip
         known = list(dict.fromkeys(form for form in each if form is not None))
         tie = [] if self.tie is None else [self.tie]
-        longest = [Largest(tuple(known)) if len(known) > 1 else known[0]] if known else []
+        longest = [combined(Largest, known)] if known else []
         return add_times([*longest, *tie]) if longest or tie else None
 
     # -- all stages ------------------------------------------------------------------------------

@@ -11,22 +11,12 @@ from symcomm.core.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.core.form import Form, Num, Sym, num
 from symcomm.core.form import names as names_of
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import TAKES_OUT, Call, keeping
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.options import (
-    Documents,
-    Dtype,
-    Frozen,
-    GradientDtype,
-    LinkedRates,
-    OpName,
-    Phase,
-    RecipeName,
-    StrategyOption,
-)
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import TERMS, Terms, TimeWriter
 from symcomm.core.records import replace
@@ -92,16 +82,16 @@ def _of_any_layer(call: Call) -> Call:
 
 def derive(
     setting: Setting,
-    strategy: StrategyOption | None = None,
-    phase: Phase = "microbatch",
+    strategy: options.StrategyOption | None = None,
+    phase: options.Phase = "microbatch",
     term: Annotated[Literal["compute", "memory", "network"] | None, Meaning("only this term")] = None,
-    op: OpName | None = None,
-    dtype: Dtype | None = None,
-    gradient_dtype: GradientDtype | None = None,
-    frozen: Frozen | None = None,
-    documents: Documents | None = None,
-    recipe: RecipeName | None = None,
-    **rates: Unpack[LinkedRates],
+    op: options.OpName | None = None,
+    dtype: options.Dtype | None = None,
+    gradient_dtype: options.GradientDtype | None = None,
+    frozen: options.Frozen | None = None,
+    documents: options.Documents | None = None,
+    recipe: options.RecipeName | None = None,
+    **rates: Unpack[options.LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
 
