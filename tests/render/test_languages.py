@@ -209,18 +209,18 @@ def test_a_sentence_that_is_reworded_in_the_code_is_reworded_in_its_row() -> Non
 
 
 def test_a_translation_hangs_on_the_id_of_our_sentence_or_on_a_pattern_of_ones_own(tmp_path: Path) -> None:
-    entry = {"each_bucket_holds_the_same_share": "Gleich viel.", "Nobody knows {}.": "Niemand kennt {}."}
+    entry = {"older_versions_of_weights": "Gleich viel.", "Nobody knows {}.": "Niemand kennt {}."}
     (tmp_path / "languages").mkdir()
     file = tmp_path / "languages" / "de.yaml"
     file.write_text(yaml.safe_dump({"sentences": entry}, allow_unicode=True), encoding="utf-8")
     say = words("de", tmp_path).catalogue
-    assert say("Each bucket holds the same share of the bytes. Nobody knows `x`.") == "Gleich viel. Niemand kennt `x`."
-    file.write_text("sentences: {each_bucket_holds_the_sam_share: x}", encoding="utf-8")
+    assert say("Older versions of weights. Nobody knows `x`.") == "Gleich viel. Niemand kennt `x`."
+    file.write_text("sentences: {older_versions_of_weight: x}", encoding="utf-8")
     with pytest.raises(
-        RenderError, match=r"de\.yaml: no sentence has the id 'each_bucket_holds_the_sam_share'"
+        RenderError, match=r"de\.yaml: no sentence has the id 'older_versions_of_weight'"
     ) as told:
         words("de", tmp_path / "languages" / "..")
-    assert "each_bucket_holds_the_same_share" in str(told.value.hint)
+    assert "older_versions_of_weights" in str(told.value.hint)
 
 
 def own_words(folder: Path, mistakes: dict[str, str]) -> Words:
