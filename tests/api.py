@@ -67,7 +67,7 @@ NAMES = {
     "symcomm.core.optimum.crossover": "crossover crossovers envelope",
     "symcomm.core.optimum.equality": "holding sure_root",
     "symcomm.core.optimum.minimum": "maximise minimise",
-    "symcomm.core.optimum.powers": "course neat terms",
+    "symcomm.core.optimum.powers": "course has_both_signs neat terms",
     "symcomm.core.optimum.roots": "Crossing points sign_at",
     "symcomm.core.optimum.search": "real",
     "symcomm.core.optimum.sensitivity": "break_even sensitivity",

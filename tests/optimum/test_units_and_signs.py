@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import pytest
+import sympy as sp
 from api import (
     BYTE,
     FormulaError,
@@ -15,10 +17,13 @@ from api import (
     Sym,
     Unit,
     ValuesError,
+    amount,
+    has_both_signs,
     minimise,
     no_model,
     num,
     product,
+    symbol,
     total,
 )
 
@@ -110,6 +115,20 @@ def test_a_number_of_stages_is_at_least_one_and_that_is_said() -> None:
         worth = {m: (m + p - 1) * (Fraction(t) / m + o) for m in range(1, 60)}
         assert worth[int(made.at(p=p, t=t, o=o).value)] == min(worth.values())
     assert made.at(p="1/2", t=5, o=1).value == 1  # beyond the condition: the cost rises from the first m on
+
+
+def test_numbers_refute_no_sign_that_the_assumptions_of_the_symbols_prove() -> None:
+    """Random sums of three terms of two counts and an amount: SymPy's assumptions tell the signs by themselves."""
+    rng, p, q, w = random.Random(5), symbol("p"), symbol("q"), amount("w")
+    refuted = proved = 0
+    for _ in range(300):
+        powers = ([rng.choice((-1, 0, 1, 2)) for _ in range(3)] for _ in range(3))
+        expr = sp.Add(*(rng.randint(-2, 2) * p**i * q**j * w**k for i, j, k in powers))
+        told = sp.factor(expr).is_nonnegative or sp.factor(expr).is_nonpositive
+        refuted, proved = refuted + has_both_signs(expr), proved + bool(told)
+        assert not (told and has_both_signs(expr)), expr
+    assert refuted > 100
+    assert proved > 100
 
 
 def test_a_sign_that_nothing_tells_is_still_asked_for() -> None:

@@ -14,8 +14,8 @@ from symcomm.core.derivation import Condition
 from symcomm.core.form import Form, Product, Ratio, Sym, Total, negative, product, total
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.dimension import in_unit
-from symcomm.core.optimum.equality import cancelled, holding, meeting, meets
-from symcomm.core.optimum.powers import sign, terms
+from symcomm.core.optimum.equality import above_zero, cancelled, meeting, meets
+from symcomm.core.optimum.powers import has_both_signs, sign, terms
 from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
 from symcomm.core.records import dataclass, replace
@@ -45,7 +45,7 @@ class Reached:
     """Where a time is at least another: ``at_least`` the value of a form, ``at_most`` it, ``always`` or ``never``.
 
     It is ``either`` of the last two where both change alike, and ``""`` where numbers decide about the side. ``where``
-    has to hold for there to be such values. ``ratio`` is the second over the first of the power that decides. With
+    has to hold for there to be such values. ``compared`` are the first and the second of the power that decides. With
     ``below`` the form is the upper end of a bracket that begins there.
     """
 
@@ -53,8 +53,14 @@ class Reached:
     form: Form | None = None
     rises: bool | None = None
     where: Condition | None = None
-    ratio: Expr = 0
+    compared: tuple[Expr, Expr] = (0, 0)
     below: Fraction | None = None
+
+    @property
+    def ratio(self) -> Expr:
+        """The second over the first of the power that decides."""
+        first, second = self.compared
+        return cancelled(second / first) if first != 0 else sp.Integer(0)
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,6 @@ class _Power:
     gap: Expr
     sign: int | None
     told: bool
-
-    @property
-    def ratio(self) -> Expr:
-        """The second over the first."""
-        return cancelled(self.worth[1] / self.worth[0]) if self.worth[0] != 0 else sp.Integer(0)
 
 
 class Comparison:
@@ -135,19 +136,20 @@ class Comparison:
         signs = [power.sign for power in (higher, lower) if power.gap != 0]
         if len(signs) < 2 and None in signs:
             only = higher if higher.gap != 0 else lower
-            less, more = map(forms.from_expr, sp.fraction(only.ratio))
-            return Reached("either", where=Condition(more, ">=", less), ratio=only.ratio)
+            found = Reached("either", compared=only.worth)
+            less, more = map(forms.from_expr, sp.fraction(found.ratio))
+            return replace(found, where=Condition(more, ">=", less))
         if len(signs) < 2 or signs in ([1, 1], [-1, -1]):
             decides = lower if 0 in higher.worth else higher
-            return Reached("never" if -1 in signs else "always", ratio=decides.ratio)
+            return Reached("never" if -1 in signs else "always", compared=decides.worth)
         (one, other), (slope, other_slope) = self._names(sides, lower), self._names(sides, higher)
         sense = -1 if higher.sign == -1 or lower.sign == 1 or (signs == [None, None] and other is None) else 1
         kind = "at_least" if lower.sign == -1 else "at_most" if higher.sign == -1 else ""
         form = Ratio(_less(one, other, -sense), _less(slope, other_slope, sense))
         told = higher.told and lower.told  # two numbers of different signs: nothing is left to be held
-        where = None if told else holding(gap, self.x, cancelled(-lower.gap / higher.gap), self.known)
+        where = None if told else above_zero(cancelled(-lower.gap / higher.gap), self.x, self.known)
         rises = None if signs == [None, None] else sense == 1
-        return Reached(kind, form, rises, where, (higher if sense == 1 else lower).ratio)
+        return Reached(kind, form, rises, where, (higher if sense == 1 else lower).worth)
 
     def define(self, name: str, reached: Reached, rule: str, text: str) -> Form:
         """The step that says where both are equal."""
@@ -162,10 +164,9 @@ class Comparison:
         """What goes with one power."""
         one, other = (sp.Add(*(found.get(e, 0) for found in side.values())) for side in sides)
         gap = sp.expand(one - other)
-        form = forms.from_expr(gap)
-        told = {*forms.names(form)} <= self.known.keys()
+        told = {s.name for s in gap.free_symbols} <= self.known.keys()
         if told:
-            number = forms.evaluate(form, self.known)
+            number = forms.evaluate(forms.from_expr(gap), self.known)
         way = (number > 0) - (number < 0) if told else _sign(gap)
         return _Power(e, (one, other), sp.Integer(0) if way == 0 else gap, way, told)
 
@@ -214,7 +215,11 @@ class Comparison:
 
 @lru_cache(maxsize=1024)
 def _sign(gap: Expr) -> int | None:
-    return sign(gap) if sign(gap) is not None else sign(sp.factor(gap))
+    found = sign(gap)
+    if found is not None or has_both_signs(gap):
+        return found
+    factored = sp.factor(gap)
+    return 1 if factored.is_nonnegative else -1 if factored.is_nonpositive else None
 
 
 def _less(one: Form | None, other: Form | None, sense: int) -> Form:

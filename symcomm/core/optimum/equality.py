@@ -107,8 +107,9 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
 @lru_cache(maxsize=1024)
 def _positive_roots(gap: Expr, x: Expr, known: _Given) -> tuple[Expr, ...]:
     found = [s for s in _every_root(gap, x) if not (s.is_negative or s.is_zero)]
-    at = put(dict(known), x.name)
-    return tuple(s for s in found if not (number := s.subs(at)).is_number or number.is_positive)
+    at, names = put(dict(known), x.name), {name for name, _ in known}
+    told = {s: {symbol.name for symbol in s.free_symbols} <= names for s in found}
+    return tuple(s for s in found if not told[s] or s.subs(at).is_positive)
 
 
 @dataclass(frozen=True)
@@ -201,23 +202,32 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
         return None
     solved = _of_powers(gap, x) if len(found) != 2 else None
     if solved is not None:
-        return _above_zero(solved[1], x, _numbers(known, root)) if len(terms(gap, x) or ()) == 2 else None
-    return _above_zero(root, x, _numbers(known, root))
+        return above_zero(solved[1], x, known) if len(terms(gap, x) or ()) == 2 else None
+    return above_zero(root, x, known)
+
+
+def above_zero(root: Expr, x: Expr, known: Mapping[str, Fraction]) -> Condition | None:
+    """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
+    signed = _deciding(root)
+    numbers = signed.subs(put(dict(_numbers(known, signed)), ""))
+    if signed.free_symbols and numbers.is_number and not numbers.is_positive:
+        raise _never(x, (), None)
+    return None if numbers.is_number or numbers.is_positive else _positive(signed)
 
 
 @lru_cache(maxsize=1024)
-def _above_zero(root: Expr, x: Expr, known: _Given) -> Condition | None:
-    """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
+def _deciding(root: Expr) -> Expr:
+    """The factors of a root on which its sign depends."""
     top, bottom = sp.fraction(sp.together(root))
     number, factors = sp.factor(top * bottom).as_coeff_Mul()
     unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
-    signed = sp.sign(number) * sp.Mul(*unsure)
-    numbers = signed.subs(put(dict(known), ""))
-    if signed.free_symbols and numbers.is_number and not numbers.is_positive:
-        raise _never(x, (), None)
-    if numbers.is_number or numbers.is_positive:
-        return None
+    return sp.sign(number) * sp.Mul(*unsure)
+
+
+@lru_cache(maxsize=1024)
+def _positive(signed: Expr) -> Condition:
+    """That an expression is positive, as two sums of positive terms."""
     terms = sp.Add.make_args(sp.expand(signed))
     more, less = (sp.Add(*(t * sign for t in terms if t.could_extract_minus_sign() == (sign < 0))) for sign in (1, -1))
     return Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))

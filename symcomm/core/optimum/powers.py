@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cmp_to_key, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition
-from symcomm.core.errors import ValuesError
+from symcomm.core.errors import SymcommError, ValuesError
 from symcomm.core.form import Num, Sym
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.cost import written
@@ -21,6 +22,8 @@ from symcomm.core.units import ONE
 
 if TYPE_CHECKING:
     from symcomm.core.optimum.cost import Cost
+
+_FAR = Fraction(2**24)  # has whole roots and logarithms
 
 Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
 
@@ -74,12 +77,44 @@ def sign(expr: Expr) -> int | None:
     >>> sign(symbol("p") - 1), sign(symbol("p") - 2)
     (1, None)
     """
+    if has_both_signs(expr):
+        return None
     if expr.is_zero:
         return 0
     for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
         if way.is_nonnegative or way.is_nonpositive:
             return 1 if way.is_nonnegative else -1
     return None
+
+
+@lru_cache(maxsize=1024)
+def has_both_signs(expr: Expr) -> bool:
+    """Whether an expression is above zero at some numbers and below zero at others: no assumption tells its sign.
+
+    Numbers show that in a hundredth of the time that SymPy takes to find no proof.
+
+    >>> from symcomm.core.notation import symbol
+    >>> has_both_signs(symbol("p") - 1), has_both_signs(symbol("p") - symbol("q"))
+    (False, True)
+    """
+    sums = expr.atoms(sp.Add)
+    if not any(len({term.could_extract_minus_sign() for term in one.args}) > 1 for one in sums):
+        return False
+    names = [s.name for s in expr.free_symbols]
+    ones = dict.fromkeys(names, Fraction(1))
+    far = dict.fromkeys(names, _FAR)
+    points = (ones, *({**ones, name: _FAR} for name in names), *({**far, name: Fraction(1)} for name in names))
+    found = set[bool]()
+    try:
+        form = forms.from_expr(expr)
+        for point in points:
+            worth = forms.evaluate(form, point)
+            found |= {worth > 0} if worth else set()
+            if len(found) > 1:
+                return all(s.is_positive for s in expr.free_symbols)
+    except (TypeError, SymcommError):  # what no form says, or no fraction: the assumptions decide
+        return False
+    return False
 
 
 def at_least(expr: Expr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from symcomm.core.derivation import Derivation, Reason, Step, Witness
+from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.notation import Notation
@@ -62,7 +62,7 @@ def made(setting: Setting, rows: Sequence[Name], title: str, steps: Sequence[Ste
 
 def continued(first: Derivation, second: Derivation) -> Derivation:
     """The second derivation with the steps of the first before it."""
-    return replace(second, steps=(*first.steps, *second.steps))
+    return replace(second, steps=Continued.of((*first.steps, *second.steps), (first, second)))
 
 
 def step(

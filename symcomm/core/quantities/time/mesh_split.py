@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Literal, Unpack
 
 import sympy as sp
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step, worked_out
+from symcomm.core.derivation import Condition, Continued, Derivation, Exhibit, Reason, Step, worked_out
 from symcomm.core.errors import StrategyError, SymcommError, ValuesError
 from symcomm.core.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.core.libraries import Expr
 from symcomm.core.optimum.cost import closed, written
-from symcomm.core.optimum.equality import cancelled, positive_root
+from symcomm.core.optimum.equality import cancelled, meets, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
+from symcomm.core.optimum.powers import course, has_both_signs, slope_of, terms
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import Strategy, degree
 from symcomm.core.patience import patience, trying
@@ -188,14 +189,14 @@ def _finished(asked: _Split, found: Derivation, more: Sequence[Step]) -> Derivat
     last = found.steps[-1]
     before = found.steps[:-1] if last.name == answer.name and last.relation == "=" else found.steps
     said = Step(answer.name, answer.form, answer.unit, Reason("answer", "This split is best."), "=")
-    made = split = replace(found, steps=(*before, *more, said))
+    made = split = replace(found, steps=Continued.of((*before, *more, said), (found,)))
     if asked.wants_least:
         text = "On each side of the minimum the cost only rises, and an axis has 1 to all devices."
         bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
         inside = Reason("bounds", text, witness=lambda numbers: sorted(
             (Fraction(1), numbers[answer.name], number(asked.devices, numbers)))[1])  # fmt: skip
         steps = (*before, Step(f"{x}^best", bounded, ONE, inside), _least(asked, found, f"{x}^best"))
-        made = replace(found, title=f"Least {asked.what} over all splits", steps=steps)
+        made = replace(found, title=f"Least {asked.what} over all splits", steps=Continued.of(steps, (found,)))
     given = dict(made.given)
     if {*forms.names(forms.from_expr(split.expr)), *forms.names(asked.devices)} <= given.keys():
         most = forms.evaluate(asked.devices, given)
@@ -211,7 +212,7 @@ def _least(asked: _Split, cost: Derivation, place: str) -> Step:
     """What is made small, where it is least."""
     name = f"{asked.over}^*" if asked.over else "t_comm"
     at = next(i for i, step in enumerate(cost.steps) if step.name == name)
-    x, alone = asked.names[0], replace(cost, steps=cost.steps[: at + 1])
+    x, alone = asked.names[0], replace(cost, steps=Continued.of(cost.steps[: at + 1], (cost,)))
     worth = forms.from_expr(alone.expr)
     form = forms.substitute(closed(alone), lambda s: Sym(place) if s.name == x else s)
     said = Reason("least", f"The least {asked.what} over all splits, at `{place}`.",
@@ -222,7 +223,14 @@ def _least(asked: _Split, cost: Derivation, place: str) -> Step:
 @lru_cache(maxsize=1024)
 def _way(expr: Expr, x: Expr) -> int:
     """Whether an expression rises (1) or falls (-1) with a symbol; 0 where that cannot be told."""
-    slope = sp.factor_terms(cancelled(sp.diff(expr, x)))
+    powers = terms(expr, x)
+    told = None if powers is None else {"rises": 1, "falls": -1}.get(course(slope_of(powers)).kind)
+    if told is not None or any(step.has(x) for step in expr.atoms(sp.ceiling, sp.floor)):
+        return told or 0
+    slope = sp.diff(expr, x)
+    if has_both_signs(slope):
+        return 0
+    slope = sp.factor_terms(cancelled(slope))
     return 1 if slope.is_nonnegative else -1 if slope.is_nonpositive else 0
 
 
@@ -237,18 +245,14 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
             "the change of the least batch with the split depends on unknown signs", hint="numbers: whole"
         )
     text = f"`{over}^*` rises with `{x.name}`; with less than this, the communication grows faster than computing."
-    gap = forms.from_expr(gaps[0])
-
-    def closes(numbers: Numbers) -> bool:
-        at = numbers.moved(x.name, numbers[f"{x.name}^*"])
-        return abs(worked_out(gap, at)) * 10**30 <= abs(worked_out(gap, numbers.moved(x.name, 2 * at[x.name])))
-
-    cost = asked.made(f"Best real `{x.name}`: least compute-bound `{over}` of {PHASES[asked.phase][1]}", terms)
     with patience(f"the search for the best real {x.name}", "numbers: whole compares the divisors", crossing=True):
         trying("the roots of a difference in closed form")
-        root = positive_root(gaps[0], x, dict(cost.given))
-    edge = Step(f"{x.name}^*", written(root), ONE, Reason("edge", text, witness=closes))
-    return _finished(asked, replace(cost, steps=(*cost.steps, edge)), [_other(asked)])
+        root = positive_root(gaps[0], x, terms.known)
+    place = f"{x.name}^*"
+    witness = partial(meets, forms.from_expr(gaps[0]), x.name, False, place)
+    terms.work.steps.append(Step(place, written(root), ONE, Reason("edge", text, witness=witness)))
+    title = f"Best real `{x.name}`: least compute-bound `{over}` of {PHASES[asked.phase][1]}"
+    return _finished(asked, asked.made(title, terms), [_other(asked)])
 
 
 # -- over the divisors ---------------------------------------------------------------------------------
