@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import reduce
 from inspect import signature
@@ -10,7 +9,7 @@ from operator import or_
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Num, Sym
-from symcomm.core.parallel.strategy import ALIASES, STRATEGIES, Strategy, parse_strategy
+from symcomm.core.parallel.strategy import STRATEGIES, Strategy, strategy_parts
 from symcomm.core.records import dataclass
 
 PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
@@ -46,8 +45,9 @@ def pieces(text: str) -> tuple[TemplatePiece, ...]:
     """
     if not isinstance(text, str):
         raise StrategyError("a search takes strategies as texts", hint="for instance 'data + tensor + pipeline'")
-    whole = parse_strategy(text)
-    found = tuple(_piece(part) for part in re.split(r"[+|](?![^()]*\))", text))
+    parts = strategy_parts(text)
+    whole = reduce(or_, (made for _, _, made in parts))
+    found = tuple(_piece(key, {name: str(value) for name, value in given.items()}, made) for key, given, made in parts)
     owners: dict[str, str] = {}
     for axis, size in degrees(whole).items():
         if isinstance(size, Sym):
@@ -58,18 +58,9 @@ def pieces(text: str) -> tuple[TemplatePiece, ...]:
     return found
 
 
-def _piece(text: str) -> TemplatePiece:
-    match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", text)
-    assert match is not None, text
-    made = parse_strategy(text)
-    key = match[1].lower().replace("_", "-").replace(" ", "-")
-    key = ALIASES.get(key, key)
-    record = signature(STRATEGIES[key])
-    given = [part.strip().partition("=") for part in (match[2] or "").split(",") if part.strip()]
-    placed = [name for name, equals, _ in given if not equals]
-    bound = record.bind(*placed, **{name.strip(): value.strip() for name, equals, value in given if equals})
-    said = {name: str(value) for name, value in bound.arguments.items()}
-    cut = made.pipeline
+def _piece(key: str, said: dict[str, str], made: Strategy) -> TemplatePiece:
+    """A part of a strategy with what its arguments say; that of a number of stages is named where it is not said."""
+    record, cut = signature(STRATEGIES[key]), made.pipeline
     if cut is not None:
         if cut.stages is None:
             raise StrategyError("a search varies the stages, not the layers of one", hint="write pipeline(p)")

@@ -85,6 +85,11 @@ def test_a_degree_may_be_called_by_its_symbol_or_by_its_axis():
     assert {dict(c.mesh)["tensor"] for c in one.top} == {1, 2, 3}
 
 
+def test_a_strategy_may_be_called_by_any_of_its_names():
+    whole, short = (searched(strategies=said) for said in ("Tensor parallelism + data_parallel", "tp + data"))
+    assert whole.top == short.top
+
+
 def test_of_the_usual_strategies_those_that_a_model_does_not_allow_are_left_out_aloud():
     one_matrix = sc.load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n",
                          values={"B": 4, "D": 8, "F": 8})  # fmt: skip

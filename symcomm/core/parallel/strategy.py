@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from inspect import signature
+from operator import or_
 from typing import Any, Literal
 
 from symcomm.core.errors import StrategyError, nearest
@@ -502,6 +503,11 @@ _WORDS = {"mesh": ("name of a mesh axis", "data"), "axis": ("axis of the table",
 
 
 def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
+    return reduce(or_, (made for _, _, made in strategy_parts(said)))
+
+
+def strategy_parts(said: str | Mapping[str, Any] | list[Any]) -> list[tuple[str, dict[str, Any], Strategy]]:
+    """The parts of a strategy as it is written: each with its key, its arguments by name, and what it is alone."""
     parts: list[tuple[str, list[tuple[str, Any]]]] = []  # names, and arguments with their names, if any
     if isinstance(said, str):
         if len(said) > 400:
@@ -521,14 +527,10 @@ def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
                     parts.append((str(name), [] if arguments is None else [("", arguments)]))
     if not parts:
         raise StrategyError("no strategy is named", hint="known: " + ", ".join(STRATEGIES))
-    made = [_make(*part) for part in parts]
-    result = made[0]
-    for other in made[1:]:
-        result = result | other
-    return result
+    return [_make(*part) for part in parts]
 
 
-def _make(name: str, arguments: list[tuple[str, Any]]) -> Strategy:
+def _make(name: str, arguments: list[tuple[str, Any]]) -> tuple[str, dict[str, Any], Strategy]:
     key = (
         name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
     )
@@ -553,7 +555,7 @@ def _make(name: str, arguments: list[tuple[str, Any]]) -> Strategy:
     missing = [name for name, argument in known.items() if argument.default is argument.empty and name not in taken]
     if missing:
         raise StrategyError(f"{key} has no {' and no '.join(missing)}", hint=f"such as {key}({', '.join(free[:2])})")
-    return STRATEGIES[key](**taken)
+    return key, taken, STRATEGIES[key](**taken)
 
 
 def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]) -> Strategy:
