@@ -188,9 +188,9 @@ WIDTH = {
     ("exams", "core"): 155,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
-    ("searching", "core"): 83,
+    ("searching", "core"): 75,
     ("searching", "documents"): 1,
-    ("teaching", "core"): 85,
+    ("teaching", "core"): 83,
     ("verify", "core"): 44,
     ("verify", "documents"): 1,
 }

@@ -16,10 +16,9 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.model import Model
 from symcomm.core.parallel.strategy import Strategy, resolve
 from symcomm.core.program import pipeline
-from symcomm.core.program.closed_forms import slots
-from symcomm.core.program.schedules import USUAL_SCHEDULE, find
-from symcomm.core.program.schedules import schedules as all_schedules
-from symcomm.core.quantities.memory.capacity import MEANINGS, capacity_of
+from symcomm.core.program.closed_forms import timed_alike
+from symcomm.core.program.schedules import USUAL_SCHEDULE
+from symcomm.core.quantities.memory.capacity import capacity_of
 from symcomm.core.units import Quantity
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
@@ -109,8 +108,7 @@ def capacity_and_meaning(capacity: object, meaning: str | None, device: object) 
                 raise ValuesError("the usable bytes of this device are not known", hint="say capacity: 81559 MiB")
             capacity = memory.usable.quantity
     found = capacity_of(capacity, meaning)
-    assert meaning in MEANINGS
-    return found, str(meaning)
+    return found, str(meaning)  # which capacity_of knows
 
 
 def shared_memory(
@@ -221,14 +219,6 @@ def _named(said: str | Sequence[str] | None, usual: Iterable[str], known: Iterab
     return found
 
 
-def _timed_alike() -> list[str]:
-    """The schedules under which a step takes as long as under the usual one, whose time is what is searched."""
-    usual = slots(find(USUAL_SCHEDULE))
-    whole = [s for s in all_schedules() if s.chunks == 1 and s.kinds == {"F", "D"} and not s.stashes]
-    found = [(s.name, slots(s)) for s in whole]
-    return [name for name, form in found if form and usual and form.form == usual.form and not form.conditions]
-
-
 def drafts_of(
     model: Model, strategies: str | Sequence[str] | None, recomputation: str | Sequence[str] | None,
     schedules: str | Sequence[str] | None, bucketed: bool, formats: str | Sequence[str] | None,
@@ -242,7 +232,7 @@ def drafts_of(
     if not texts:
         raise ValuesError("no strategy is named", hint=f"for instance {(SERVED if serves else USUAL)[0]}")
     again = ("none",) if serves else _named(recomputation, CONVENTION, CONVENTION, "recomputation")
-    plans = _named(schedules, (USUAL_SCHEDULE,), () if schedules is None else _timed_alike(), "schedule")
+    plans = _named(schedules, (USUAL_SCHEDULE,), () if schedules is None else timed_alike(), "schedule")
     notes: list[str] = []
     if one is None and not serves and not _applicable(pieces(USUAL[0]), model.graph, []):
         raise StrategyError(f"none of the usual strategies can be applied to {model.name}", hint="name one: cut(D, k)")

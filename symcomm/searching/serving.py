@@ -17,7 +17,7 @@ from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, with_copies
-from symcomm.core.program.vocabulary import cut_vocabulary
+from symcomm.core.program.vocabulary import whole_words
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.memory import kv_cache, serving_capacity
@@ -91,9 +91,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         at: Setting, mark: str, amount: str, groups: Form, cut: Any = None
     ) -> tuple[Setting, list[tuple[Form, Terms, Form]], Form | None]:  # fmt: skip
         """The steps to the time of a forward pass, what it crosses, and its messages between stages."""
-        shared = None if strategy is None else cut_vocabulary(ByIdentity(at.graph), strategy)
-        if shared is not None:
-            at = replace(at, graph=training.whole_words(ByIdentity(at.graph), shared, question.accounting))
+        at = replace(at, graph=whole_words(at.graph, strategy, question.accounting))
         hops: Form | None = None
         regions: list[tuple[Form, Terms, Form]] = []
         if stages is not None:

@@ -18,7 +18,6 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collected import Collected, Shared, Terms, collect
 from symcomm.core.derivation import Derivation, Step
-from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
@@ -27,14 +26,14 @@ from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
-from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary
-from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
-from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
+from symcomm.core.program.vocabulary import whole_words
+from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, links_of
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.region_time import RegionTime
+from symcomm.core.quantities.time.step_calls import calls_apart, calls_told
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting, rests_on
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
@@ -208,8 +207,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    shared = None if strategy is None else cut_vocabulary(ByIdentity(model.graph), strategy)
-    graph = model.graph if shared is None else whole_words(ByIdentity(model.graph), shared, accounting)
+    graph = whole_words(model.graph, strategy, accounting)
     setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
     m = fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
@@ -221,7 +219,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = named("", made.work.steps)
-    touched = [*rests_on(made.work.steps), *(["vocabulary"] if shared is not None else [])]
+    touched = [*rests_on(made.work.steps), *(["vocabulary"] if graph is not model.graph else [])]
     stages: list[SearchStage] = []
     away: dict[str, list[Form]] = {}
     # A pipeline's pass divides the batch into microbatches itself.
@@ -288,8 +286,8 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     )
     return Structure(
         draft, Core(variables, collected, rules), tuple(varied), told, tuple(numbers.items()),
-        tuple(dict.fromkeys(touched)), _apart(made), made.notes,
-        tuple(_network(made)), tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
+        tuple(dict.fromkeys(touched)), calls_apart(made), made.notes,
+        tuple(calls_told(made)), tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
     )  # fmt: skip
 
 
@@ -399,11 +397,6 @@ def _states(
     return steps, tuple(holds), tuple(touched)
 
 
-@lru_cache(maxsize=64)
-def whole_words(held: ByIdentity[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
-    return shared.in_parts(held.it, accounting)
-
-
 @lru_cache(maxsize=8)
 def _shared(held: ByIdentity[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
@@ -452,68 +445,3 @@ def constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tu
         layers = pipeline.layer_count(graph)
         add(" + ".join(forms.names(layers)), forms.value(layers), (PIPELINE,))
     return tuple(found.values())
-
-
-def _network(made: step_time.StepTime) -> Iterator[tuple[str, bool, str, Form]]:
-    """Each kind of call over each axis of the mesh, with its seconds in one repetition of a region.
-
-    It is for telling, not for adding up.
-    """
-    found: dict[tuple[str, bool, str], list[Call]] = {}
-    for phase, call in made.load.calls:
-        if _ranks(made, call) is not None:
-            label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
-            found.setdefault((label, phase == "end", call.region.name), []).append(call)
-    for key, calls in found.items():
-        yield *key, forms.Total(tuple(_seconds(made, calls)))
-
-
-def _apart(made: step_time.StepTime) -> tuple[str, ...]:
-    """The axes whose closed forms do not hold for one rank.
-
-    A call over several links is as slow as the links of the axes with two ranks, and statistics are only kept where
-    several ranks put them together.
-    """
-    found: dict[str, None] = {}
-    for _, call in made.load.calls:
-        links = [link for link, _ in levels(made.writer.machine, made.strategy, call.meshes)]
-        if call.what == STATISTICS or (len(links) > 1 and not any(link.below for link in links)):
-            found |= dict.fromkeys(call.meshes)
-    return tuple(found)
-
-
-def _ranks(made: step_time.StepTime, call: Call) -> Form | None:
-    """How many ranks a call has; None for one rank, and for messages between stages."""
-    k = None if call.kind == "send" else call.ranks(made.strategy)
-    return None if k == forms.num(1) else k
-
-
-def _moved(call: Call, phase: str) -> str:
-    what = call.what.strip()
-    if what.startswith("updated"):
-        return "updated weights"
-    if what == "weight":
-        return "weights"
-    if what.startswith("bytes of the states"):
-        return "optimizer states"
-    if what == "gradient of":
-        return "weight gradients" if phase == "end" else "activation gradients"
-    return "activations"
-
-
-def _seconds(made: step_time.StepTime, calls: Iterable[Call]) -> Iterator[Form]:
-    """The times of calls by themselves, those that are alike together."""
-    alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
-    for call in calls:
-        alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
-    setting = made.work.setting
-    for (_, _, dtype), mine in alike.items():
-        k = _ranks(made, mine[0])
-        assert k is not None
-        elements = forms.Total(tuple(setting.written(call.elements) for call in mine))
-        for link, cost in made.writer.over(mine[0], k):
-            yield forms.Ratio(
-                forms.product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth
-            )
-            if link.latency is not None:
-                yield forms.product(Call.number(mine), cost.rounds, link.latency)

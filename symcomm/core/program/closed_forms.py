@@ -24,6 +24,7 @@ from symcomm.core.form import Floor, Form, Num, Ratio, Smallest, Sym, Total, num
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.program.events import Execution, Times, simulate
 from symcomm.core.program.orders import Item, Schedule, conditions, in_flight
+from symcomm.core.program.schedules import USUAL_SCHEDULE, find, schedules
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Unit
 
@@ -248,6 +249,14 @@ def slots(schedule: Schedule) -> ClosedForm | None:
     if found is None or not isinstance(found.form, forms.Product) or found.form.factors[-1] != whole:
         return None
     return replace(found, form=product(*found.form.factors[:-1]))
+
+
+def timed_alike() -> list[str]:
+    """The schedules under which a step takes as long as under the usual one."""
+    usual = slots(find(USUAL_SCHEDULE))
+    whole = [s for s in schedules() if s.chunks == 1 and s.kinds == {"F", "D"} and not s.stashes]
+    found = [(s.name, slots(s)) for s in whole]
+    return [name for name, form in found if form and usual and form.form == usual.form and not form.conditions]
 
 
 def _monomials(schedule: Schedule, floors: bool = False, mean: bool = False) -> tuple[Form, ...]:

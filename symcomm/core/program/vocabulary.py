@@ -67,6 +67,20 @@ def cut_vocabulary(held: ByIdentity[Graph], strategy: Strategy) -> CutVocabulary
     return CutVocabulary(words, product(*(strategy.sizes[mesh] for mesh in meshes))) if meshes else None
 
 
+def whole_words(graph: Graph, strategy: Strategy | None, accounting: Accounting) -> Graph:
+    """The graph with the words that ranks hold together under a strategy, whatever their numbers turn out to be.
+
+    Strategies that cut the vocabulary alike share one graph, and all that is kept of it.
+    """
+    cut = cut_vocabulary(ByIdentity(graph), strategy) if strategy is not None else None
+    return graph if cut is None else _whole_words(ByIdentity(graph), cut, accounting)
+
+
+@lru_cache(maxsize=256)
+def _whole_words(held: ByIdentity[Graph], cut: CutVocabulary, accounting: Accounting) -> Graph:
+    return cut.in_parts(held.it, accounting)
+
+
 def in_parts(graph: Graph, strategy: Strategy, accounting: Accounting, values: Mapping[str, Fraction]) -> Graph:
     """The graph with the words that ranks hold under a strategy, where they do not divide them or fill them up.
 

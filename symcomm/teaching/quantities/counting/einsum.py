@@ -228,13 +228,13 @@ def _ordered(work: StepWriter, einsum: Einsum, count: Count, want: str) -> None:
             tree = tree, n
     steps = path(einsum, tree, count)
     largest = want == "largest_intermediate"
-    for number, step in enumerate(steps, start=1):
+    for place, step in enumerate(steps, start=1):
         result = step.subscripts.partition(">")[2]
         labels = result if largest else "".join(i for i in einsum.indices if i in step.subscripts)
         points = product(*(num(einsum.sizes[i]) for i in labels))
         form: Form = points if largest else product(num(2), points) if count == "fma2" else num(step.cost)
-        parts.append(work.define(f"{'M' if largest else 'F'}_{number}", form, ELEMENT if largest else FLOP, "contract",
-                                 f"Contraction {number}: {step.subscripts}.",
+        parts.append(work.define(f"{'M' if largest else 'F'}_{place}", form, ELEMENT if largest else FLOP, "contract",
+                                 f"Contraction {place}: {step.subscripts}.",
                                  witness=partial(_looped, einsum, step.subscripts, count, largest)))  # fmt: skip
     if len(parts) < 2:
         return
