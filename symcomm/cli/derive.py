@@ -15,7 +15,7 @@ from symcomm.cli import shared
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.core.derivation import Derivation
+    from symcomm import Derivation
     from symcomm.core.quantities.declared import DeclaredQuantity
 
 DERIVED = ("text", "json", "latex", "markdown", "html")
@@ -197,7 +197,7 @@ def schema() -> None:
 
 def _written(made: Derivation, form: str, values: dict[str, Fraction], wide: int, exact: bool) -> str:
     if form == "json":
-        from symcomm.documents import report
+        from symcomm.core import report
 
         return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)
     from symcomm.core.derivation.writing import written

@@ -13,9 +13,7 @@ import click
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm import Device, Network
-    from symcomm.core.model import Model
-    from symcomm.core.units import Quantity
+    from symcomm import Device, Model, Network, Quantity
     from symcomm.exams.problems.problem import Template
 
 

@@ -11,8 +11,7 @@ import click
 from symcomm.cli.shared import PATH, networks_of, read_model, reading, step_of, stepping, write
 
 if TYPE_CHECKING:
-    from symcomm import Network
-    from symcomm.core.model import Model
+    from symcomm import Model, Network
 
 SHOWN = ("text", "json", "svg", "dot", "torch")
 
@@ -55,7 +54,7 @@ def show(
     elif form == "json":
         import json
 
-        from symcomm.documents import report
+        from symcomm.core import report
 
         write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
     else:
@@ -79,8 +78,7 @@ def _table(model: Model, terminal: bool) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from symcomm.core import drawing
-    from symcomm.documents import report
+    from symcomm.core import drawing, report
 
     seen = report.model(model)
     regions = {region["name"]: region["times"] for region in seen["regions"]}

@@ -200,6 +200,12 @@ class Derivation:
         return forms.from_expr(self.expr)
 
     @property
+    def answer_form(self) -> forms.Form:
+        """The answer in symbols alone: as it is written, or worked out where a step stands in it."""
+        form = self.answer.form
+        return form if {step.name for step in self.steps}.isdisjoint(forms.names(form)) else self._form
+
+    @property
     def unit(self) -> Unit:
         """The unit of the answer."""
         return self.answer.unit

@@ -114,10 +114,7 @@ class Pair:
 
     def shown(self, cost: Derivation, expr: Expr) -> Form:
         """A cost in symbols alone: as it is written, where no step is named in it; its value otherwise."""
-        form = cost.answer.form
-        if {step.name for step in cost.steps} & {*forms.names(form)}:
-            return self.written(expr)
-        return closed(cost)
+        return closed(cost) if cost.answer_form is cost.answer.form else self.written(expr)
 
     def first_steps(self) -> list[Step]:
         """Both costs, and their difference."""

@@ -153,6 +153,11 @@ class Program:
         return [w for w in works if not isinstance(w, Send) and (every or home(self.graph, w) == region)]
 
     @property
+    def host_copies(self) -> tuple[Send, ...]:
+        """The copies of tensors to the host and back."""
+        return tuple(t.work for t in self.turns if isinstance(t.work, Send) and t.work.meshes == HOST)
+
+    @property
     def early(self) -> tuple[tuple[Instruction, Collective], ...]:
         """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""
         return tuple((t, t.work) for t in self.turns if t.early and isinstance(t.work, Collective))

@@ -8,6 +8,7 @@ from math import prod
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.graph.graph import bare
+from symcomm.core.parallel.placement import Collective
 from symcomm.core.program.instructions import Program
 from symcomm.documents.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 from symcomm.documents.plots.parallel_block import NAMES
@@ -72,12 +73,12 @@ def _calls(made: Program, axis: str) -> tuple[list[str], list[str]]:
     found: dict[str, list[str]] = {}
     roles: dict[str, None] = {}
     for work in made.works():
-        if axis in getattr(work, "meshes", ()) and work.kind in NAMES:  # type: ignore[union-attr]  # only calls have both
-            tensor = made.graph.tensors[work.tensor.split(" @ ")[0]]  # type: ignore[union-attr]
+        if isinstance(work, Collective) and axis in work.meshes and work.kind in NAMES:
+            tensor = made.tensor(work)
             of = made.graph.tensors.get(tensor.of, tensor)
             what = "activations" if of.role != "weight" else "gradients" if tensor.of else "weights"
-            found.setdefault(NAMES[work.kind], []).append(f"{'d' if tensor.of else ''}`{bare(of.name)}`")  # type: ignore[union-attr]
-            roles[f"{NAMES[work.kind]} of {what}"] = None  # type: ignore[union-attr]
+            found.setdefault(NAMES[work.kind], []).append(f"{'d' if tensor.of else ''}`{bare(of.name)}`")
+            roles[f"{NAMES[work.kind]} of {what}"] = None
     named = [f"{kind} of {', '.join([*dict.fromkeys(names)][:3])}" + (" ..." if len({*names}) > 3 else "")
              for kind, names in found.items()]  # fmt: skip
     return named, [*roles]

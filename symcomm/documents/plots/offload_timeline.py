@@ -6,7 +6,7 @@ A scheme of three layers, in the order of the program of one; the boxes are not 
 from __future__ import annotations
 
 from symcomm.core.errors import ValuesError
-from symcomm.core.program.instructions import HOST, Program, Send
+from symcomm.core.program.instructions import Program
 from symcomm.documents.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 
 _WIDTH, _BOX, _HIGH, _LAYERS = 470.0, 30.0, 16.0, 3
@@ -17,13 +17,11 @@ _NAMES = {"W": "W: weights.", "G": "G: gradients.", "A": "A: kept activations."}
 def offload_timeline(made: Program) -> tuple[Sketch, str]:
     """The picture, and a sentence on what is in it; raises ``ValuesError`` where nothing rests on the host."""
     found: dict[tuple[str, bool], dict[str, None]] = {}
-    for turn in made.turns:
-        work = turn.work
-        if isinstance(work, Send) and work.meshes == HOST:
-            new = made.tensor(work).role != "gradient" and work.phase == "update"
-            letter = "W" if new else _LETTER[made.tensor(work).role]
-            out = letter == "G" or (letter == "A" and work.phase == "forward")
-            found.setdefault((work.phase, out), {})[letter] = None
+    for copy in made.host_copies:
+        new = made.tensor(copy).role != "gradient" and copy.phase == "update"
+        letter = "W" if new else _LETTER[made.tensor(copy).role]
+        out = letter == "G" or (letter == "A" and copy.phase == "forward")
+        found.setdefault((copy.phase, out), {})[letter] = None
     if not found:
         raise ValuesError("nothing is copied to the host and back", hint="accounting: {offloading: states_on_host}")
     drawing, lanes = Sketch(_WIDTH, 96), {"to the host": 20.0, "computing": 44.0, "from the host": 68.0}

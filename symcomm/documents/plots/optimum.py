@@ -8,13 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-import sympy as sp
-
 from symcomm.core import form as forms
-from symcomm.core.derivation import Derivation, exact, put
+from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Sym
-from symcomm.core.notation import amount, symbol
+from symcomm.core.form import Sym
+from symcomm.core.optimum import curve
 from symcomm.core.optimum.crossover import crossovers
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.sensitivity import break_even, sensitivity
@@ -53,19 +51,20 @@ def optimum_plot(
     ``given`` are numbers besides those of the cost; all must be known. Written to ``path`` where one is given. Raises
     the errors of ``minimise``.
     """
-    values = _known(cost, over, given)
+    values = curve.numbers(cost, over, given)
     search = minimise if sense == "least" else maximise
     place = float(search(cost, over, values, integer=False).at().value)
     whole = int(search(cost, over, values).at().value)
-    worth = _function(cost, over, values)
-    unit = plot_unit(cost, over)
+    worth = curve.function(cost.expr, over, values)
+    unit = cost.symbol_unit(over)
     low, high, log = _range(place)
     xs = _spread(low, high, log)
     made = figure(7.2, 3.9)
     axes = made.add_subplot()
     axes.plot(xs, [worth(x) for x in xs], color="black", linewidth=1.8, label=words(cost.title))
-    for i, (name, term) in enumerate(_terms(cost, over, values)):
-        axes.plot(xs, [term(x) for x in xs], "--", color=COLOURS[i % len(COLOURS)], linewidth=1.1, label=name)
+    for i, (form, term) in enumerate(curve.terms(cost, over, values, _TERMS)):
+        axes.plot(xs, [term(x) for x in xs], "--", color=COLOURS[i % len(COLOURS)], linewidth=1.1,
+                  label=maths(form, cost.notation))  # fmt: skip
     best = worth(place)
     axes.axvline(place, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)
     axes.plot([place], [best], "o", color="black", markersize=6, zorder=5)
@@ -137,7 +136,7 @@ def sensitivity_plot(
     A bar of 1/2 says that the answer grows by half a per cent where the parameter grows by one. Raises the errors of
     ``sensitivity``, and ``ValuesError`` where an elasticity depends on a number that is not given.
     """
-    values = _known(cost, "", given)
+    values = curve.numbers(cost, "", given)
     names = forms.names(forms.from_expr(cost.expr))
     if not names:
         raise ValuesError(f"'{cost.title}' depends on nothing")
@@ -180,7 +179,7 @@ def _meeting(
     if len(names) != 2:
         raise ValuesError(f"two costs have {len(names)} labels")
     both = dict(a.given) | dict(b.given)
-    unit = plot_unit(a, over) if plot_unit(a, over) != ONE else plot_unit(b, over)
+    unit = a.symbol_unit(over) if a.symbol_unit(over) != ONE else b.symbol_unit(over)
     low, high = limits
     log = high > 20 * low
     xs = _spread(low, high, log)
@@ -188,9 +187,10 @@ def _meeting(
         xs = [float(x) for x in sorted({max(1, round(x)) for x in xs})]  # steps of a count stand where they are
     made = figure(7.2, 3.9)
     axes = made.add_subplot()
-    curves = [_function(d, over, _known(d, over, {k: v for k, v in both.items() if k != over})) for d in (a, b)]
-    for curve, name, colour in zip(curves, names, (BLUE, RED), strict=True):
-        axes.plot(xs, [curve(x) for x in xs], color=colour, linewidth=1.7, label=name)
+    given = {name: value for name, value in both.items() if name != over}
+    curves = [curve.function(d.expr, over, curve.numbers(d, over, given)) for d in (a, b)]
+    for worth, name, colour in zip(curves, names, (BLUE, RED), strict=True):
+        axes.plot(xs, [worth(x) for x in xs], color=colour, linewidth=1.7, label=name)
     few = len(points) == 1
     where = (f"`{over}` {_equal(point)} {_short(point, unit)}" for point in points[:_TERMS])
     made.set_label(", ".join(dict.fromkeys(where)))
@@ -204,7 +204,7 @@ def _meeting(
         shift, side = ((7, -7), "top") if few else ((0, 7), "bottom")
         axes.annotate(text, (point, y), xytext=shift, textcoords="offset points", fontsize=8, va=side)
     _dress(axes, a, over, unit, log)
-    ys = [curve(x) for curve in curves for x in (low, high)]
+    ys = [worth(x) for worth in curves for x in (low, high)]
     if log and min(ys) > 0:
         axes.set_yscale("log")
         if a.unit != ONE:
@@ -255,46 +255,6 @@ def _nothing() -> Any:
     return NullFormatter()
 
 
-def _known(cost: Derivation, over: str, given: Mapping[str, object] | None) -> dict[str, Fraction]:
-    """The numbers of a cost; raises ``ValuesError`` where one is missing."""
-    values = dict(cost.given) | {name: exact(value, name) for name, value in (given or {}).items()}
-    names = forms.names(forms.from_expr(cost.expr))
-    kept = {*names, *(given or {})} - {over}
-    values = {name: value for name, value in cost.relations.complete(values).items() if name in kept}
-    missing = [n for n in names if n not in values and n != over]
-    if missing and over:
-        raise ValuesError(
-            f"a picture needs numbers: no value is given for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
-        )
-    return values
-
-
-def _function(cost: Derivation, over: str, values: Mapping[str, Fraction]) -> Any:
-    """A cost as a function of a real number, for drawing only."""
-    return _float(cost.expr, over, values)
-
-
-def _float(expr: Any, over: str, values: Mapping[str, Fraction]) -> Any:
-    x = amount(over)
-    made = sp.lambdify([x], expr.xreplace({symbol(over): x, **put(values)}), modules="math", dummify=True)
-    return lambda at: float(made(float(at)))
-
-
-def _terms(cost: Derivation, over: str, values: Mapping[str, Fraction]) -> list[tuple[str, Any]]:
-    """The terms of a cost that is a sum, as it is written, each with its name."""
-    form = cost.answer.form
-    if {step.name for step in cost.steps} & {*forms.names(form)}:
-        form = forms.from_expr(cost.expr)
-    parts: Sequence[Form] = form.parts if isinstance(form, forms.Total) else ()
-    if not parts:
-        x = amount(over)
-        powers = sp.collect(sp.expand(cost.expr.xreplace({symbol(over): x})), x, evaluate=False)
-        parts = [forms.from_expr(sp.factor_terms(share) * power) for power, share in powers.items()]
-    if not 1 < len(parts) <= _TERMS:
-        return []
-    return [(maths(part, cost.notation), _float(forms.value(part), over, values)) for part in parts]
-
-
 def _range(place: float) -> tuple[float, float, bool]:
     """What is drawn around the best place, and whether on a logarithmic axis."""
     if place <= 24:
@@ -316,9 +276,3 @@ def _short(value: float, unit: Unit) -> str:
 def _equal(value: float) -> str:
     """What stands before a number that is read with four digits."""
     return "=" if float(f"{value:.4g}") == value else "≈"
-
-
-def plot_unit(d: Derivation, over: str) -> Unit:
-    """The unit of a variable, as the steps of a cost have it."""
-    pieces = (p for step in d.steps for p in forms.walk(step.form))
-    return next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == over and p.unit != ONE), ONE)

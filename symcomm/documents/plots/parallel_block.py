@@ -44,7 +44,8 @@ def parallel_block(made: Program, region: str = "") -> tuple[Sketch, str]:
     stations = _stations(made, steps)
     if len(stations) > _MOST:
         raise ValuesError(f"the layer has {len(stations)} stations, too many to be drawn", hint="draw a smaller table")
-    back = [s for s in steps if isinstance(s, Collective) and s.phase == "backward" and _activation(made, s)]
+    back = [s for s in steps if isinstance(s, Collective) and s.phase == "backward"]
+    back = [s for s in back if made.tensor(s).role == "gradient" and not made.of_weight(s)]
     widths = [
         16.0 if s.kind == "call" else 24.0 + 5.2 * max(len(bare(line).replace("`", "")) for line in s.lines)
         for s in stations
@@ -84,7 +85,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Sketch, str]:
         drawing.line(min(x + 14, _WIDTH - 2), y, 8, y, SOFT, arrow=True, dashed=True)
         drawing.text(_WIDTH - 2, y - 4, "backward", 6.8, SOFT, "end")
         for call in back:
-            name = made.graph.tensors[call.tensor.split(" @ ")[0]].of
+            name = made.tensor(call).of
             at = ends.get(bare(name), 20.0) + 3
             drawing.dot(at, y, 7, "#ffffff", MARK)
             _mark(drawing, at, y, call.kind)
@@ -103,19 +104,14 @@ def _mark(drawing: Sketch, x: float, y: float, kind: str) -> None:
         drawing.line(x - 4, y + 2.2, x + 4, y + 2.2, MARK, arrow=True)
 
 
-def _activation(made: Program, call: Collective) -> bool:
-    tensor = made.graph.tensors[call.tensor.split(" @ ")[0]]
-    return tensor.role == "gradient" and made.graph.tensors[tensor.of].role != "weight"
-
-
 def _stations(made: Program, steps: list[Collective | Compute]) -> list[_Station]:
     """The stations of the forward pass: products with weights that read the same stand together."""
     found: list[_Station] = []
     tensors = made.graph.tensors
     for step in steps:
         if isinstance(step, Collective):
-            if step.phase == "forward" and tensors[step.tensor.split(" @ ")[0]].role != "weight":
-                found.append(_Station("call", [step.kind], makes=[step.tensor.split(" @ ")[0]]))
+            if step.phase == "forward" and made.tensor(step).role != "weight":
+                found.append(_Station("call", [step.kind], makes=[made.tensor(step).name]))
             continue
         if step.op.phase != "forward" or (step.part != "whole" and step.op.kind not in MAP):
             continue

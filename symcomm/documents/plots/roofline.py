@@ -7,9 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import evaluate, from_expr, value
 from symcomm.documents.plots.figure import COLOURS, figure, save
 
 
@@ -58,12 +58,11 @@ def roofline_plot(
 def _worth(derivation: Derivation, name: str, values: Mapping[str, object]) -> Fraction:
     if name not in derivation.worth:
         raise ValuesError(f"'{derivation.title}' is no roofline", hint="use model.roofline(...)")
-    form = from_expr(derivation.worth[name])
-    return evaluate(form, derivation.values(values))
+    return forms.evaluate(forms.from_expr(derivation.worth[name]), derivation.values(values))
 
 
 def _peak(derivation: Derivation, values: Mapping[str, object]) -> Fraction:
     """The flat roof, which stands first in the answer."""
     answer = next(s for s in derivation.steps if s.name == derivation.answer.name and s.relation == ":=")
-    flat = answer.form.parts[0]
-    return evaluate(from_expr(value(flat, derivation.worth)), derivation.values(values))
+    flat = forms.value(answer.form.parts[0], derivation.worth)
+    return forms.evaluate(forms.from_expr(flat), derivation.values(values))

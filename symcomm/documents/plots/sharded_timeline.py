@@ -21,7 +21,7 @@ def sharded_timeline(made: Program) -> tuple[Sketch, str]:
     kinds: dict[str, set[str]] = {"forward": set(), "backward": set()}
     for step in (turn.work for turn in made.turns if not turn.between_stages):
         if isinstance(step, Collective) and step.phase in kinds:
-            tensor = made.graph.tensors[step.tensor.split(" @ ")[0]]
+            tensor = made.tensor(step)
             of = made.graph.tensors.get(tensor.of, tensor)
             if of.role == "weight":
                 kinds[step.phase].add(step.kind)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from symcomm.core import form as forms
 from symcomm.core import printing
 from symcomm.core.accounting import Convention
-from symcomm.core.derivation import Exhibit, writing
+from symcomm.core.derivation import Exhibit, tables, writing
 from symcomm.core.derivation.chosen import ChosenLine, chosen
-from symcomm.core.derivation.tables import Short
-from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, evaluate
+from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import Notation
 from symcomm.core.units import Quantity, decimals, exact_text
@@ -429,7 +428,7 @@ def _legible(number: Fraction) -> bool:
 
 def _long_fraction(form: Form) -> bool:
     """Whether a number would be written as a fraction of many digits."""
-    return isinstance(form, Ratio) and not forms.names(form) and not _legible(evaluate(form, {}))
+    return isinstance(form, Ratio) and not forms.names(form) and not _legible(forms.evaluate(form, {}))
 
 
 def _readable(number: Fraction) -> Form:
@@ -492,7 +491,7 @@ def _listed(lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str,
 
 def _cell(quantity: object) -> str | Quantity:
     """A number in a cell, said in one way."""
-    return Short(quantity.value, quantity.unit) if isinstance(quantity, Quantity) else str(quantity)
+    return tables.Short(quantity.value, quantity.unit) if isinstance(quantity, Quantity) else str(quantity)
 
 
 def _em(cell: object, writer: PageWriter) -> float:

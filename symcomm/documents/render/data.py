@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from symcomm.core import printing
+from symcomm.core import printing, report
 from symcomm.core.derivation.chosen import chosen
-from symcomm.core.form import Form
-from symcomm.core.units import Quantity
-from symcomm.documents import report
 from symcomm.documents.editions import Edition
 from symcomm.documents.render.document import Answer, Document, Heading
 
@@ -59,13 +56,9 @@ def _answer(answer: Answer, edition: Edition) -> dict[str, Any]:
             for line in chosen(d)
         ],
         "derivation": report.derivation(d, {g.name: g.quantity.value for g in answer.given}),
-        "others": [[_said(cell) for cell in row] for row in answer.others.rows] if answer.others else [],
+        "others": [[report.cell(one) for one in row] for row in answer.others.rows] if answer.others else [],
         "mistakes": [*answer.mistakes],
     }  # fmt: skip
     if edition == "graders":
         made["grading"] = [{"what": p.what, "points": str(p.points)} for p in answer.grading]
     return made
-
-
-def _said(cell: str | Form | Quantity) -> str:
-    return printing.plain(cell) if isinstance(cell, Form) else str(cell)

@@ -6,21 +6,23 @@ Numbers are exact and so are text: ``"12884901888"`` or ``"4096/3"``, never a fl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core import printing
-from symcomm.core.derivation import Derivation, Reason, Step
+from symcomm.core.derivation import Derivation, Step
 from symcomm.core.drawing import kind_text, shape_text, shown_name
 from symcomm.core.errors import Span, StrategyError
 from symcomm.core.form import Form
 from symcomm.core.graph import axis_roles
 from symcomm.core.graph.graph import Graph
+from symcomm.core.model import Model
+from symcomm.core.notation import Notation
+from symcomm.core.quantities.counting.flops import counted
+from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity
-
-if TYPE_CHECKING:
-    from symcomm.core.model import Model
 
 READINGS: dict[str, Callable[[Graph], tuple[str, ...]]] = {
     "batch": axis_roles.batch_axes,
@@ -65,7 +67,7 @@ def derivation(made: Derivation, values: Mapping[str, Fraction] | None = None) -
             {
                 "title": shown.title,
                 "columns": list(shown.columns),
-                "rows": [[_cell(made, cell) for cell in row] for row in shown.rows],
+                "rows": [[cell(one, made.notation) for one in row] for row in shown.rows],
             }
             for shown in made.exhibits
         ],
@@ -80,25 +82,20 @@ def _step(made: Derivation, step: Step) -> dict[str, Any]:
         "form": printing.plain(step.form, None, made.notation),
         "latex": printing.tex(step.form, None, made.notation),
         "unit": str(step.unit),
-        "reason": _reason(step.reason),
+        "reason": {"rule": step.reason.rule, "text": step.reason.text, "source": _place(step.reason.source)},
     }
     if step.condition:
         shown["condition"] = step.condition
     return shown
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
-    return {"rule": reason.rule, "text": reason.text, "source": _place(reason.source)}
-
-
 def _place(span: Span | None) -> dict[str, Any] | None:
     return None if span is None else {"file": span.file, "line": span.line, "cell": span.cell}
 
 
-def _cell(made: Derivation, cell: str | Form | Quantity) -> str:
-    if isinstance(cell, Form):
-        return printing.plain(cell, None, made.notation)
-    return str(cell)
+def cell(one: str | Form | Quantity, notation: Notation | None = None) -> str:
+    """A cell of a table as plain text."""
+    return printing.plain(one, None, notation) if isinstance(one, Form) else str(one)
 
 
 def op_rows(model: Model) -> list[dict[str, Any]]:
@@ -106,9 +103,6 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
 
     A weight counts where it is first used; FLOPs are those of the matrix products, as ``flops`` counts them.
     """
-    from symcomm.core.quantities.counting.flops import counted
-    from symcomm.core.setting import Setting
-
     graph = model.graph
     setting = Setting(graph, dtype=model.dtype, notation=model.notation, values=model.values)
     flops = {op.name: setting.written(forms.value(form)) for op, form in counted(setting, graph, graph.ops)}
@@ -149,10 +143,8 @@ def axes(graph: Graph) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for role, read in READINGS.items():
-        try:
+        with suppress(StrategyError):
             found[role] = [*dict.fromkeys(graph.axes[name].label for name in read(graph))]
-        except StrategyError:
-            continue
     return found
 
 
@@ -182,8 +174,5 @@ def model(made: Model) -> dict[str, Any]:
 
 def _total(made: Derivation) -> dict[str, Any]:
     shown = derivation(made)
-    form = printing.plain(made.answer.form, None, made.notation)
-    names = {step.name for step in made.steps}
-    if any(name in names for name in forms.names(made.answer.form)):
-        form = printing.plain(forms.from_expr(made.expr), None, made.notation)
+    form = printing.plain(made.answer_form, None, made.notation)
     return {key: shown[key] for key in ("expression", "unit", "value")} | {"form": form}
