@@ -184,7 +184,7 @@ WIDTH = {
     ("cli", "exams"): 31,
     ("cli", "searching"): 1,
     ("cli", "verify"): 11,
-    ("documents", "core"): 60,
+    ("documents", "core"): 59,
     ("documents", "teaching"): 3,
     ("exams", "core"): 155,
     ("exams", "documents"): 51,

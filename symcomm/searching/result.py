@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from symcomm.core.accounting import Accounting, Convention
+from symcomm.core.errors import ValuesError
 from symcomm.core.records import dataclass
 from symcomm.core.units import BYTE, Quantity, Unit, decimal_text
 from symcomm.searching.explain import Share, percent
@@ -369,10 +370,16 @@ class SearchResult:
         }  # fmt: skip
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """The front and the fastest configurations as a picture (SVG or PNG); needs Matplotlib."""
-        from symcomm.documents.plots.pareto import pareto_plot
+        """The front and the fastest configurations as a Matplotlib figure, written to ``path`` where one is given.
 
-        return pareto_plot(self, path)
+        Raises ``ValuesError`` where nothing fits, or for an unknown format, and ``RenderError`` where Matplotlib is
+        missing or the file cannot be written.
+        """
+        from symcomm.documents.plots import figure as plots
+
+        if path is not None:
+            plots.checked(path)
+        return plots.save(_drawn(self), path)
 
     def _said(self) -> list[str]:
         return [*(f"{c.field}: {c.name}. {c.statement}" for c in self.conventions), *self.notes]
@@ -405,3 +412,57 @@ def _lined(rows: Sequence[tuple[str, ...]], width: int = 0) -> list[str]:
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _drawn(found: SearchResult) -> Any:
+    """A Matplotlib figure of the front with the fastest configurations; each family of strategies has its colour."""
+    from symcomm.documents.plots import figure as plots
+
+    if not found.front:
+        raise ValuesError("no configuration fits, so there is no front to draw")
+    made = plots.figure()
+    axes = made.add_subplot()
+    title, across, up = found.front[0].axes
+    times, heights = zip(*sorted(map(_at, found.front)), strict=True)
+    axes.step(times, heights, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
+    colours, families = plots.COLOURS, dict[str, list[Outcome]]()
+    for one in found.front:
+        families.setdefault(one.family, []).append(one)
+    for n, (name, members) in enumerate(families.items()):
+        axes.plot(
+            *zip(*map(_at, members), strict=True),
+            "os^Dv"[n // len(colours) % 5], color=colours[n % len(colours)], markersize=6, label=name, zorder=3,
+        )  # fmt: skip
+    top = [c for c in found.top if c not in found.front]
+    if top:
+        axes.plot(*zip(*map(_at, top), strict=True), "x", color=plots.SOFT, markersize=5,
+                  label="other fast ones", zorder=2)  # fmt: skip
+    unit, wide, high = found.front[0].place[1].unit, times[-1] - times[0], max(heights)
+    if unit == BYTE:
+        high = float(found.capacity.value)
+        axes.axhline(high, color="#999999", linewidth=0.8, linestyle=":", zorder=0)
+    labelled: list[tuple[float, float]] = []
+    for one in found.front:
+        at = _at(one)
+        if any(abs(at[0] - x) < 0.4 * wide and abs(at[1] - y) < 0.06 * high for x, y in labelled):
+            continue  # there is no room for its label
+        labelled.append(at)
+        left = at[0] > (times[0] + times[-1]) / 2
+        said = " × ".join(str(n) for _, n in one.mesh) + f", {one.label}"
+        axes.annotate(said, at, xytext=(-6 if left else 6, 5), textcoords="offset points", fontsize=7,
+                      ha="right" if left else "left")  # fmt: skip
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.12)
+    for axis, of in ((axes.xaxis, found.front[0].place[0].unit), (axes.yaxis, unit)):
+        axis.set_major_formatter(plots.prefixed(of))
+    axes.grid(which="major", color=plots.GRID, linewidth=0.6)
+    axes.set_title(f"{found.model} on {found.devices:,} devices: {title}", fontsize=10)
+    axes.legend(fontsize=7.5, loc="best")
+    return made
+
+
+def _at(one: Outcome) -> tuple[float, float]:
+    across, up = one.place
+    return float(across.value), float(up.value)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby, islice
 from math import prod
+from operator import attrgetter
 from time import monotonic
 from typing import Any, Literal
 
@@ -331,13 +332,7 @@ def _outcome(
                 if count:
                     refused[label] = refused.get(label, 0) + count
         refused |= {one.refusal: n for one, n in zip(goal.limits, known.too_large, strict=True) if n}
-        front, top, near = told(known.front), sorted(told(known.top), key=_rank), told(known.near)
-    least: Fraction | None = None
-    exact_front: list[Outcome] = []
-    for one in sorted(front, key=_rank):  # the same with exact numbers
-        if least is None or one.order[1] < least:
-            exact_front.append(one)
-            least = one.order[1]
+        front, top, near = told(known.front), sorted(told(known.top), key=attrgetter("order")), told(known.near)
     touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
     still = sorted(question.frozen)
@@ -348,11 +343,20 @@ def _outcome(
     decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
-        known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
+        known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), _front(front),
         tuple(top), tuple(near), decided.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
         tuple((n.amount, Quantity(n.most, BYTE if n.amount.endswith("memory") else SECOND)) for n in goal.limits[1:]),
     )  # fmt: skip
+
+
+def _front(some: Iterable[Outcome]) -> tuple[Outcome, ...]:
+    """Those that no other one beats in both amounts."""
+    front: list[Outcome] = []
+    for one in sorted(some, key=attrgetter("order")):
+        if not front or one.order[1] < front[-1].order[1]:
+            front.append(one)
+    return tuple(front)
 
 
 def _at_peak(found: SearchResult, question: SearchQuestion, top: int) -> SearchResult:
@@ -365,15 +369,11 @@ def _at_peak(found: SearchResult, question: SearchQuestion, top: int) -> SearchR
         if at_peak.memory.value <= found.capacity.value:
             fits[one] = at_peak
     left = len(every) - len(fits)
-    front: list[Configuration] = []
-    for one in sorted(fits.values(), key=_rank):
-        if not front or one.memory.value < front[-1].memory.value:
-            front.append(one)
     notes = [note for note in found.notes if note != _LIMITS[0]]
     kept = f"of {len(every)} configurations that fit without what is there for a moment, {len(fits)}"
     notes.append(f"Memory is that at the peak: {kept} fit at their peak, too.")
     quickest = tuple(fits[one] for one in found.top if one in fits)[:top]
-    return replace(found, top=quickest, front=tuple(front), feasible=found.feasible - left, notes=tuple(notes),
+    return replace(found, top=quickest, front=_front(fits.values()), feasible=found.feasible - left, notes=tuple(notes),
                    refused=(*found.refused, *([("does not fit at its peak", left)] if left else [])))  # fmt: skip
 
 
@@ -410,10 +410,6 @@ SERVED = (
     "The memory holds weights and the caches of all sequences at their context; activations come on top. Nobody waits "
     "in a queue, and prefills and decode steps do not slow each other down."
 )
-
-
-def _rank(one: Outcome) -> tuple[Fraction, Fraction]:
-    return one.order
 
 
 def _configuration(s: Structure, g: Grid, index: int, question: SearchQuestion, capacity: Fraction) -> Configuration:
