@@ -66,7 +66,7 @@ def derive() -> None:
     """
 
 
-_deriving = (
+_deriving = shared.options(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option, in another way."),
     click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096."),
     shared.accounting_option,
@@ -85,8 +85,7 @@ def _derive_command(declared: DeclaredQuantity) -> click.Command:
     def run(**given: Any) -> None:
         _derive(declared, given)
 
-    for option in reversed(_deriving):
-        run = option(run)
+    run = _deriving(run)
     if declared.needs_model:
         run = shared.stepping(shared.reading(run), {one.name for one in declared.options})
         file = click.Path(path_type=Path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, comma, progress_bar, read_template
+from symcomm.cli.shared import PATH, comma, pages, progress_bar, read_template
 
 if TYPE_CHECKING:
     from symcomm.exams.problems.problem import Template
@@ -46,10 +46,7 @@ class _To(click.Option):
     help="The paper of each student, its solution, that with points for graders, or the keys only.",
 )  # fmt: skip
 @click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
-@click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
-@click.option(
-    "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
-)
+@pages
 @click.option("--processes", type=click.IntRange(1, 256), help="How many processes (one for each core by default).")
 @click.option("--qr", is_flag=True, help="A QR code with the paper's code and the student's id (pdf, html, tex).")
 @click.option("--tolerance", help="Of a number in an export, as a share of it; else half a unit of its third digit.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import click
 
 from symcomm.cli import shared
 
-_searching = (
+_search_options = shared.options(
     click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
     click.option("--device", help="A device, for its rates: H100-SXM, ...; a network of them: DGX-H100, or pod.yaml."),
     click.option("--capacity", help="The memory of one device, where it is not the device's: '80 GB'."),
@@ -46,12 +45,6 @@ _searching = (
     *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
       ("peak", "memory", "network", "latency", "utilisation")),
 )  # fmt: skip
-
-
-def _search_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_searching):
-        command = option(command)
-    return command
 
 
 @click.command()

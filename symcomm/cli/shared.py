@@ -13,6 +13,8 @@ import click
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from rich.table import Table
+
     from symcomm import Device, Model, Network, Quantity
     from symcomm.exams.problems.problem import Template
 
@@ -112,10 +114,28 @@ def conventions(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(convention(piece.strip()) for text in texts for piece in text.split(",") if piece.strip())
 
 
+def options(*several: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Adds several options to a command, in this order."""
+
+    def added(command: Any) -> Any:
+        for option in reversed(several):
+            command = option(command)
+        return command
+
+    return added
+
+
 accounting_option = click.option(
     "--accounting", multiple=True, metavar="NAME", help="A convention, such as sent_per_rank; may be repeated."
 )
-_read_options = (
+pages = options(
+    click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours."),
+    click.option(
+        "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True,
+        help="What makes the PDF.",
+    ),
+)  # fmt: skip
+reading = options(
     click.option(
         "--name", default="", metavar="MODEL", help="Which model of the file (the last one by default), or which table."
     ),
@@ -135,9 +155,8 @@ _STEP_OPTIONS = {
 
 def stepping(command: Callable[..., None], own: Collection[str] = ()) -> Callable[..., None]:
     """Adds a step of generating text and its sizes, but for those that the command has as options of its own."""
-    for name in reversed(_STEP_OPTIONS):
-        command = command if name in own else _STEP_OPTIONS[name](command)
-    return command
+    added: Callable[..., None] = options(*(one for name, one in _STEP_OPTIONS.items() if name not in own))(command)
+    return added
 
 
 def step_of(model: Model, phase: str | None, new: str | None, past: str | None) -> Model:
@@ -150,12 +169,6 @@ def step_of(model: Model, phase: str | None, new: str | None, past: str | None) 
         return model
     sizes = {name: said for name, said in (("new", new), ("past", past)) if said}
     return (model.prefill if phase == "prefill" else model.decode)(**sizes)
-
-
-def reading(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_read_options):
-        command = option(command)
-    return command
 
 
 def read_template(file: Path) -> Template:
@@ -194,6 +207,33 @@ def write(text: str, output: Path | None, read: Path | None = None) -> None:
 
     write_file(output, text)
     click.echo(str(output))
+
+
+def new_table(title: str, columns: Sequence[str], right: Collection[str]) -> Table:
+    """A table without rows; ``right`` are the columns that end at one edge."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, style="bold"), title_justify="left", show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def as_printed(table: Table, lines: Sequence[str], terminal: bool = False) -> str:
+    """A table and the lines below it as a terminal shows them; 140 wide where it is none."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    width = None if terminal else 140
+    console = Console(file=out, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
+    console.print(table)
+    for line in ("", *lines):
+        console.print(Text(line), soft_wrap=True)
+    return out.getvalue()
 
 
 @contextmanager

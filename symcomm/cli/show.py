@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, networks_of, read_model, reading, step_of, stepping, write
+from symcomm.cli.shared import (
+    PATH,
+    as_printed,
+    networks_of,
+    new_table,
+    read_model,
+    reading,
+    step_of,
+    stepping,
+    write,
+)
 
 if TYPE_CHECKING:
     from symcomm import Model, Network
@@ -72,19 +82,14 @@ def _levels(whole: Network) -> str:
 
 def _table(model: Model, terminal: bool) -> str:
     """The table of ops and the drawing below it, as a terminal shows them."""
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from symcomm.core import drawing, report
 
     seen = report.model(model)
     regions = {region["name"]: region["times"] for region in seen["regions"]}
-    table = Table(title=Text(seen["name"], style="bold"), title_justify="left", show_edge=False, pad_edge=False)
-    for column in ("row", "op", "kind", "output shape", "parameters", "forward FLOPs"):
-        table.add_column(column, justify="right" if column == "row" else "left", overflow="fold")
+    columns = ("row", "op", "kind", "output shape", "parameters", "forward FLOPs")
+    table = new_table(seen["name"], columns, ("row",))
     titled = ""
     for row in seen["ops"]:
         if len(regions) > 1 and row["region"] != titled:
@@ -94,25 +99,18 @@ def _table(model: Model, terminal: bool) -> str:
             table.add_row("", Text(f"{titled}{times}", style="bold"))
         cells = (str(row["row"]), row["name"], row["kind"], row["shape"], row["parameters"], row["flops"])
         table.add_row(*(Text(cell) for cell in cells))
-    out = StringIO()
-    width = None if terminal else 140
-    console = Console(file=out, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
-    console.print(table)
-    console.print()
+    lines: list[str] = []
     for title in ("parameters", "flops"):
         total = seen["totals"][title]
         value = f" = {total['value']['text']}" if total["value"] else f" {total['unit']}"
         label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
-        console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
-    console.print(Text(f"read as {seen['reading']}"), soft_wrap=True)
+        lines.append(f"{label}: {total['form']}{value}")
+    lines.append(f"read as {seen['reading']}")
     if seen["axes"]:
         told = "; ".join(f"{role} {', '.join(labels)}" for role, labels in seen["axes"].items())
-        console.print(Text(f"axes: {told}".replace("pairs", "cut by tensor parallelism")), soft_wrap=True)
+        lines.append(f"axes: {told}".replace("pairs", "cut by tensor parallelism"))
     for kept in model.graph.step.kept if model.graph.step is not None else ():
         told = f"kept: {kept.tensor} ({kept.role} of the {kept.region}), read by {kept.why}"
-        console.print(Text(told.replace("`", "")), soft_wrap=True)
-    for note in seen["notes"]:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
-    console.print()
-    console.print(Text(drawing.text(model.graph)), soft_wrap=True)
-    return out.getvalue()
+        lines.append(told.replace("`", ""))
+    lines += [f"note: {note}" for note in seen["notes"]]
+    return as_printed(table, [*lines, "", drawing.text(model.graph)], terminal)

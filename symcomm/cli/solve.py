@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar, read_template
+from symcomm.cli.shared import PATH, accounting_option, comma, conventions, pages, progress_bar, read_template
 from symcomm.documents.editions import DETAILS, EDITIONS
 
 FORMATS = ("pdf", "md", "tex", "html", "json")
@@ -20,10 +21,7 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
     help="Formats, with commas: pdf, md, tex, html, json.",
 )  # fmt: skip
 @click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
-@click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
-@click.option(
-    "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
-)
+@pages
 @click.option(
     "--edition", "editions", default=["solution"], multiple=True, show_default=True, callback=comma(EDITIONS),
     metavar="LIST", help="Editions, with commas: paper, solution, key, graders.",
@@ -31,17 +29,7 @@ FORMATS = ("pdf", "md", "tex", "html", "json")
 @click.option("--detail", type=click.Choice(DETAILS), help="How much of each derivation is shown.")
 @click.option("--mistakes", is_flag=True, help="Common mistakes below each answer; graders always get them.")
 @accounting_option
-def solve(
-    files: tuple[Path, ...],
-    formats: tuple[str, ...],
-    output: Path,
-    templates: Path | None,
-    engine: str,
-    editions: tuple[str, ...],
-    detail: str | None,
-    mistakes: bool,
-    accounting: tuple[str, ...],
-) -> None:
+def solve(files: tuple[Path, ...], **options: Any) -> None:
     """Solve problem FILEs: worked solutions of every question.
 
     \b
@@ -54,7 +42,7 @@ def solve(
             f"two files are called {twice.stem}, and so would their solutions; write one into another folder (-o)"
         )
     for file in files:
-        _solve(file, formats, output, templates, engine, editions, detail, mistakes, accounting)
+        _solve(file, **options)
 
 
 def _solve(

@@ -10,7 +10,9 @@ import click
 
 from symcomm.cli.shared import (
     PATH,
+    as_printed,
     device_of,
+    new_table,
     progress_bar,
     quantities_of,
     read_model,
@@ -164,10 +166,6 @@ def _into(made: str, output: Path | None) -> str:
 
 
 def _text(found: Verification) -> str:
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from symcomm.verify import verify as running
@@ -175,37 +173,22 @@ def _text(found: Verification) -> str:
 
     sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
     title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"
-    table = Table(title=Text(title, style="bold"), title_justify="left", show_edge=False, pad_edge=False)
-    for column in ("", "derived", "measured", "difference", "unit", "explained by"):
-        table.add_column(
-            column, justify="right" if column in ("derived", "measured", "difference") else "left", overflow="fold"
-        )
+    numbers = ("derived", "measured", "difference")
+    table = new_table(title, ("", *numbers, "unit", "explained by"), numbers)
     for row in found.rows:
-        cells = (
-            row.what,
-            *map(_number, (row.derived, row.measured, row.difference)),
-            row.unit,
-            ", ".join(row.explained),
-        )
-        table.add_row(*(Text(cell) for cell in cells), style="red" if row.difference else "")
-    out = StringIO()
-    console = Console(file=out, width=140, color_system=None)
-    console.print(table)
-    console.print()
-    console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
+        worth = map(_number, (row.derived, row.measured, row.difference))
+        table.add_row(*map(Text, (row.what, *worth, row.unit, ", ".join(row.explained))))
+    lines = [f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"]
     cached = "with a cache" in found.interface
     if (found.ranks > 1 or cached) and found.gradient_error is not None:
         fits = "as" if found.gradient_error <= running.TOLERANCE else "not as"
         what = f"results: {fits} in one pass over all positions" if cached else f"gradients: {fits} in one process"
-        console.print(Text(f"{what} (largest relative difference {found.gradient_error:.1e})"), soft_wrap=True)
-    for note in found.notes:
-        console.print(Text(note), soft_wrap=True)
-    for name in found.conventions:
-        console.print(Text(f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}"), soft_wrap=True)
+        lines.append(f"{what} (largest relative difference {found.gradient_error:.1e})")
+    lines += found.notes
+    lines += [f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}" for name in found.conventions]
     what = "Everything" if found.compares_saved else "All that was compared"
-    end = f"{what} is explained." if found.holds else "There are differences that no convention explains."
-    console.print(Text(end), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    lines.append(f"{what} is explained." if found.holds else "There are differences that no convention explains.")
+    return "\n".join(line.rstrip() for line in as_printed(table, lines).splitlines()) + "\n"
 
 
 def _number(value: Fraction) -> str:
