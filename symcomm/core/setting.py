@@ -230,18 +230,8 @@ class Setting:
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
-        neat = self._neat(form, known[name])
-        if _pieces(neat) == _pieces(form):  # the same factors or terms in another order need no line
-            return None
-        return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
-
-    def _neat(self, form: Form, worth: Expr) -> Form:
-        """A form with the terms of its worth collected; what holds the largest of several keeps its shape and names."""
-        from sympy.core.function import AppliedUndef
-
-        if not worth.has(sp.Max, sp.Min, AppliedUndef):
-            return _collected_form(ByIdentity(self.graph.relations), worth)
-        return form
+        neat = _neat(ByIdentity(self.graph.relations), form, known[name])
+        return None if neat is None else Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
 
 
 @lru_cache(maxsize=256)
@@ -336,7 +326,21 @@ def _pieces(form: Form) -> list[str]:
     return [repr(forms.substitute(form, lambda s: Sym(s.name, s.whole)))]
 
 
-@lru_cache(maxsize=4096)  # the same value is asked for under other conventions and numbers
+@lru_cache(maxsize=4096)  # the rows of a table are alike, and are asked for under other conventions and numbers
+def _neat(held: ByIdentity[Relations], form: Form, worth: Expr) -> Form | None:
+    """A form with the terms of its worth collected; None where it is written so.
+
+    What holds the largest of several keeps its shape and names.
+    """
+    from sympy.core.function import AppliedUndef
+
+    if worth.has(sp.Max, sp.Min, AppliedUndef):
+        return None
+    neat = _collected_form(held, worth)
+    return None if _pieces(neat) == _pieces(form) else neat  # the same in another order needs no line
+
+
+@lru_cache(maxsize=4096)
 def _collected_form(held: ByIdentity[Relations], expr: Expr) -> Form:
     return forms.from_expr(_collected(expr, held.it.gather))
 

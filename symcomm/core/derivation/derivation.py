@@ -404,12 +404,19 @@ class Derivation:
         free: set[str] = set()
         before = self.steps.before if isinstance(self.steps, Continued) else ()
         proved = {id(step): made for made in before if made.relations == self.relations for step in made.steps}
+        plain: dict[forms.Form, tuple[Unit, tuple[str, ...], Expr]] = {}  # of symbols alone, as rows of a table are
         for step in self.steps:
             if id(step) in proved and step.name not in free:
                 if step.relation == ":=":
                     known[step.name], units[step.name] = proved[id(step)].worth[step.name], step.unit
                 continue
-            found, inside = forms.unit_of(step.form, units), forms.names(step.form)
+            if step.form in plain:
+                found, inside, worth = plain[step.form]
+            else:
+                found, inside = forms.unit_of(step.form, units), forms.names(step.form)
+                worth = forms.value(step.form, known)
+                if known.keys().isdisjoint(inside):
+                    plain[step.form] = found, inside, worth
             free.update([n for n in inside if n not in known])
             if step.relation == ":=":
                 if step.name in units:
@@ -422,8 +429,7 @@ class Derivation:
                 # A product of sizes counts something (elements, operations); what it counts is the step's to say.
                 if found != step.unit and not (step.unit / found).is_count:
                     raise DerivationError(f"{step.name} has the unit {step.unit}, but its form is in {found}")
-                known[step.name] = forms.value(step.form, known)
-                units[step.name] = step.unit
+                known[step.name], units[step.name] = worth, step.unit
                 continue
             if step.name not in known:
                 raise DerivationError(f"{step.name} is used before it is defined in the derivation of {self.title}")
@@ -433,7 +439,7 @@ class Derivation:
                 if not step.condition:
                     raise DerivationError(f"{step.name} is approximated without a condition")
             else:
-                self._proved(step, known[step.name], forms.value(step.form, known))
+                self._proved(step, known[step.name], worth)
         return known
 
     @property

@@ -30,6 +30,8 @@ NODE_LIMIT = 500
 SHAPE_HINT = r"write $x \in \mathbb{R}^{B \times L \times D}$, or x [B, L, D]"
 
 _AnyNode = TypeVar("_AnyNode", bound=Node)
+# Shapes that were read before, as written and with the indices around them: the sizes, and how many parts they have.
+ReadShapes = dict[tuple[str, frozenset[str]], tuple[tuple[Node, ...], int]]
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,15 @@ class Scope:
 class Context:
     """The cell that is read, the scope it is in, and how much of its limits is used up.
 
-    ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` are those whose
-    sizes were collected before, with the indices around them.
+    ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` are those that other
+    cells of the table have.
     """
 
     def __init__(self, cell: Cell, scope: Scope) -> None:
         self.cell, self.scope = cell, scope
         self.sizes_found: set[str] = set()
-        self.shapes: set[tuple[str, frozenset[str]]] | None = None
-        self._depth = self._count = 0
+        self.shapes: ReadShapes | None = None
+        self.parts = self._depth = 0
 
     # -- places and errors -----------------------------------------------------------------------------------------
 
@@ -136,12 +138,16 @@ class Context:
 
     def counted(self, node: _AnyNode) -> _AnyNode:
         """The node, once there is room for it."""
-        self._count += 1
-        if self._count > NODE_LIMIT:
+        self.count(1)
+        return node
+
+    def count(self, parts: int) -> None:
+        """Takes room for some parts."""
+        self.parts += parts
+        if self.parts > NODE_LIMIT:
             raise FormulaError(
                 f"this formula has more than {NODE_LIMIT} parts", self.cell.span(), "split it into several rows"
             )
-        return node
 
     @contextmanager
     def deeper(self, part: Part, levels: int = 1) -> Iterator[None]:

@@ -146,14 +146,22 @@ def _domain(context: Context, side: Branch, relation: Token) -> tuple[str, tuple
 
 
 def _shape(context: Context, atom: Branch) -> tuple[Node, ...]:
-    r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size."""
+    r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size; a table's are read once each."""
     if atom.data not in ("braces", "paren", "square"):
         return (read_size(context, atom),)
-    if context.shapes is not None:
-        shape = (context.source(atom), context.scope.indices)
-        if shape in context.shapes:
-            return ()
-        context.shapes.add(shape)
+    if context.shapes is None:
+        return _listed(context, atom)
+    written = context.source(atom), context.scope.indices
+    if written not in context.shapes:
+        before = context.parts
+        context.shapes[written] = _listed(context, atom), context.parts - before
+    else:
+        context.count(context.shapes[written][1])
+    return context.shapes[written][0]
+
+
+def _listed(context: Context, atom: Branch) -> tuple[Node, ...]:
+    """The sizes between brackets."""
     cells = branches(atom)
     if not cells:
         if atom.data != "braces":

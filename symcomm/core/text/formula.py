@@ -15,7 +15,7 @@ from symcomm.core.errors import FormulaError, Span, TableError
 from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass, replace
 from symcomm.core.text.calls import COMMON_FUNCTIONS
-from symcomm.core.text.context import Context, Scope
+from symcomm.core.text.context import Context, ReadShapes, Scope
 from symcomm.core.text.declarations import read_declarations
 from symcomm.core.text.equations import Target, read_equation
 from symcomm.core.text.expressions import read_size, read_whole
@@ -176,6 +176,7 @@ class _Layer:
         self.torn: set[str] = set()  # indices that had several
         self.sizes: frozenset[str] = frozenset()
         self.numbers: frozenset[str] = frozenset()  # what stands in fractions and has no shape
+        self.shapes: ReadShapes = {}  # of the rows above
 
     def rows(self) -> tuple[LayerRow, ...]:
         try:
@@ -199,7 +200,7 @@ class _Layer:
         """Every size in a shape or range of the table; a word of known letters is their product. And every tensor."""
         found: set[str] = set()
         declared: set[str] = set()
-        shapes: set[tuple[str, frozenset[str]]] = set()
+        shapes: ReadShapes = {}
         for row in rows:
             for column in ("Input", "Output"):
                 if row[column].text not in _NOTHING:
@@ -239,7 +240,7 @@ class _Layer:
         indices = _indices(ranges) | self.letters.keys()  # what runs in a row above runs here, too
         scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions, torn=frozenset(self.torn))
         for context in contexts.values():
-            context.scope = scope  # a range may stand in another cell of the row
+            context.scope, context.shapes = scope, self.shapes  # a range may stand in another cell of the row
         declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
         for name in ("Input", "Output"):
             if name in contexts:
@@ -317,7 +318,7 @@ def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tup
 
 
 def _atoms(
-    cell: Cell, shapes: set[tuple[str, frozenset[str]]] | None = None, declared: set[str] | None = None
+    cell: Cell, shapes: ReadShapes | None = None, declared: set[str] | None = None
 ) -> set[str]:
     """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there.
 
