@@ -121,7 +121,7 @@ class FactSource:
     may_be_zero: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a key of many tables: one is itself
 class WorksheetLine:
     """``name relation formula`` with its rule and reason; without a unit it has that of its formula.
 
@@ -147,7 +147,7 @@ class WorksheetLine:
         return self.formula.text == "..."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Claim:
     """A comparison of two formulas (or none) and what is said where it holds, or fails if it is ``required``."""
 
@@ -169,7 +169,7 @@ class WorksheetTable:
     rows: tuple[tuple[str | Cell, ...], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorksheetQuestion:
     """A heading with what asks for it, its own lines, what is noted, and its answer as written."""
 

@@ -319,14 +319,13 @@ RUNS: dict[str, LineRun] = {
 }
 
 
-def witness(name: str, line: str, args: Sequence[Form]) -> Witness:
-    """The witness that a run is of a line; ``args`` are its formulas."""
+def witness(name: str, line: str, args: Callable[[], Sequence[Form]]) -> Witness:
+    """The witness that a run is of a line; ``args`` are its formulas, written out when somebody checks it."""
     record = RUNS[name]
 
-    def counted(numbers: Numbers) -> Fraction | bool:
-        return record.run(*(worked_out(form, numbers) for form in args))
+    def seen(numbers: Numbers) -> Fraction | bool:
+        if record.counts:
+            return record.run(*(worked_out(form, numbers) for form in args()))
+        return partial(record.run, numbers[line], numbers)(*args())
 
-    def borne_out(numbers: Numbers) -> Fraction | bool:
-        return partial(record.run, numbers[line], numbers)(*args)
-
-    return counted if record.counts else borne_out
+    return seen

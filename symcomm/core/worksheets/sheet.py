@@ -114,7 +114,7 @@ class Worksheet:
                 found.setdefault(given.option, Input(given.option, kind, given.meaning))
         return tuple(found.values())
 
-    @property
+    @cached_property
     def _questions(self) -> tuple[WorksheetQuestion, ...]:
         """The questions, and the lines that belong to none as one."""
         return (*self.read.questions, WorksheetQuestion(self.read.title, span=self.read.span))
@@ -150,10 +150,9 @@ class Worksheet:
 
     def _asked(self, question: WorksheetQuestion, line: str = "") -> _Asked:
         """A question, or one of its lines, with its formulas read once."""
-        key = (id(question) if question in self.read.questions else 0, line)
-        if key not in self._read_once:
-            self._read_once[key] = _Asked(self, question, line)
-        return self._read_once[key]
+        if (question, line) not in self._read_once:
+            self._read_once[question, line] = _Asked(self, question, line)
+        return self._read_once[question, line]
 
     @cached_property
     def forms_read(self) -> dict[tuple[Cell, tuple[str, ...]], Form]:
@@ -161,7 +160,7 @@ class Worksheet:
         return {}
 
     @cached_property
-    def _read_once(self) -> dict[tuple[int, str], _Asked]:
+    def _read_once(self) -> dict[tuple[WorksheetQuestion, str], _Asked]:
         return {}
 
     def spelled(self, **words: str) -> Worksheet:
@@ -771,11 +770,14 @@ class _Asking:
 
     def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:
         """The witness of a line, over symbols and the names of the lines that are shown."""
-        known = {n: one for n, one in self.picked.items() if n != line.name and one in self.asked.forms}
-        by = {n: self.asked.forms[one] for n, one in known.items() if not one.source}
-        if not RUNS[line.run].written_out:
-            by = {name: form for name, form in by.items() if name not in shown}
-        args = [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.runs[line]]
+
+        def args() -> list[Form]:
+            known = {n: one for n, one in self.picked.items() if n != line.name and one in self.asked.forms}
+            by = {n: self.asked.forms[one] for n, one in known.items() if not one.source}
+            if not RUNS[line.run].written_out:
+                by = {name: form for name, form in by.items() if name not in shown}
+            return [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.runs[line]]
+
         return witness(line.run, self.called(line.name), args)
 
     def required(self, known: Mapping[str, Fraction]) -> None:
