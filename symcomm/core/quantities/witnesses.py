@@ -60,6 +60,14 @@ def elements(graph: Graph, tensor: Tensor, numbers: Numbers) -> Fraction:
     return passes(size(one, numbers) for one in graph.sizes(tensor.name))
 
 
+def laid_out(tensors: Iterable[tuple[Form, Iterable[Expr], Fraction]], numbers: Numbers) -> Fraction:
+    """The bytes of tensors, one by one: each as often as it is there, with its sizes and the bytes of a number."""
+    found = Fraction(0)
+    for times, sizes, wide in tensors:
+        found += number(times, numbers) * passes(size(one, numbers) for one in sizes) * wide
+    return found
+
+
 def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Fraction) -> Fraction:
     """The experts that tokens read, token by token: each goes to one of the sets of so many experts, all alike.
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core.derivation import Derivation, Numbers
-from symcomm.core.form import Form, Total, total
+from symcomm.core.derivation import Derivation
+from symcomm.core.form import Form, Total, num, total
 from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Region, Tensor
 from symcomm.core.libraries import Expr
 from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.witnesses import often, passes, size
+from symcomm.core.quantities.witnesses import laid_out
 from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import PARAMETER
 
@@ -37,17 +37,16 @@ def derive(
     alone = len(setting.regions) == 1
     known: set[str] = set()
     parts: list[Form] = []
-    every: list[tuple[Region, list[Tensor]]] = []
-    whole = partial(_laid_out, graph, experts, every)
+    every: list[tuple[Form, list[Expr], Fraction]] = []
     for region, part in zip(setting.regions, setting.parts, strict=True):
         weights = [w for w in part.graph.weights if w.name not in known
                    and (_of_layer(graph, region, w) or setting.choice("parameters") == "every_weight")]  # fmt: skip
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
-        sizes = [setting.sizes(_sizes(graph, experts, w.name, w.axes)) for w in weights]
+        sizes = [_sizes(graph, experts, w.name, w.axes) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
-        one = total(*sizes)
+        one = total(*map(setting.sizes, sizes))
         text = (
             f"The weights {names} have as many entries as the product of their sizes."
             if names
@@ -56,10 +55,11 @@ def derive(
         few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
         text += f" A token uses only the part of {few} in its experts." if few else ""
         name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"
-        one_by_one = partial(_laid_out, part.graph, experts, [(Region(region.name), weights)])
+        one_by_one = partial(laid_out, [(num(1), lengths, Fraction(1)) for lengths in sizes])
         layer = work.define(name, one, PARAMETER, "count the weights", text, witness=one_by_one)
         parts.append(times(region, layer))
-        every.append((region, weights))
+        every += [(times(region, num(1)), lengths, Fraction(1)) for lengths in sizes]
+    whole = partial(laid_out, every)
     if not alone:
         listed = ", ".join(region.name for region in setting.regions)
         work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
@@ -76,19 +76,6 @@ def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
         and len(weight.axes) > 1
         and any(op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ()))
     )
-
-
-def _laid_out(
-    graph: Graph, experts: Mapping[str, Routing], weights: Sequence[tuple[Region, Sequence[Tensor]]],
-    numbers: Numbers,
-) -> Fraction:  # fmt: skip
-    """The numbers in the weights of each region, as often as it stands; of experts those that are chosen."""
-    found = Fraction(0)
-    for region, mine in weights:
-        for weight in mine:
-            sizes = _sizes(graph, experts, weight.name, weight.axes)
-            found += often(region, numbers) * passes(size(one, numbers) for one in sizes)
-    return found
 
 
 def _sizes(graph: Graph, experts: Mapping[str, Routing], name: str, axes: Sequence[str]) -> list[Expr]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.derivation import Derivation
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Total, combined, num, product
 from symcomm.core.graph.graph import Graph, Op, Region
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.program.instructions import Program
@@ -19,8 +19,7 @@ from symcomm.core.program.program import program
 from symcomm.core.quantities.counting.flops import counted, looped, row_totals
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Frozen, Recomputation, StrategyOption
-from symcomm.core.quantities.witnesses import often
-from symcomm.core.quantities.witnesses import size as length
+from symcomm.core.quantities.witnesses import laid_out
 from symcomm.core.setting import Setting, StepWriter, mark, times
 from symcomm.core.units import BYTE, FLOP, ONE
 
@@ -119,22 +118,22 @@ def _collectives(setting: Setting, made: Program, count: str, title: str) -> Der
         return setting.derivation(title, work.steps)
     formats = {n: t.dtype or setting.dtype for n, t in made.graph.tensors.items()}
     parts: list[Form] = []
-    calls_of: list[tuple[Region, list[Collective]]] = []
+    sent: list[tuple[Form, tuple[Expr], Fraction]] = []
     for region in setting.regions:
         mine = [c for c in again if made.graph.producers[c.op].region == region.name]
         if not mine and len(setting.regions) > 1:
             continue
-        sizes: list[Form] = [
-            product(setting.written(c.elements), element_bytes(formats[c.tensor.split(" @ ")[0]])) for c in mine
-        ]
+        wide = [element_bytes(formats[c.tensor.split(" @ ")[0]]) for c in mine]
+        sizes = [product(setting.written(c.elements), each) for c, each in zip(mine, wide, strict=True)]
+        once = [((c.elements,), each.number) for c, each in zip(mine, wide, strict=True)]
         listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
         one = work.define("V_layer", combined(Total, sizes, BYTE), BYTE, "collectives that run again",
                           f"In one layer: {listed}.",
-                          witness=partial(_payloads, [(Region(region.name), mine)], formats))  # fmt: skip
+                          witness=partial(laid_out, [(num(1), *each) for each in once]))  # fmt: skip
         parts.append(times(region, one))
-        calls_of.append((region, mine))
+        sent += [(times(region, num(1)), *each) for each in once]
     work.define("V", combined(Total, parts, BYTE), BYTE, "repeat", "All layers are alike.",
-                witness=partial(_payloads, calls_of, formats))  # fmt: skip
+                witness=partial(laid_out, sent))  # fmt: skip
     return setting.derivation(title, work.steps)
 
 
@@ -142,15 +141,3 @@ def _of_activations(graph: Graph, call: Collective) -> bool:
     tensor = graph.tensors[call.tensor.split(" @ ")[0]]
     of = graph.tensors.get(tensor.of, tensor)
     return of.role in ("activation", "input") and call.phase != "update"
-
-
-def _payloads(
-    calls: Sequence[tuple[Region, Sequence[Collective]]], formats: Mapping[str, str], numbers: Numbers
-) -> Fraction:
-    """The bytes of the collectives of each region, as often as it stands."""
-    found = Fraction(0)
-    for region, mine in calls:
-        for c in mine:
-            wide = element_bytes(formats[c.tensor.split(" @ ")[0]]).number
-            found += often(region, numbers) * length(c.elements, numbers) * wide
-    return found

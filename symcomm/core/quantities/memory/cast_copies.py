@@ -6,14 +6,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core.derivation import Derivation, Exhibit, Numbers
+from symcomm.core.derivation import Derivation, Exhibit
 from symcomm.core.dtypes import autocast_of, element_bytes, said_bytes
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Num, Sym, Total, product
+from symcomm.core.form import Form, Num, Sym, Total, num, product
 from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.libraries import Expr
 from symcomm.core.quantities.declared import Meaning, Reads
-from symcomm.core.quantities.witnesses import elements, often, together
-from symcomm.core.records import replace
+from symcomm.core.quantities.witnesses import laid_out, together
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import BYTE
 
@@ -38,15 +38,17 @@ def derive(
     role = {"weights": ("weight",), "activations": ("activation", "input")}.get(of, ("weight", "activation", "input"))
     casts = [op for op in casts if graph.tensors[op.inputs[0]].role in role]
     parts: list[Form] = []
+    every: list[tuple[Form, tuple[Expr, ...], Fraction]] = []
     for region in setting.regions:
         mine = [op for op in casts if op.region == region.name]
         copies = [_copy(work, graph, op) for op in mine]
+        every += [(times(region, num(1)), graph.sizes(op.output), _width(setting, op).number) for op in mine]
         if len(copies) > 1:
             text = f"All copies of one {region.name}." if region.times else "All copies."
             name = f"V_{mark(region)}" if region.times or len(setting.regions) > 1 else "V"
             copies = [work.define(name, Total(tuple(copies)), BYTE, "add", text, witness=together(copies))]
         parts += [times(region, one) for one in copies]
-    whole = partial(_copied, setting, casts)
+    whole = partial(laid_out, every)
     if not parts:
         work.define("V", Num(Fraction(0), BYTE), BYTE, "add", "Nothing is copied.", witness=whole)
     elif len(parts) > 1:
@@ -59,12 +61,12 @@ def derive(
 def _copy(work: StepWriter, graph: Graph, op: Op) -> Form:
     """The step that counts the bytes of one copy."""
     made = graph.tensors[op.output]
-    size = element_bytes(made.dtype or work.setting.dtype)
+    size = _width(work.setting, op)
     reader = next(o for o in graph.ops if op.output in o.inputs)
     return work.define(
         f"V_{slug(op.output)}", product(work.setting.elements(op.output), size), BYTE, "copy",
         f"`{op.inputs[0]}` in {made.dtype} for `{reader.output.split('·')[0]}`, {said_bytes(size)} an element.",
-        witness=partial(_copied, replace(work.setting, graph=replace(graph, regions=())), [op]),
+        witness=partial(laid_out, [(num(1), graph.sizes(op.output), size.number)]),
     )  # fmt: skip
 
 
@@ -87,15 +89,9 @@ def _formats(setting: Setting, graph: Graph) -> Exhibit:
     )
 
 
-def _copied(setting: Setting, casts: list[Op], numbers: Numbers) -> Fraction:
-    """The bytes of some copies, laid out one by one in every repetition of their regions."""
-    graph, found = setting.graph, Fraction(0)
-    stands = {region.name: often(region, numbers) for region in graph.regions}
-    for op in casts:
-        made = graph.tensors[op.output]
-        width = element_bytes(made.dtype or setting.dtype).number
-        found += stands.get(op.region, Fraction(1)) * width * elements(graph, made, numbers)
-    return found
+def _width(setting: Setting, op: Op) -> Num:
+    """The bytes of a number of what an op makes."""
+    return element_bytes(setting.graph.tensors[op.output].dtype or setting.dtype)
 
 
 def _kind(op: Op) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated
@@ -11,7 +10,7 @@ from symcomm.core.derivation import Condition, Derivation, Numbers, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Total, from_expr, negative, num, product, value
-from symcomm.core.graph.graph import Tensor
+from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import held
 from symcomm.core.program.resting import resting
@@ -21,7 +20,7 @@ from symcomm.core.quantities.generating import up_to
 from symcomm.core.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.core.quantities.memory.kv_cache import Tokens, behind, shares, write
 from symcomm.core.quantities.options import Amount, CapacityIs, Dtype, StageNumber, StrategyOption, Whole
-from symcomm.core.quantities.witnesses import number, passes, size
+from symcomm.core.quantities.witnesses import laid_out, number
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
 from symcomm.core.units import BYTE, ONE
@@ -106,40 +105,26 @@ def weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:
     layout = resting(graph, strategy)
     formats = {t.name: t.dtype for t in setting.graph.weights}
     names: list[Form] = []
-    every: list[tuple[Form, list[Tensor]]] = []
+    every: list[tuple[Form, list[Expr], Fraction]] = []
     for region, some in holds.weights(graph):
         parts: list[Form] = []
+        mine: list[tuple[list[Expr], Fraction]] = []
         for weight in some:
             each = element_bytes(formats.get(weight.name, weight.dtype) or setting.dtype)
-            share = setting.sizes(graph.sizes(weight.name))
+            cuts = layout(weight, "weight")
+            share, lengths = setting.sizes(graph.sizes(weight.name)), [*graph.sizes(weight.name)]
             if strategy is not None:
-                share = divided(share, strategy, tuple(mesh for mesh, _ in layout(weight, "weight")))
+                share = divided(share, strategy, tuple(mesh for mesh, _ in cuts))
+                for mesh, position in cuts:  # each axis is cut by itself
+                    lengths[position] /= value(strategy.sizes[mesh])
             parts.append(product(each, share))
+            mine.append((lengths, each.number))
         if parts:
-            one = (num(1), some)
             made = work.define(f"W_{mark(region)}", Total(tuple(parts)), BYTE, "count the weights",
                                f"The weights of the {region.name} on one rank.",
-                               witness=partial(_laid_out, setting, strategy, [one], formats))  # fmt: skip
-            times = holds.times(region)
-            names.append(product(times, made) if region.times else made)
-            every.append((times if region.times else num(1), some))
+                               witness=partial(laid_out, [(num(1), *one) for one in mine]))  # fmt: skip
+            times = holds.times(region) if region.times else num(1)
+            names.append(product(times, made))
+            every += [(times, *one) for one in mine]
     return work.define("W", Total(tuple(names)), BYTE, "add", "All weights of one rank.",
-                       witness=partial(_laid_out, setting, strategy, every, formats))  # fmt: skip
-
-
-def _laid_out(
-    setting: Setting, strategy: Strategy | None, every: Sequence[tuple[Form, Sequence[Tensor]]],
-    formats: dict[str, str | None], numbers: Numbers,
-) -> Fraction:  # fmt: skip
-    """The bytes of some weights, number by number, each axis cut by itself."""
-    graph, found = setting.graph.model, Fraction(0)
-    layout = resting(graph, strategy)
-    for times, weights in every:
-        for weight in weights:
-            lengths = [size(one, numbers) for one in graph.sizes(weight.name)]
-            for mesh, position in layout(weight, "weight"):
-                assert strategy is not None
-                lengths[position] /= number(strategy.sizes[mesh], numbers)
-            wide = element_bytes(formats.get(weight.name, weight.dtype) or setting.dtype).number
-            found += number(times, numbers) * wide * passes(lengths)
-    return found
+                       witness=partial(laid_out, every))  # fmt: skip
