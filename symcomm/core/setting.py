@@ -437,6 +437,14 @@ class StepWriter:
         form = forms.from_expr(made.expr)
         return self.define(name, form, made.unit, rule, text, witness=made.again, by=(*by, *made.touched))
 
+    def as_written(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
+        """A step whose terms stay apart, for a reader looks for them; a name that is taken gets primes."""
+        while name in self.taken or name in self.known:
+            name += "'"
+        self.steps.append(Step(name, form, unit, Reason(rule, text)))
+        self.known[name] = forms.value(form)
+        return Sym(name)
+
     def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting
         self.taken = setting.symbols | {name for form in forms_in_use for name in forms.names(form)}

@@ -7,10 +7,10 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
+from symcomm.core.derivation import Derivation, Numbers, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, combined, evaluate, names, product, value
+from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, combined, evaluate, names, product, value
 from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import saved, storage
@@ -111,13 +111,8 @@ def _given(work: StepWriter, name: str, size: Form, rounding: str, text: str) ->
         taken = block(evaluate(size, values))
         return work.define(name, Num(taken, BYTE), BYTE, "block", text)
     whole = Num(Fraction(REQUEST), BYTE)
-    form = product(whole, Ceiling(Ratio(size, whole)))
-    while name in work.taken or name in work.known:
-        name += "'"
-    # The step is not collected: a reader looks for the bytes of the tensor and for the 512 they are rounded to.
-    work.steps.append(Step(name, form, BYTE, Reason("round up", text)))
-    work.known[name] = value(form)
-    return Sym(name)
+    # A reader looks for the bytes of the tensor and for the 512 they are rounded to.
+    return work.as_written(name, product(whole, Ceiling(Ratio(size, whole))), BYTE, "round up", text)
 
 
 def _given_out(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import sympy as sp
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step, exact, rational
+from symcomm.core.derivation import Condition, Derivation, Exhibit, exact, rational
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Largest, Sym, Total, evaluate, num
 from symcomm.core.graph.autocast import copies_of_weights
@@ -140,9 +140,7 @@ def derive(
         for n in tops:
             alive = sp.Add(*(_alive(found[n], kind, worth[n]) for kind in KINDS if worth[n].get(kind)))
             form, text = _in_bytes(setting, alive), f"Memory in use in the {_during(found[n], run)}."
-            work.steps.append(Step(_free(work, "M_peak" if len(tops) == 1 else "M"), form, BYTE, Reason("alive", text)))
-            work.known[work.steps[-1].name] = forms.value(form)
-            lines.append(Sym(work.steps[-1].name))
+            lines.append(work.as_written("M_peak" if len(tops) == 1 else "M", form, BYTE, "alive", text))
         if len(lines) > 1:
             work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"The larger one depends on `{name}`.",
                         witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
@@ -151,9 +149,7 @@ def derive(
         if worth[tops[0]].get(kind):
             form = _in_bytes(setting, _alive(found[tops[0]], kind, worth[tops[0]]))
             text = _SAID.get(kind, f"The {kind} in memory at the peak.")
-            work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
-            work.known[work.steps[-1].name] = forms.value(form)
-            terms.append(Sym(work.steps[-1].name))
+            terms.append(work.as_written(letter, form, BYTE, "alive", text))
     if not linear:
         text = f"The peak is in the {_during(found[tops[0]], run)}."
         work.define("M_peak", forms.combined(Total, terms, BYTE), BYTE, "add", text,
@@ -297,12 +293,6 @@ def _number(said: object, name: str, least: int, most: int = 10**6) -> int:
     if count.denominator != 1 or not least <= count <= most:
         raise ValuesError(f"{name} is {str(said)[:40]}", hint=f"a whole number from {least} to {most:,}")
     return int(count)
-
-
-def _free(work: StepWriter, name: str) -> str:
-    while name in work.taken or name in work.known:
-        name += "'"
-    return name
 
 
 def _where(snapshot: Snapshot) -> str:
