@@ -5,7 +5,7 @@ Times of the same two neighbouring powers are split into them, as one solves by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -14,7 +14,7 @@ from symcomm.core.derivation import Condition
 from symcomm.core.form import Form, Product, Ratio, Sym, Total, negative, product, total
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.dimension import in_unit
-from symcomm.core.optimum.equality import above_zero, cancelled, meeting, meets
+from symcomm.core.optimum.equality import Reached, above_zero, cancelled, meeting, meets
 from symcomm.core.optimum.powers import has_both_signs, sign, terms
 from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
@@ -41,29 +41,6 @@ class ComparedTime:
 
 
 @dataclass(frozen=True)
-class Reached:
-    """Where a time is at least another: ``at_least`` the value of a form, ``at_most`` it, ``always`` or ``never``.
-
-    It is ``either`` of the last two where both change alike, and ``""`` where numbers decide about the side. ``where``
-    has to hold for there to be such values. ``compared`` are the first and the second of the power that decides. With
-    ``below`` the form is the upper end of a bracket that begins there.
-    """
-
-    kind: str
-    form: Form | None = None
-    rises: bool | None = None
-    where: Condition | None = None
-    compared: tuple[Expr, Expr] = (0, 0)
-    below: Fraction | None = None
-
-    @property
-    def ratio(self) -> Expr:
-        """The second over the first of the power that decides."""
-        first, second = self.compared
-        return cancelled(second / first) if first != 0 else sp.Integer(0)
-
-
-@dataclass(frozen=True)
 class _Power:
     """The coefficients of one power of the name in both times, and the sign of their difference.
 
@@ -78,14 +55,16 @@ class _Power:
 
 
 class Comparison:
-    """Two times over one name; ``known`` are the given numbers, ``units`` those of rates."""
+    """Two times over one name, which has no number here; ``rates`` are the symbols with units, and their numbers."""
 
     def __init__(
-        self, work: StepWriter, x: Symbol, first: ComparedTime, second: ComparedTime, known: Mapping[str, Fraction],
-        units: Mapping[str, Unit],
+        self, work: StepWriter, x: Symbol, first: ComparedTime, second: ComparedTime, rates: Iterable[Sym],
+        given: Iterable[tuple[str, Fraction]],
     ) -> None:  # fmt: skip
         self.work, self.x, self.first, self.second = work, x, first, second
-        self.known, self.units, self.unit = known, units, units.get(x.name, ONE)
+        self.known = {n: v for n, v in {**work.setting.values, **dict(given)}.items() if n != x.name}
+        self.units = {rate.name: rate.unit for rate in rates}
+        self.unit = self.units.get(x.name, ONE)
 
     def worth(self, side: ComparedTime) -> Expr:
         """The value of a side, in symbols."""
@@ -128,10 +107,7 @@ class Comparison:
         exponents = {e for side in sides for found in side.values() for e in found}
         low = -1 if -1 in exponents else 0
         if not all(sides) or not exponents <= {low, low + 1}:
-            met = meeting(gap, self.x, self.known, (self.first.tag, self.second.tag))
-            kind = {True: "at_least", False: "at_most", None: ""}[met.rises]
-            form = forms.from_expr(met.root)
-            return Reached(kind, form, met.rises, met.where, below=met.between.low if met.between else None)
+            return meeting(gap, self.x, self.known, (self.first.tag, self.second.tag))
         higher, lower = (self._power(e, sides) for e in (low + 1, low))
         signs = [power.sign for power in (higher, lower) if power.gap != 0]
         if len(signs) < 2 and None in signs:

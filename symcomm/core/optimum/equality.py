@@ -7,17 +7,18 @@ from fractions import Fraction
 from functools import lru_cache
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Numbers, put, rational, worked_out
+from symcomm.core.derivation import Condition, Numbers, put, worked_out
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.powers import course, terms
 from symcomm.core.optimum.powers import root as powers_root
-from symcomm.core.optimum.roots import RANGE, Crossing, changes
+from symcomm.core.optimum.roots import RANGE, changes
 from symcomm.core.patience import trying
 from symcomm.core.records import dataclass
 
 _HAIR = Fraction(1, 10**6)  # of a crossing
+_SIDES = {True: "at_least", False: "at_most", None: ""}  # by whether the first is the larger one above
 _Given = tuple[tuple[str, Fraction], ...]
 
 
@@ -113,20 +114,30 @@ def _positive_roots(gap: Expr, x: Expr, known: _Given) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Where two terms are equal: the ``root`` of their difference, which holds ``where`` it is positive.
+class Reached:
+    """Where a time is at least another: ``at_least`` the value of a form, ``at_most`` it, ``always`` or ``never``.
 
-    Without a closed form the root is the upper end of ``between``, in which the difference changes its sign. ``rises``
-    says that the first term is the larger one above; None where numbers decide that.
+    It is ``either`` of the last two where both change alike, and ``""`` where numbers decide about the side. ``rises``
+    says that the first is the larger one above; None where numbers decide that. ``where`` has to hold for there to be
+    such values. ``compared`` are the first and the second of the power that decides. With ``below`` the form is the
+    upper end of a bracket that begins there.
     """
 
-    root: Expr
-    rises: bool | None
+    kind: str
+    form: Form | None = None
+    rises: bool | None = None
     where: Condition | None = None
-    between: Crossing | None = None
+    compared: tuple[Expr, Expr] = (0, 0)
+    below: Fraction | None = None
+
+    @property
+    def ratio(self) -> Expr:
+        """The second over the first of the power that decides."""
+        first, second = self.compared
+        return cancelled(second / first) if first != 0 else sp.Integer(0)
 
 
-def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> Meeting:
+def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> Reached:
     """Where a difference of two terms is zero: in closed form, or by numbers where roundings and functions forbid that.
 
     By numbers every change of sign between 2^-60 and 2^60 is found. Raises ``ValuesError`` where there is none, there
@@ -138,7 +149,8 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
     if not any(x in step.free_symbols for step in steps):
         trying("the roots of their difference in closed form")
         root = positive_root(gap, x, known, names)
-        return Meeting(root, rises(gap, x, known), holding(gap, x, root, known))
+        way = rises(gap, x, known)
+        return Reached(_SIDES[way], forms.from_expr(root), way, holding(gap, x, root, known))
     form = forms.from_expr(gap)
     missing = [name for name in forms.names(form) if name not in known and name != x.name]
     if missing:
@@ -158,7 +170,8 @@ def meeting(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence
     if not found.crossings:
         raise _never(x, names, sign(Fraction(1)))
     place = found.crossings[0]
-    return Meeting(rational(place.high), sign(2 * place.high) > 0, None, place)
+    way = sign(2 * place.high) > 0
+    return Reached(_SIDES[way], forms.rational(place.high), way, below=place.low)
 
 
 def meets(gap: Form, over: str, whole: bool, name: str, numbers: Numbers) -> bool:

@@ -13,8 +13,8 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
-from symcomm.core.optimum.comparison import ComparedTime, Comparison, Reached
-from symcomm.core.optimum.equality import cancelled, limit
+from symcomm.core.optimum.comparison import ComparedTime, Comparison
+from symcomm.core.optimum.equality import Reached, cancelled, limit
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import plain
 from symcomm.core.quantities.declared import Meaning
@@ -100,13 +100,12 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Reached]]:
     symbols = {s.name: s for worth in terms.worths for s in worth.free_symbols}
     if over not in symbols:
         raise ValuesError(f"neither computing nor communication depends on '{over}'", hint=nearest(over, [*symbols]))
-    units = {sym.name: sym.unit for sym in terms.writer.machine.symbols}
+    machine = terms.writer.machine
     computing = ComparedTime("compute", "computing", (terms.compute,))
     found: list[tuple[Comparison, Reached, str]] = []
     for tag, sent in parts:
-        met = Comparison(
-            work, symbols[over], computing, ComparedTime(tag, "the communication", sent), terms.known, units
-        )
+        other = ComparedTime(tag, "the communication", sent)
+        met = Comparison(work, symbols[over], computing, other, machine.symbols, machine.given)
         found.append((met, _enough(terms, met), tag))
     bounds = [one for one in found if one[1].form is not None]
     kinds = {reached.kind for _, reached, _ in bounds}

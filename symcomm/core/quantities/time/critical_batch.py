@@ -55,18 +55,17 @@ def derive(
         raise ValuesError(f"the earlier positions are {graph.step.past}, and the batch {batch} is solved for",
                           hint="past: c")  # fmt: skip
     work.steps = time.ending(work, terms.compute, terms.memory)
-    known = {n: v for n, v in {**setting.values, **dict(machine.given)}.items() if n != batch.name}
     sides = (
         ComparedTime("compute", "computing", (terms.compute,)),
         ComparedTime("memory", "the memory", (terms.memory,)),
     )
-    met = Comparison(work, batch, *sides, known, {sym.name: sym.unit for sym in machine.symbols})
+    met = Comparison(work, batch, *sides, machine.symbols, machine.given)
     if not all(met.powers(side) for side in sides):
         raise ValuesError("each sequence does not add as much: how many experts are read depends on the batch",
                           hint="experts_read: every_expert")  # fmt: skip
     both, found = [*work.steps], met.solve()
     context = next(iter(graph.step.past.free_symbols), None)
-    end = limit((1 - found.ratio).subs(put(known)), context) if context is not None else None
+    end = limit((1 - found.ratio).subs(put(met.known)), context) if context is not None else None
     never = f", from {context} = {float(end):.6g} on" if end is not None and end.is_number else ""
     if of == "context":
         if found.ratio == 0:

@@ -49,9 +49,7 @@ def derive(
     if over not in symbols:
         raise ValuesError(f"{' and '.join(pair)} do not depend on '{over[:40]}'", hint=nearest(over, [*symbols]))
     work.steps = time.ending(work, *first.parts, *second.parts)
-    units = {sym.name: sym.unit for sym in machine.symbols}
-    known = {n: v for n, v in {**setting.values, **dict(machine.given)}.items() if n != over}
-    met = Comparison(work, symbols[over], first, second, known, units)
+    met = Comparison(work, symbols[over], first, second, machine.symbols, machine.given)
     found = met.solve()
     if found.form is None:
         longer = {"always": pair[0], "never": pair[1]}.get(found.kind)
