@@ -228,7 +228,7 @@ NAMES = {
     "symcomm.verify.conventions": "CallEntry RunContext conventions_CONVENTIONS=CONVENTIONS",
     "symcomm.verify.emitters": "EMITTERS",
     "symcomm.verify.expected": (
-        "RunCase batch_first context_of derived_flops derived_parameters derived_saved expected_calls grouped "
+        "RunCase batch_first context_of derived_flops derived_parameters derived_saved expected_calls "
         "make_case needed_memory with_products "
     ),
     "symcomm.verify.grid": "FOUR GridCell TWO grid grid_markdown=markdown",
@@ -240,7 +240,7 @@ NAMES = {
     "symcomm.verify.sizes": "small_sizes",
     "symcomm.verify.by_op": "RowTimes TimedRow by_op by_op_text=text",
     "symcomm.verify.measure": "MachineTable MeasuredSize device_yaml measured_text=text",
-    "symcomm.verify.verify": "ComparedRow Verification _notes _version_notes prepare verify",
+    "symcomm.verify.verify": "ComparedRow Verification _notes prepare verify",
 }
 HOMES = {
     one.partition("=")[0]: (module, one.rpartition("=")[2]) for module, names in NAMES.items() for one in names.split()

@@ -574,21 +574,20 @@ def placed_axis(graph: Graph, name: str, position: int) -> int:
 
 
 Key = tuple[str, str, str]
+Moved = dict[Key, tuple[Fraction, int | None]]  # by kind, phase and group: elements, and calls where they are known
 
 
-def expected_calls(
-    case: RunCase, context: RunContext
-) -> tuple[list[CallEntry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
-    """The derived number, the number under PyTorch's conventions, and the change by each of these."""
+def expected_calls(case: RunCase, context: RunContext) -> tuple[Moved, Moved, dict[Key, list[str]]]:
+    """What is moved as derived and under PyTorch's conventions, and the conventions that change it."""
     derived = entries = _calls(case)
     explained: dict[Key, list[str]] = {}
     for name in case.method.conventions:
         made = CONVENTIONS[name].rewrite(entries, context)
-        before, after = grouped(entries), grouped(made)
+        before, after = _grouped(entries), _grouped(made)
         for key in (key for key in after if before.get(key) != after[key]):
             explained.setdefault(key, []).append(name)
         entries = made
-    return derived, grouped(entries), explained
+    return _grouped(derived), _grouped(entries), explained
 
 
 def _tables(case: RunCase) -> Fraction:
@@ -618,8 +617,8 @@ def outside(case: RunCase) -> frozenset[str]:
     return frozenset({"pipe", *sharded, *batch_meshes(case.strategy)} & {*case.mesh})
 
 
-def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
-    found: dict[tuple[str, str, str], tuple[Fraction, int | None]] = {}
+def _grouped(entries: list[CallEntry]) -> Moved:
+    found: Moved = {}
     for e in entries:
         key = (e.kind, e.phase, e.group)
         size, count = found.get(key, (Fraction(0), 0))

@@ -162,9 +162,9 @@ def _derived(model: Model, strategy: str, known: Mapping[str, Fraction], name: s
     case = expected.make_case(model, strategy, known, USUAL_SCHEDULE, 2)
     trained = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
     moving = trained if name == "tp" else case
-    entries, moved, _ = expected.expected_calls(moving, expected.context_of(moving))
+    derived, moved, _ = expected.expected_calls(moving, expected.context_of(moving))
     found: dict[str, Fraction] = {}
-    for (kind, _, _), (elements, _) in (expected.grouped(entries) if name == "pp" else moved).items():
+    for (kind, _, _), (elements, _) in (derived if name == "pp" else moved).items():
         found[kind] = found.get(kind, Fraction(0)) + elements * expected.WIDTH
     flops, context = expected.derived_flops(trained), expected.context_of(trained)
     for convention in ("routing_by_product", "reduced_before_product"):

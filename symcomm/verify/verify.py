@@ -34,7 +34,6 @@ from symcomm.verify.expected import (
     derived_saved,
     early_sums,
     expected_calls,
-    grouped,
     homes,
     make_case,
     needed_memory,
@@ -334,8 +333,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
         rows.append(_row("ranks unlike the first", "ranks", Fraction(case.smaller), len(odd)))
-    entries, expected, explained = expected_calls(case, context)
-    derived = grouped(entries)
+    derived, expected, explained = expected_calls(case, context)
     found: dict[tuple[str, str, str], list[int]] = {}
     for kind, phase, group, size in (one for report in counted for one in _bytes(report)):
         found.setdefault((kind, phase, group), []).append(size)
@@ -379,8 +377,7 @@ def _socket_rows(case: RunCase, algorithm: str, reports: list[dict[str, Any]]) -
             parts = 8 * prod(case.mesh[m] for m in group.split("+"))
             carried = Fraction(size * report["received"][f"{kind} {group}"], parts)
             measured[kind, phase, group] = measured.get((kind, phase, group), Fraction(0)) + carried
-    entries, expected, explained = expected_calls(case, context_of(case))
-    derived = grouped(entries)
+    derived, expected, explained = expected_calls(case, context_of(case))
     for key in dict.fromkeys((*expected, *measured)):
         kind, ranks = key[0], prod(case.mesh[m] for m in key[2].split("+"))
         if GLOO.get(kind) != algorithm:
@@ -416,8 +413,8 @@ def verify(
         return prepared.compare(launch(prepared.spec, limit, port, fault))
 
 
-def _notes(case: RunCase) -> list[str]:
-    """What was not compared, and why."""
+def _notes(case: RunCase, torch: str = TORCH) -> list[str]:
+    """What was not compared, and why; and whether conventions were held against another version of PyTorch."""
     found = []
     if why_no_saved(case):
         found.append(f"Saved bytes are not compared: {why_no_saved(case)}.")
@@ -431,14 +428,10 @@ def _notes(case: RunCase) -> list[str]:
     if own:
         at = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
         found.append(f"The model's own sizes are not run, small ones are; --at {at} runs them.")
+    if torch.partition("+")[0] != TORCH:
+        other = "another version may move otherwise"
+        found.append(f"PyTorch {torch}: the conventions here were held against {TORCH}; {other}.")
     return found
-
-
-def _version_notes(found: str) -> tuple[str, ...]:
-    """What is to be told where conventions were held against another version of PyTorch."""
-    if found.partition("+")[0] == TORCH:
-        return ()
-    return (f"PyTorch {found}: the conventions here were held against {TORCH}; another version may move otherwise.",)
 
 
 @dataclass(frozen=True)
@@ -457,7 +450,7 @@ class Prepared:
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
             (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
-            tuple(reports[0]["calls"]), (*_notes(case), *_version_notes(reports[0]["torch"])),
+            tuple(reports[0]["calls"]), tuple(_notes(case, reports[0]["torch"])),
         )  # fmt: skip
 
 
@@ -468,9 +461,6 @@ def prepare(
     """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
     case = make_case(model, strategy, values or {}, schedule, chunks, softmax)
     enough_memory(needed_memory(case.graph, case.known, case.ranks))
-    spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
+    marks = PlacedMarks() if "dtensor" in case.method.name else RunMarks()
+    spec = _spec(case, torch_module(case.graph, model.name, marks))
     return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
-
-
-def _marks(case: RunCase) -> RunMarks:
-    return PlacedMarks() if "dtensor" in case.method.name else RunMarks()
