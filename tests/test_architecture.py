@@ -189,7 +189,7 @@ WIDTH = {
     ("exams", "core"): 155,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
-    ("searching", "core"): 75,
+    ("searching", "core"): 74,
     ("searching", "documents"): 1,
     ("teaching", "core"): 83,
     ("verify", "core"): 44,

@@ -17,6 +17,7 @@ from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, with_copies
+from symcomm.core.program import pipeline
 from symcomm.core.program.vocabulary import whole_words
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.generating import step_of
@@ -32,7 +33,7 @@ from symcomm.searching.explain import Share
 from symcomm.searching.options import batch_symbol
 from symcomm.searching.result import RATE, SECOND, ServingConfiguration
 from symcomm.searching.space import Grid
-from symcomm.searching.structure import Constraint, Core, Draft, Limit, Objective, SearchQuestion, SolvedDraft
+from symcomm.searching.structure import Core, Draft, Limit, Objective, SearchQuestion, SolvedDraft
 from symcomm.searching.template import PIPELINE, composed, degrees, written
 
 FIRST, EACH, COST, MEMORY = "first token", "token of a sequence", "token", "memory"
@@ -126,7 +127,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
               lambda s: each if s.name == batch else s)  # fmt: skip
     assert model.graph.step is not None
     far, held = forms.from_expr(model.graph.step.past), list[tuple[Form, tuple[tuple[str, Form], ...]]]()
-    for kind, number in training.stage_kinds(setting, strategy.pipeline if strategy is not None else None):
+    for kind, number in pipeline.fullest(model.graph, strategy.pipeline if strategy else None, setting.values):
         work = StepWriter(made, *(strategy.forms if strategy is not None else ()))
         weights = serving_capacity.weights(work, strategy, number)
         cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, number, "batch"), "batch")
@@ -149,13 +150,10 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers)
     collected = told.only(*amounts)
     training.check_known(steps, collected.names - {*variables})
-    rules = tuple(
-        Constraint(c[0], *(terms for _, terms in collect(pair, ("size", "divisor"), numbers).sums))
-        for c in constraints for pair in [(("size", c[1]), ("divisor", c[2]))]
-    )  # fmt: skip
     return ServingStructure(
-        draft, Core(variables, collected, rules), tuple(varied), told, tuple(numbers.items()),
-        tuple(dict.fromkeys(touched)), (), tuple(dict.fromkeys(notes)), tuple(regions), hops, tuple(held),
+        draft, Core(variables, collected, training.rules(constraints, numbers)), tuple(varied), told,
+        tuple(numbers.items()), tuple(dict.fromkeys(touched)), (), tuple(dict.fromkeys(notes)),
+        tuple(regions), hops, tuple(held),
     )  # fmt: skip
 
 

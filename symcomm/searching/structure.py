@@ -23,7 +23,7 @@ from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import cut_axes
-from symcomm.core.parallel.strategy import PipelineCut, Strategy
+from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.program.vocabulary import whole_words
@@ -229,7 +229,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     adds = forms.num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     sizes = tuple(known.items()) if recipe_of(question.recipe).by_shape else layers
-    for kind, number in stage_kinds(setting, cut):
+    for kind, number in pipeline.fullest(setting.graph, cut, setting.values):
         before = f"{kind} stage, " if kind else ""
         at = {**flying, **({"stage": number} if kind else {})}
         key = replace(draft, nesting=None, bucketed=False), number
@@ -279,16 +279,21 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
     collected = told.only("time", "memory", *SHARED_MEMORY.values())
     check_known(steps, collected.names - {*variables})
-    rules = tuple(
-        Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
-        for c in (*constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
-        for enumerated in [(("size", c[1]), ("divisor", c[2]))]
-    )
+    divides = (*constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
     return Structure(
-        draft, Core(variables, collected, rules), tuple(varied), told, tuple(numbers.items()),
+        draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
         tuple(dict.fromkeys(touched)), calls_apart(made), made.notes,
         tuple(calls_told(made)), tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
     )  # fmt: skip
+
+
+def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fraction]) -> tuple[Constraint, ...]:
+    """What must divide, each with its size and its divisor, all numbers put in."""
+    found = []
+    for label, size, divisor in divides:
+        sums = collect((("size", size), ("divisor", divisor)), ("size", "divisor"), numbers).sums
+        found.append(Constraint(label, *(terms for _, terms in sums)))
+    return tuple(found)
 
 
 def _amounts(stage: SearchStage) -> Iterator[Form]:
@@ -318,21 +323,6 @@ def named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
         return Sym(mark + s.name, s.whole, s.unit) if s.name in own else s
 
     return [(mark + step.name, forms.substitute(step.form, marked)) for step in defined]
-
-
-def stage_kinds(setting: Setting, cut: PipelineCut | None) -> list[tuple[str, str | None]]:
-    """The kinds of stages that may hold the most, each with a stage of its kind; of one kind a name for none.
-
-    Of the stages between, the second one has the most microbatches in flight; where the layers are of one kind, the
-    first one holds no less.
-    """
-    found = pipeline.kinds(setting.graph, cut, setting.values)
-    if cut is None or len(setting.regions) < 2 or "only" in found:
-        return [("", None)]
-    if "first" not in found:
-        return [(kind, str(int(kind) - 1)) for kind in found]
-    alike = len(pipeline.stacked(setting.graph)) == 1
-    return [("first", "first"), *([] if alike else [("middle", "1")]), ("last", "last")]
 
 
 def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]]:

@@ -201,6 +201,23 @@ def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] 
     return found if at or behind + 1 < len(every) or others else {"only": middle}
 
 
+def fullest(
+    graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction]
+) -> list[tuple[str, str | None]]:  # fmt: skip
+    """The kinds of stages that may hold the most, each with a stage of its kind; of one kind a name for none.
+
+    Of the stages between, the second one has the most microbatches in flight; where the layers are of one kind, the
+    first one holds no less.
+    """
+    found = kinds(graph, cut, values)
+    if cut is None or len(graph.regions) < 2 or "only" in found:
+        return [("", None)]
+    if "first" not in found:
+        return [(kind, str(int(kind) - 1)) for kind in found]
+    alike = len(stacked(graph)) == 1
+    return [("first", "first"), *([] if alike else [("middle", "1")]), ("last", "last")]
+
+
 def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, RankShare]:
     """What each stage holds of a chain of layers that is cut into stages of so many layers."""
     every, layers = [region.name for region in graph.regions], stacked(graph)
