@@ -95,11 +95,6 @@ def _single(dim: Dim) -> bool:
     return bool(dim.root().size == 1)
 
 
-def _width(value: Value) -> tuple[int, int, int]:
-    """How many axes a value has, and how many of them are not of size 1."""
-    return len(value.dims), sum(not _single(d) for d in value.dims), len(value.family)
-
-
 @dataclass(eq=False)
 class DraftOp:
     kind: str
@@ -184,18 +179,8 @@ def aliases(rows: Iterable[LayerRow], known: Iterable[str]) -> dict[str, str]:
 
 
 def names_in(node: tree.Node) -> list[tree.Identifier]:
-    """All names in a formula."""
-    found: list[tree.Identifier] = []
-    stack: list[Any] = [node]
-    while stack:
-        piece = stack.pop()
-        if isinstance(piece, tree.Identifier):
-            found.append(piece)
-        elif isinstance(piece, tree.Node):
-            stack.extend(v for k, v in vars(piece).items() if k != "span" and isinstance(v, (tree.Node, tuple)))
-        elif isinstance(piece, tuple):
-            stack.extend(piece)
-    return found
+    """All names in a formula, from right to left."""
+    return [piece for piece in tree.walk(node) if isinstance(piece, tree.Identifier)][::-1]
 
 
 @dataclass(kw_only=True)
@@ -375,7 +360,7 @@ class TableDraft:
 
         An operand is the same along an axis in which its own size is 1, and another's is not.
         """
-        base = max(values, key=_width)
+        base = max(values, key=lambda v: (len(v.dims), sum(not _single(d) for d in v.dims), len(v.family)))
         of_base, lbase = self.fresh_labels(base)
         labels, pairs = [], [(base, of_base)]
         for value in values:

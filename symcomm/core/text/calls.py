@@ -52,7 +52,8 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
         return False
     scope, word = context.scope, stem.word.lower()
     if scope.kind == "size":  # n(H + 1) is a product even before n is known
-        return _is_size_function(word) or (_is_word(stem) and not readings(context, stem, scripts))
+        plain = stem.letters is not None and len(stem.word) > 2 and stem.word.isalpha()  # it can only be a function
+        return _is_size_function(word) or (plain and not readings(context, stem, scripts))
     if scope.sizes is None and scope.kind == "answer":
         return word in COMMON_FUNCTIONS
     if find(context, stem, scripts) is not None:
@@ -62,11 +63,6 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
 
 def _is_size_function(word: str) -> bool:
     return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
-
-
-def _is_word(stem: Stem) -> bool:
-    """Whether it is a plain word of three letters or more: before a bracket it can only be meant as a function."""
-    return stem.letters is not None and len(stem.word) > 2 and stem.word.isalpha()
 
 
 def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> FunctionSyntax:

@@ -11,7 +11,7 @@ from symcomm.core.errors import FormulaError, Span
 from symcomm.core.text.context import Context
 from symcomm.core.text.declarations import new_name
 from symcomm.core.text.expressions import read_family, read_sum
-from symcomm.core.text.syntax import Branch, branches, cut_short, has_relation, is_letter, only_atom, start_of, stop_of
+from symcomm.core.text.syntax import Branch, branches, cut_short, is_letter, only_atom, start_of, stop_of
 from symcomm.core.text.tree import Equation, Family, Identifier, Node, Range
 
 _EQUATION_HINT = "write the result, `=`, and what it is computed from: $Q = xW^Q$"
@@ -19,7 +19,7 @@ _EQUATION_HINT = "write the result, `=`, and what it is computed from: $Q = xW^Q
 
 def read_equation(context: Context, items: list[Branch], ranges: tuple[Range, ...], target: Target) -> Equation:
     """The cell's one computation."""
-    place = next((number for number, item in enumerate(items) if has_relation(item, "=")), None)
+    place = next((number for number, item in enumerate(items) if any(str(one) == "=" for one in item.children)), None)
     if place is None:
         raise _no_equation(context, items)
     item = items[place]

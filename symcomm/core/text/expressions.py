@@ -8,18 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from math import comb, prod
 from typing import TypeVar
 
 from lark import Token
 
-from symcomm.core.errors import FormulaError, Span
-from symcomm.core.text.bounds import TERM_LIMIT, degree, terms
+from symcomm.core.errors import FormulaError, Span, nearest
 from symcomm.core.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.core.text.context import Context
-from symcomm.core.text.families import check_known, listed_family, plain_count
 from symcomm.core.text.names import find, read_names
-from symcomm.core.text.scripts import scripts_of, stem_of
-from symcomm.core.text.spelling import Script, Stem, latex_word
+from symcomm.core.text.scripts import only_name, scripts_of, stem_of
+from symcomm.core.text.spelling import Script, Stem, latex, latex_word, spelling
 from symcomm.core.text.syntax import (
     Branch,
     Part,
@@ -32,7 +31,7 @@ from symcomm.core.text.syntax import (
     start_of,
     stop_of,
 )
-from symcomm.core.text.tokens import EXPONENT_LIMIT
+from symcomm.core.text.tokens import DIGITS_LIMIT, EXPONENT_LIMIT
 from symcomm.core.text.tree import (
     Exponentiation,
     Family,
@@ -47,9 +46,11 @@ from symcomm.core.text.tree import (
     Radical,
     Sum,
     Transpose,
+    children,
 )
 
 _AnyNode = TypeVar("_AnyNode", bound=Node)
+_TERM_LIMIT = 300
 
 # -- sums, products, quotients ---------------------------------------------------------------------------------------
 
@@ -173,8 +174,8 @@ def _multiplied(context: Context, factors: list[Node], span: Span) -> Node:
 
 def _bounded(node: _AnyNode) -> _AnyNode:
     """The node, if it can be multiplied out: a power of a sum may have millions of terms."""
-    if terms(node) > TERM_LIMIT:
-        message = f"multiplied out, this formula has more than {TERM_LIMIT:,} terms"
+    if _terms(node) > _TERM_LIMIT:
+        message = f"multiplied out, this formula has more than {_TERM_LIMIT:,} terms"
         raise FormulaError(message, node.span, "write a smaller exponent, or give the sum a name")
     return node
 
@@ -271,7 +272,7 @@ def _power(context: Context, base: Node, script: Script, span: Span) -> Node:
     """``base^exponent``."""
     assert script.tree is not None
     node = Exponentiation(span, base, read_argument(context, script.tree))
-    if degree(node) > EXPONENT_LIMIT:
+    if _degree(node) > EXPONENT_LIMIT:
         message = f"exponents go up to {EXPONENT_LIMIT:,}"
         raise context.error(message, script.start, script.stop, "write a smaller exponent")
     return context.counted(_bounded(node))
@@ -405,10 +406,128 @@ def _arguments(context: Context, bracket: Branch, factor: Branch) -> tuple[Node,
 
 
 def read_family(context: Context, items: list[Branch], span: Span) -> Family:
-    r"""``Q_1, Q_2, \dots, Q_{n_h}``."""
-    name, last = listed_family(context, items)
+    r"""``[Q_1, Q_2, \dots, Q_{n_h}]`` has the name ``Q`` and the last index ``n_h``."""
+    name, last = _listed(context, items)
     tree = last[0].tree
     assert tree is not None
-    count = read_size(context, tree) if len(last) == 1 else plain_count(context, last)
-    check_known(context, name.key, items[0])
+    count = read_size(context, tree) if len(last) == 1 else _plain_count(context, last)
+    scope = context.scope
+    if scope.kind == "tensor" and scope.tensors and not scope.is_family(name.key):
+        known = [one for one, indices in scope.tensors.items() if any(indices)]
+        hint = nearest(name.key, known) or f"declare its members: ${name.key}_i \\in ..., i = 1, \\dots, n$"
+        raise context.wrong(f"unknown family '{name.key}'", items[0], hint)
     return context.counted(Family(span, name, count))
+
+
+_FAMILY_HINT = r"write [Q_1, Q_2, \dots, Q_n]"
+
+
+def _listed(context: Context, items: list[Branch]) -> tuple[Identifier, list[Script]]:
+    """The name of the family that a list with dots is, and the subscripts of its last member."""
+    dots = [number for number, item in enumerate(items) if item.data == "dots"]
+    if dots != [len(items) - 2] or len(items) < 3:
+        raise context.wrong("a family has its first members, dots, and its last member", items[dots[0]], _FAMILY_HINT)
+    items = [item for item in items if item.data != "dots"]
+    members = [_member(context, item) for item in items]
+    stem, scripts = members[0]
+    if not scripts or scripts[-1].kind != "_":
+        raise context.wrong("the first member of a family has the subscript 1", items[0], _FAMILY_HINT)
+    own = scripts[:-1]
+    key = spelling(stem.word, own).key
+    for number, (other, scripts) in enumerate(members[:-1], start=1):
+        if not scripts or spelling(other.word, scripts[:-1]).key != key or scripts[-1].text != str(number):
+            raise context.wrong(
+                f"member {number} of this family should be {key}_{number}", items[number - 1], "members count up from 1"
+            )
+    other, scripts = members[-1]
+    last = scripts[len(own) :]
+    if spelling(other.word, scripts[: len(own)]).key != key or not last or any(one.kind != "_" for one in last):
+        raise context.wrong(
+            f"the last member of this family should be {key} with a subscript", items[-1], f"such as {key}_n"
+        )
+    span = context.span(stem.start, stem.stop(own))
+    return context.counted(Identifier(span, key, latex(context.cell.text, stem, own))), last
+
+
+def _plain_count(context: Context, scripts: list[Script]) -> Identifier:
+    """The last index of a family whose subscript has subscripts, plainly written: ``n_h`` of ``Z_n_h``."""
+    key = "_".join(script.text for script in scripts)
+    start, stop = scripts[0].start + 1, scripts[-1].stop
+    if context.scope.sizes is not None and key not in context.scope.sizes:
+        raise context.error(f"unknown size '{key}'", start, stop, nearest(key, sorted(context.scope.sizes)))
+    context.sizes_found.add(key)
+    stem = Stem(scripts[0].text, scripts[0].text, start)
+    return context.counted(Identifier(context.span(start, stop), key, latex(context.cell.text, stem, scripts[1:])))
+
+
+def _member(context: Context, item: Branch) -> tuple[Stem, list[Script]]:
+    """The stem and scripts of a name in a list."""
+    found = only_name(context, item)
+    if found is None:
+        raise context.wrong("a family lists names", item, _FAMILY_HINT)
+    factor, stem = found
+    return stem, scripts_of(context, factor)
+
+
+# -- how high the powers of a formula go, told before anything computes them -----------------------------------------
+
+
+def _degree(node: Node) -> Fraction:
+    """How high the powers in a formula go together: nested exponents multiply."""
+    if isinstance(node, Exponentiation):
+        exponent = _constant(node.exponent)
+        below = _degree(node.base)
+        return below * max(Fraction(1), abs(exponent)) if exponent is not None else below
+    if isinstance(node, Number):  # a number of many digits counts for as many as it is long
+        digits = max(abs(node.value.numerator), node.value.denominator).bit_length() * 0.302
+        return Fraction(max(1, int(digits) // DIGITS_LIMIT))
+    return max((_degree(child) for child in children(node)), default=Fraction(1))
+
+
+def _terms(node: Node) -> int:
+    """How many terms a formula has at most when it is multiplied out: ``(a + b + c)^2`` has six."""
+    if isinstance(node, Exponentiation):
+        below, exponent = _terms(node.base), _constant(node.exponent)
+        power = int(abs(exponent)) if exponent is not None else 1
+        return comb(below + power - 1, power) if below > 1 and power > 1 else below
+    if isinstance(node, Sum):
+        return sum(map(_terms, node.terms))
+    if isinstance(node, (Multiplication, Quotient)):
+        return prod(map(_terms, children(node)))
+    return max(map(_terms, children(node)), default=1)
+
+
+def _constant(node: Node) -> Fraction | None:
+    """The size of a number in an exponent, or a bound that is too large; None where it has names."""
+    huge = Fraction(10 * EXPONENT_LIMIT)
+    value: Fraction | None = None
+    if isinstance(node, Number):
+        value = node.value
+    elif isinstance(node, Sum):
+        value = Fraction(0)
+        for one, sign in zip(node.terms, node.signs, strict=True):
+            term = _constant(one)
+            if term is None:
+                return None
+            value += sign * term
+    elif isinstance(node, Multiplication):
+        value = Fraction(1)
+        for one in node.factors:
+            factor = _constant(one)
+            if factor is None:
+                return None
+            value *= factor
+    elif isinstance(node, Quotient):
+        top, bottom = _constant(node.top), _constant(node.bottom)
+        if top is not None and bottom:
+            value = top / bottom
+    elif isinstance(node, Exponentiation):
+        base, exponent = _constant(node.base), _constant(node.exponent)
+        if base is not None and exponent is not None:
+            value = huge if abs(base) > 1 and abs(exponent) > 20 else Fraction(1)
+            if abs(exponent) <= 20 and exponent.denominator == 1 and base:
+                value = base ** int(exponent)
+    if value is None:
+        return None
+    small = max(abs(value.numerator), value.denominator) < 10**DIGITS_LIMIT
+    return value if small else huge

@@ -82,8 +82,10 @@ class _Finder:
             if fence:
                 end = self._fence_end(index, stop, fence.group(1))
                 kind = fence.group(2).lower().strip("{}.")
-                if kind in _TABLE_FENCES:
-                    yield from self._fenced(index + 1, end, kind)
+                if kind in ("csv", "tsv"):
+                    yield from self._whole(index + 1, end, "\t" if kind == "tsv" else "")
+                elif kind in _TABLE_FENCES:
+                    yield from self._within(index + 1, end)
                 index = end + 1
                 continue
             begin = _latex_begin(line)
@@ -107,12 +109,6 @@ class _Finder:
                 yield table
                 continue
             index += 1
-
-    def _fenced(self, index: int, stop: int, kind: str) -> Iterator[Table]:
-        if kind in ("csv", "tsv"):
-            yield from self._whole(index, stop, "\t" if kind == "tsv" else "")
-        else:
-            yield from self._within(index, stop)
 
     def _fence_end(self, index: int, stop: int, mark: str) -> int:
         """The index of the line that closes a fence, or the text's end."""

@@ -23,7 +23,7 @@ from symcomm.core.text.parsing import forget, parse
 from symcomm.core.text.scripts import lone_name
 from symcomm.core.text.syntax import Branch, branches, integer_of, letter_of, only_atom, quotients, start_of, stop_of
 from symcomm.core.text.table import Cell, Table, as_layer_table, layer_columns, single
-from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Number, Range, Sum, bare, children
+from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Number, Range, Sum, bare, walk
 from symcomm.core.text.vocabulary import GREEK
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
@@ -140,18 +140,13 @@ def _joined(word: str, names: Iterable[str]) -> bool:
     return len(word) in ends
 
 
-def parse_layer(
-    table: Table,
-    known_sizes: Iterable[str] | None = None,
-    functions: frozenset[str] | None = None,
-    scalars: Iterable[str] = (),
-) -> tuple[LayerRow, ...]:
+def parse_layer(table: Table, scalars: Iterable[str] = ()) -> tuple[LayerRow, ...]:
     r"""Read the rows of a layer table.
 
     ``scalars`` are tensors of one number, where no row declares a shape for them.
 
-    A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
-    known in the rows below it. The range of an index may stand in any cell of the row.
+    A size is known by standing in a shape. What a row declares is known in the rows below it. The range of an index may
+    stand in any cell of the row.
 
     >>> from symcomm.core.text.finder import read_tables
     >>> text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, D]\ty [B, D]"
@@ -160,15 +155,12 @@ def parse_layer(
     ('y', ['x', 'W'])
     """
     with uncollected():
-        return _Layer(as_layer_table(table), known_sizes, functions, scalars).rows()
+        return _Layer(as_layer_table(table), scalars).rows()
 
 
 class _Layer:
-    def __init__(
-        self, table: Table, known_sizes: Iterable[str] | None, functions: frozenset[str] | None, scalars: Iterable[str]
-    ) -> None:
-        self.table, self.functions, self.scalars = table, functions, frozenset(scalars)
-        self.given = frozenset(known_sizes) if known_sizes is not None else None
+    def __init__(self, table: Table, scalars: Iterable[str]) -> None:
+        self.table, self.scalars = table, frozenset(scalars)
         self.columns = layer_columns(table.columns)
         self.tensors: dict[str, set[str]] = {}
         self.running: dict[str, Range] = {}  # key of a family -> the range its members were declared with
@@ -188,8 +180,7 @@ class _Layer:
         if not self.table.rows:
             raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
         cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
-        found, declared = self.sizes_of(cells)
-        self.sizes = found if self.given is None else self.given
+        self.sizes, declared = self.sizes_of(cells)
         self.tensors = {name: {""} for name in self.scalars - declared - self.sizes}
         near = frozenset(name.lower() for name in declared | self.scalars | self.sizes)
         self.numbers = frozenset(name for row in cells for name in self.numbers_of(row["Computation"], near))
@@ -235,10 +226,10 @@ class _Layer:
                 raise TableError(f"row {number} has no {name}", cell.span(), _MISSING[name])
             if cell.text in _NOTHING:
                 continue  # a dash says that nothing is declared anew
-            contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes, functions=self.functions))
+            contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes))
             ranges = _merged(ranges, found)
         indices = _indices(ranges) | self.letters.keys()  # what runs in a row above runs here, too
-        scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions, torn=frozenset(self.torn))
+        scope = Scope(self.tensors, self.sizes, frozenset(indices), torn=frozenset(self.torn))
         for context in contexts.values():
             context.scope, context.shapes = scope, self.shapes  # a range may stand in another cell of the row
         declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
@@ -276,7 +267,7 @@ class _Layer:
     ) -> tuple[Range, ...]:
         """The row's ranges, and those of indices that earlier rows gave a range."""
         found = list(ranges)
-        names = [node for node in _walk(equation) if isinstance(node, Identifier)]
+        names = [node for node in walk(equation) if isinstance(node, Identifier)]
         names += [one.name for cell in declared.values() for one in cell]
         for name in names:
             known = self.running.get(name.key) or self.letters.get(name.index)
@@ -292,14 +283,8 @@ _MISSING = {
 }
 
 
-def _walk(node: Node) -> Iterable[Node]:
-    yield node
-    for child in children(node):
-        yield from _walk(child)
-
-
 def _keys(nodes: Iterable[Node]) -> set[str]:
-    return {one.key for node in nodes for one in _walk(node) if isinstance(one, Identifier)}
+    return {one.key for node in nodes for one in walk(node) if isinstance(one, Identifier)}
 
 
 def _indices(ranges: Iterable[Range]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from symcomm.core.errors import FormulaError, nearest
 from symcomm.core.text.context import Context
 from symcomm.core.text.scripts import check_key
-from symcomm.core.text.spelling import Script, Stem, latex, spelling
+from symcomm.core.text.spelling import Script, Spelling, Stem, latex, spelling
 from symcomm.core.text.syntax import Branch, start_of
 from symcomm.core.text.tokens import NAME_LIMIT
 from symcomm.core.text.tree import Identifier
@@ -74,7 +74,8 @@ def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Identifier 
     if any(script.kind == "T" for script in scripts):
         return None
     own = spelling(stem.word, scripts)
-    known = context.scope.find(own) or context.scope.find(own.primes_last())
+    step = Spelling(re.sub(r"('+)(.+)", r"\2\1", own.key))  # names of steps have their primes behind scripts: T_n'
+    known = context.scope.find(own) or context.scope.find(step)
     if known is None:
         return None
     key, index = known

@@ -22,10 +22,6 @@ class Spelling(NamedTuple):
     family: str = ""
     member: str = ""
 
-    def primes_last(self) -> Spelling:
-        """The same name with its primes behind its scripts, as names of steps have them: ``T_n'``."""
-        return Spelling(re.sub(r"('+)(.+)", r"\2\1", self.key))
-
 
 @dataclass(frozen=True)
 class Script:

@@ -175,10 +175,6 @@ def integer_of(tree: Branch) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def has_relation(item: Branch, relation: str) -> bool:
-    return any(isinstance(child, Token) and child.type == "RELATION" and child == relation for child in item.children)
-
-
 def is_letter(text: str) -> bool:
     """Whether a text is one letter."""
     return len(text) == 1 and text.isalpha()

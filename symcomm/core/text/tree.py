@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from fractions import Fraction
 
@@ -169,6 +170,13 @@ def children(node: Node) -> tuple[Node, ...]:
         elif isinstance(value, tuple):
             found += [one for one in value if isinstance(one, Node)]
     return tuple(found)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all nodes below it, in the order they are written."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
 
 
 def bare(node: object) -> object:

@@ -30,7 +30,7 @@ from symcomm.core.text.tree import (
     Quotient,
     Radical,
     Sum,
-    children,
+    walk,
 )
 from symcomm.teaching.differentiation.operations import OPERATION, SPELLED, Operation, guard, sign, tidy
 from symcomm.teaching.differentiation.reading import (
@@ -245,7 +245,7 @@ class _TraceBuilder:
         named = [name for name in self.formulas if name == "y" or (name.startswith("y_") and name[2:].isdecimal())]
         if named:
             return sorted(named, key=in_order)
-        read = {plain_name(n.key) for f in self.formulas.values() for n in _walk(f.tree) if isinstance(n, Identifier)}
+        read = {plain_name(n.key) for f in self.formulas.values() for n in walk(f.tree) if isinstance(n, Identifier)}
         return [name for name in self.formulas if name not in read] or [*self.formulas]
 
     # -- nodes -----------------------------------------------------------------------------------------
@@ -394,10 +394,6 @@ def _computed(record: Operation, values: tuple[Expr, ...]) -> Expr:
         return values[0] * (sign(values[0]) or 1)
     names = [f"u_{n}" for n in range(len(values))]
     return forms.value(record.form(*map(Sym, names)), dict(zip(names, values, strict=True)))
-
-
-def _walk(node: Node) -> Sequence[Node]:
-    return [node, *(inner for child in children(node) for inner in _walk(child))]
 
 
 __all__ = ["EvaluationTrace", "Formula", "Partial", "Variable", "marked", "operand_form", "trace", "variable"]
