@@ -322,7 +322,8 @@ def read(text: str, source: Source, what: str = "a block", size: int = SIZE_LIMI
         mark = error.problem_mark or error.context_mark
         span = source.span(mark.line, mark.column, mark.column + 1) if mark else source.span(0, 0, 1)
         raise DocumentError(
-            f"{what} is not YAML: {error.problem or error.context}", span, _hint(error.problem or "")
+            f"{what} is not YAML: {error.problem or error.context}", span,
+            next((hint for words, hint in _HINTS.items() if words in (error.problem or "")), ""),
         ) from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or "it cannot be read"
@@ -353,10 +354,6 @@ _HINTS = {
     "mapping values": "put text with a colon in quotes",
     "cannot start any token": "put the text in single quotes",
 }
-
-
-def _hint(problem: str) -> str:
-    return next((hint for words, hint in _HINTS.items() if words in problem), "")
 
 
 @dataclass(frozen=True)

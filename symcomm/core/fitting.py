@@ -317,11 +317,8 @@ def compare(
             found.append(fit(listed, name, **options))  # type: ignore[arg-type]
         except ValuesError:
             continue
-    return tuple(sorted(found, key=_variance))
-
-
-def _variance(made: Fit) -> Fraction:
-    return sum((r * r for r in made.residuals), Fraction(0)) / (len(made.measurements) - len(made.parameters))
+    return tuple(sorted(found, key=lambda one: sum((r * r for r in one.residuals), Fraction(0))
+                        / (len(one.measurements) - len(one.parameters))))  # fmt: skip
 
 
 def _solve(

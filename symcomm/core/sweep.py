@@ -40,7 +40,8 @@ def sweep(
         import pandas
     except ImportError as error:
         raise SymcommError.lacking("search", f"a sweep needs {error.name}, which is not installed") from None
-    swept = {name: _listed(name, value) for name, value in values.items() if _is_list(value)}
+    several = {n: value for n, value in values.items() if not isinstance(value, str) and hasattr(value, "__len__")}
+    swept = {name: _listed(name, value) for name, value in several.items()}
     fixed = {name: value for name, value in values.items() if name not in swept}
     if not swept:
         raise ValuesError("a sweep needs a list of numbers", hint="for instance k=[2, 4, 8]; at() takes single numbers")
@@ -74,10 +75,6 @@ def sweep(
     answer = numpy.array(answer, dtype=float)
     answer[[*others]] = [*others.values()]
     return pandas.DataFrame(rows).assign(value=answer, unit=unit)
-
-
-def _is_list(value: object) -> bool:
-    return not isinstance(value, str) and hasattr(value, "__len__")
 
 
 def _listed(name: str, value: Any) -> list[object]:

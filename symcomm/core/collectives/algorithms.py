@@ -82,35 +82,32 @@ def _message(case: Case) -> Exchange:
 # -- ring --------------------------------------------------------------------------------------------
 
 
-def _ring_rounds(case: Case, reduces: bool) -> Exchange:
-    k, chunk = case.k, case.split(case.n, case.k)
-    rounds = times(minus(k, 1), chunk)
-    if case.directions == 2:
-        # Chunks travel both ways, so half the way is enough; a round moves a chunk over each of the two ports.
-        half = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
-        what = "Each rank passes chunks to both neighbours at once, each half way round the ring" + (
-            "; the receiver adds its own." if reduces else "."
+def _ring(reduces: bool) -> Run:
+    """Round the ring: chunks that are added up on their way, or passed on as they are."""
+
+    def run(case: Case) -> Exchange:
+        k, chunk = case.k, case.split(case.n, case.k)
+        rounds = times(minus(k, 1), chunk)
+        if case.directions == 2:
+            # Chunks travel both ways, so half the way is enough; a round moves a chunk over each of the two ports.
+            half = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
+            what = "Each rank passes chunks to both neighbours at once, each half way round the ring" + (
+                "; the receiver adds its own." if reduces else "."
+            )
+            phase = Phase(what, half, times(half, chunk), rounds if reduces else ZERO)
+            return alike(case, phase, sent=rounds)
+        what = (
+            "Each rank passes a chunk to its neighbour, which adds its own and passes the sum on, round the ring."
+            if reduces
+            else "Each rank passes on the chunk that it received last, until each has been round the ring."
         )
-        phase = Phase(what, half, times(half, chunk), rounds if reduces else ZERO)
-        return alike(case, phase, sent=rounds)
-    what = (
-        "Each rank passes a chunk to its neighbour, which adds its own and passes the sum on, round the ring."
-        if reduces
-        else "Each rank passes on the chunk that it received last, until each has been round the ring."
-    )
-    return alike(case, Phase(what, minus(k, 1), rounds, rounds if reduces else ZERO))
+        return alike(case, Phase(what, minus(k, 1), rounds, rounds if reduces else ZERO))
+
+    return run
 
 
-def _ring_reduce_scatter(case: Case) -> Exchange:
-    return _ring_rounds(case, True)
-
-
-def _ring_all_gather(case: Case) -> Exchange:
-    return _ring_rounds(case, False)
-
-
-def _ring_all_reduce(case: Case) -> Exchange:
-    return after(_ring_reduce_scatter(case), _ring_all_gather(case))
+def _then(*runs: Run) -> Run:
+    return lambda case: after(*(run(case) for run in runs))
 
 
 def _ring_pass(case: Case) -> Exchange:
@@ -354,10 +351,6 @@ def _bruck_all_to_all(case: Case) -> Exchange:
 # -- compositions ------------------------------------------------------------------------------------
 
 
-def _scatter_all_gather(case: Case) -> Exchange:
-    return after(_tree_scatter(case), _ring_all_gather(case))
-
-
 def _chain(reduces: bool) -> Run:
     def run(case: Case) -> Exchange:
         k, q = case.k, case.chunks
@@ -415,8 +408,8 @@ def _levels(named: tuple[str, ...] = ()) -> Callable[[bool, bool], Run]:
                     name, size = names[(first + stage) % len(names)], sizes[(first + stage) % len(sizes)]
                     level = replace(case, n=payload, k=size)
                     for wanted, ring, found in (
-                        (scatters, _ring_reduce_scatter, scatter),
-                        (gathers, _ring_all_gather, gather),
+                        (scatters, _ring(True), scatter),
+                        (gathers, _ring(False), gather),
                     ):
                         if wanted:
                             made = ring(level)
@@ -490,9 +483,9 @@ _RECORDS = (
     Algorithm(
         "ring",
         {
-            "all-reduce": _ring_all_reduce,
-            "reduce-scatter": _ring_reduce_scatter,
-            "all-gather": _ring_all_gather,
+            "all-reduce": _then(_ring(True), _ring(False)),
+            "reduce-scatter": _ring(True),
+            "all-gather": _ring(False),
             "all-to-all": _ring_all_to_all,
             "ring-pass": _ring_pass,
             "ring-sum": _ring_sum(False),
@@ -567,7 +560,7 @@ _RECORDS = (
     ),
     Algorithm(
         "scatter_allgather",
-        {"broadcast": _scatter_all_gather},
+        {"broadcast": _then(_tree_scatter, _ring(False))},
         "Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, Interprocessor collective communication library, 1994",
     ),
     Algorithm(

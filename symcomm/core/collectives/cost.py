@@ -132,14 +132,6 @@ def _settled(form: Form, on: Form) -> Form:
     return form if names(on) else Num(evaluate(form, {}))
 
 
-def _same(name: str, form: Form, text: str) -> Form:
-    return form
-
-
-def _even(of: Form, parts: Form) -> Form:
-    return times(of, Ratio(ONE, parts))
-
-
 _CHUNKS, _NODE = Sym("q"), Sym("g")
 
 
@@ -155,8 +147,8 @@ class Case:
 
     n: Form
     k: Form
-    split: Callable[[Form, Form], Form] = _even
-    let: Callable[[str, Form, str], Form] = _same
+    split: Callable[[Form, Form], Form] = lambda of, parts: times(of, Ratio(ONE, parts))
+    let: Callable[[str, Form, str], Form] = lambda name, form, text: form
     chunks: Form = _CHUNKS
     nodes: tuple[Form, ...] = (_NODE,)
     directions: int = 1

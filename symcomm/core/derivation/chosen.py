@@ -6,34 +6,18 @@ answer does not need is left out. Nothing is worked out here but what the steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
 
 from symcomm.core import form as forms
+from symcomm.core.derivation.steps import Derived
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.core.libraries import sp
 from symcomm.core.printing.forms import plain, width
 from symcomm.core.records import dataclass
-
-if TYPE_CHECKING:
-    from symcomm.core.derivation.steps import Step
-    from symcomm.core.libraries import Expr
-
-
-class Proved(Protocol):
-    """The derivation that lines are chosen from: checked steps, its answer, and the worth of every name."""
-
-    @property
-    def steps(self) -> tuple[Step, ...]: ...
-    @property
-    def answer(self) -> Step: ...
-    @property
-    def worth(self) -> Mapping[str, Expr]: ...
-
 
 LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider
@@ -70,7 +54,7 @@ class ChosenLine:
         return frozenset(name for _, form in self.forms for name in forms.names(form))
 
 
-def chosen(derivation: Proved, limit: int = LINES) -> tuple[ChosenLine, ...]:
+def chosen(derivation: Derived, limit: int = LINES) -> tuple[ChosenLine, ...]:
     """The lines that lead to the answer, at most ``limit`` where names can be put in so that it is so.
 
     >>> from symcomm.core.accounting import Accounting
@@ -92,7 +76,7 @@ def chosen(derivation: Proved, limit: int = LINES) -> tuple[ChosenLine, ...]:
 class _SameSteps:
     """A derivation as a key: the lines follow from its very steps, whatever numbers and notes a copy has with them."""
 
-    derivation: Proved
+    derivation: Derived
 
     def __hash__(self) -> int:
         return id(self.derivation.steps)
@@ -132,7 +116,7 @@ def _needed(lines: list[ChosenLine], answer: str) -> list[ChosenLine]:
     return [line for line in lines if line.name in needed]
 
 
-def _lines(derivation: Proved) -> list[ChosenLine]:
+def _lines(derivation: Derived) -> list[ChosenLine]:
     """One line for each name: its definition, and its last exact form."""
     found: dict[str, ChosenLine] = {}
     for number, step in enumerate(derivation.steps, 1):
@@ -193,15 +177,11 @@ def _uses(order: list[ChosenLine], name: str) -> list[int]:
     return [i for i, line in enumerate(order) if name in line.names]
 
 
-def _made_of(line: ChosenLine, known: Collection[str]) -> bool:
-    """Whether a line's definition names other lines."""
-    return any(name in known for name in forms.names(line.forms[0][1]))
-
-
 def _put(line: ChosenLine, what: ChosenLine, reason: bool, known: Collection[str] = ()) -> ChosenLine:
     """A line with a name put in, and the reasons of both where there is room; ``known`` are the names of lines."""
 
-    piece = what.last if not _made_of(what, known) else what.forms[0][1]
+    definition = what.forms[0][1]
+    piece = definition if any(name in known for name in forms.names(definition)) else what.last
 
     def one(symbol: Sym) -> Form:
         return piece if symbol.name == what.name else symbol
@@ -404,7 +384,7 @@ def _factored(line: ChosenLine, worth: dict[str, Form]) -> ChosenLine:
     return replace(line, forms=tuple((r, told if f == last else f) for r, f in line.forms))
 
 
-def _physical(line: ChosenLine, derivation: Proved) -> ChosenLine:
+def _physical(line: ChosenLine, derivation: Derived) -> ChosenLine:
     """A sum that was brought over one denominator, as the sum of its parts: ``4 P + 12 P/N``, not ``4 P (N + 3)/N``."""
     first, last = line.forms[0][1], line.last
     if len(line.forms) < 2 or not (isinstance(first, Total) and _gathered(last)):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from fractions import Fraction
 from textwrap import shorten
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.derivation.numbers import Numbers
@@ -18,6 +18,9 @@ from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
+    from symcomm.core.accounting import Convention
+    from symcomm.core.libraries import Expr
+    from symcomm.core.notation import Notation
     from symcomm.core.text.table import Table
 
 Relation = Literal[":=", "=", "≈"]
@@ -123,3 +126,33 @@ class Exhibit:
     place: Literal["before", "after", "full"] = "after"
     laid_out: bool = False
     beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)
+
+
+class Derived(Protocol):
+    """The parts of a derivation that are written down."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def answer(self) -> Step: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def conventions(self) -> tuple[Convention, ...]: ...
+    @property
+    def worth(self) -> Mapping[str, Expr]: ...
+    @property
+    def is_laid_out(self) -> bool: ...
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def lead(self) -> tuple[str, ...]: ...
+    @property
+    def notation(self) -> Notation: ...
+    def whole(self, value: Fraction, /) -> Fraction: ...
+    def values(self, several: Mapping[str, object] | None = None, /, **values: object) -> dict[str, Fraction]: ...
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity: ...

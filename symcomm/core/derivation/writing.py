@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from textwrap import wrap
-from typing import Literal, Protocol
+from typing import Literal
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import Convention
 from symcomm.core.derivation.chosen import chosen
-from symcomm.core.derivation.steps import Exhibit, Step
+from symcomm.core.derivation.steps import Derived, Exhibit, Step
 from symcomm.core.derivation.tables import cell_maths, in_one_unit, to_the_right
 from symcomm.core.errors import IrrationalError, LongNumberError, ValuesError
 from symcomm.core.form import Form
-from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
@@ -22,39 +20,9 @@ from symcomm.core.printing.forms import PRINTERS, name_in, plain
 from symcomm.core.printing.quantities import RELATIONS, amounts, quantity_in
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
-from symcomm.core.units import Quantity, Unit
+from symcomm.core.units import Quantity
 
 DerivationDialect = Literal["latex", "markdown", "text", "html"]
-
-
-class Printable(Protocol):
-    """The parts of a derivation that are written down."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def steps(self) -> tuple[Step, ...]: ...
-    @property
-    def answer(self) -> Step: ...
-    @property
-    def unit(self) -> Unit: ...
-    @property
-    def conventions(self) -> tuple[Convention, ...]: ...
-    @property
-    def worth(self) -> Mapping[str, Expr]: ...
-    @property
-    def is_laid_out(self) -> bool: ...
-    @property
-    def exhibits(self) -> tuple[Exhibit, ...]: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-    @property
-    def lead(self) -> tuple[str, ...]: ...
-    @property
-    def notation(self) -> Notation: ...
-    def whole(self, value: Fraction, /) -> Fraction: ...
-    def values(self, several: Mapping[str, object] | None = None, /, **values: object) -> dict[str, Fraction]: ...
-    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +42,7 @@ class PrintedLine:
     step: Step
 
 
-def lines(derivation: Printable) -> tuple[PrintedLine, ...]:
+def lines(derivation: Derived) -> tuple[PrintedLine, ...]:
     """The steps as numbered lines, continuations without their left side; only the answer where a table says them."""
     out: list[PrintedLine] = []
     last = ""
@@ -86,7 +54,7 @@ def lines(derivation: Printable) -> tuple[PrintedLine, ...]:
     return tuple(out)
 
 
-def numbers(derivation: Printable, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
+def numbers(derivation: Derived, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
     """All numbers known at the given values: the values, what relations imply, and the steps that follow.
 
     A step whose number is unknown or irrational is left out.
@@ -102,7 +70,7 @@ def numbers(derivation: Printable, values: Mapping[str, Fraction] | None = None)
 
 
 def result(
-    derivation: Printable, values: Mapping[str, Fraction] | None = None
+    derivation: Derived, values: Mapping[str, Fraction] | None = None
 ) -> tuple[dict[str, Fraction], Quantity] | None:
     """The numbers and the exact quantity of the answer, or None where a value is missing."""
     known = numbers(derivation, values)
@@ -119,7 +87,7 @@ def result(
         return None
 
 
-def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
+def substituted(derivation: Derived, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
     """The names of the answer with their numbers; None where the answer's form has no names (nothing to show)."""
     if derivation.is_laid_out and isinstance(derivation.answer.form, forms.Sym):
         return None  # a table says its number
@@ -128,7 +96,7 @@ def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[st
 
 
 def written(
-    d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None, wide: int = 0,
+    d: Derived, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None, wide: int = 0,
     exact: bool = False,
 ) -> str:  # fmt: skip
     """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
@@ -158,7 +126,7 @@ def _tex_sentence(text: str, notation: Notation) -> str:
     return sentence("latex", text, tex_text, lambda printed, _: f"${printed}$", notation)
 
 
-def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+def _as_text(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     out = [_plain_sentence(d.title)]
     out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
     out.append("")
@@ -210,7 +178,7 @@ def _text_table(e: Exhibit, notation: Notation, wide: int = 0) -> list[str]:
     return [f"  {_plain_sentence(e.title)}", *lined[:head], "  " + "  ".join("-" * w for w in widths), *lined[head:]]
 
 
-def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int, exact: bool) -> str:
+def _brief(d: Derived, values: Mapping[str, Fraction] | None, wide: int, exact: bool) -> str:
     """The formula of an answer and its number, the lines it names, why, what is summed, and its conventions by name."""
     *before, last = chosen(d)
     exact_forms = [form for relation, form in last.forms if relation != "≈"]
@@ -249,7 +217,7 @@ def _brief(d: Printable, values: Mapping[str, Fraction] | None, wide: int, exact
 
 
 def _equations(
-    d: Printable, dialect: DialectName, values: Mapping[str, Fraction] | None
+    d: Derived, dialect: DialectName, values: Mapping[str, Fraction] | None
 ) -> list[tuple[str, str, str, str]]:
     """Rows of (left, relation, right, reason) with the substituted line and the quantity at the end."""
     rel = RELATIONS[dialect]
@@ -275,7 +243,7 @@ def _equations(
     return rows
 
 
-def _as_latex(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+def _as_latex(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     rows = [
         f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
         for left, relation, right, reason in _equations(d, "latex", values)
@@ -297,7 +265,7 @@ def _latex_table(e: Exhibit, notation: Notation) -> str:
     return f"\\[\n\\begin{{array}}{{{sides}}}\n{body}\n\\end{{array}}\n\\]"
 
 
-def _as_markdown(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+def _as_markdown(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     out = [f"**{markdown_sentence(d.title, d.notation)}**", ""]
     if d.conventions:
         for c in d.conventions:
@@ -329,7 +297,7 @@ def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
     return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
 
 
-def _as_html(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+def _as_html(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     rows: list[str] = []
     mathml_rows = _equations(d, "mathml", values)
     plain_rows = _equations(d, "text", values)
@@ -355,7 +323,7 @@ def _as_html(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     )
 
 
-def _html_answer(d: Printable, values: Mapping[str, Fraction] | None) -> str:
+def _html_answer(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     """The formula with its value beside it, and one sentence of why."""
     last = chosen(d)[-1]
     form = [form for relation, form in last.forms if relation != "≈"][-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -44,7 +46,8 @@ def svg(graph: Graph) -> str:
     out = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}"'
-        f' width="{width:.0f}" height="{height:.0f}" role="img" aria-label={_attribute("Op graph of " + drawn.title)}>',
+        f' width="{width:.0f}" height="{height:.0f}" role="img"'
+        f' aria-label={quoteattr(box_line("Op graph of " + drawn.title))}>',
         _STYLE,
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" fill="#ffffff"/>',
         _text(left + _MARGIN, top + 24, drawn.title, "title"),
@@ -146,10 +149,11 @@ def _layout(drawn: Drawing, sizes: dict[str, tuple[float, float]]) -> tuple[dict
 
     vertices = {box.key: Vertex(box.key) for box in drawn.boxes}
     for key, vertex in vertices.items():
-        vertex.view = _View(*sizes[key])
+        vertex.view = SimpleNamespace(w=sizes[key][0], h=sizes[key][1], xy=(0.0, 0.0))
     edges = [Edge(vertices[source], vertices[target]) for source, target, _ in drawn.edges]
     for edge in edges:
-        edge.view = _Way()
+        edge.view = SimpleNamespace(points=[])
+        edge.view.setpath = partial(setattr, edge.view, "points")
     shift = 0.0
     centres: dict[str, tuple[float, float]] = {}
     moved: dict[Any, float] = {}
@@ -177,24 +181,6 @@ def _layout(drawn: Drawing, sizes: dict[str, tuple[float, float]]) -> tuple[dict
         start, stop = (x0, y0 + sizes[source][1] / 2), (x1, y1 - sizes[target][1] / 2)
         paths.append([start, *inner, stop])
     return centres, paths
-
-
-class _View:
-    """What grandalf asks of a box: its size; it sets the place."""
-
-    def __init__(self, w: float, h: float) -> None:
-        self.w, self.h, self.xy = w, h, (0.0, 0.0)
-
-
-class _Way:
-    """What grandalf asks of an edge: a place for its points."""
-
-    def __init__(self) -> None:
-        self.points: list[tuple[float, float]] = []
-
-    def setpath(self, points: list[tuple[float, float]]) -> None:
-        """Keeps the points the layout found."""
-        self.points = points
 
 
 def _curve(points: list[tuple[float, float]]) -> str:
@@ -253,7 +239,3 @@ def _text(x: float, y: float, words: str, style: str) -> str:
 
 def _xml(words: str) -> str:
     return escape(box_line(words))
-
-
-def _attribute(words: str) -> str:
-    return quoteattr(box_line(words))

@@ -255,7 +255,8 @@ class Topology:
             for members in found:
                 b = members[0]
                 within = links[members[0]][members[1]] if len(members) > 1 else links[a][b]
-                if links[a][b] == within and _same_but(links[a], links[b], a, b):
+                others = [n for n in range(len(order)) if n not in (a, b)]
+                if links[a][b] == within and all(links[a][n] == links[b][n] for n in others):
                     members.append(a)
                     break
             else:
@@ -290,10 +291,6 @@ class Topology:
 
 def _are(count: int) -> str:
     return f"is {count}" if count == 1 else f"are {count}"
-
-
-def _same_but(a: Sequence[int], b: Sequence[int], *skip: int) -> bool:
-    return all(x == y for n, (x, y) in enumerate(zip(a, b, strict=True)) if n not in skip)
 
 
 def _tour(near: Sequence[Iterable[int]]) -> tuple[tuple[int, ...] | None, bool]:

@@ -36,7 +36,8 @@ def read_config(
     if record.rephrased:
         config = replace(config, entries={**config.entries, **record.rephrased(config.entries)})
     sizes = dict(record.sizes)
-    if "F" in sizes and record.routed and _without_experts(config, sizes["E"]):
+    named = any(one in config.entries for one in sizes.get("E", "").split("|"))
+    if "F" in sizes and record.routed and named and not config.get(sizes["E"]):  # null, or none
         sizes = {symbol: key for symbol, key in sizes.items() if symbol not in ("E", "F_E", "F_S", "n_top")}
     if config.partial and config.get(sizes["n_H"]) is None:
         del sizes["n_H"]
@@ -51,11 +52,6 @@ def read_config(
     if record.feedforward:
         values["F"] = config.size(sizes["F"], record.feedforward * values["D"])
     return ModelWriter(config, record, head, name, values, loss).blueprint()
-
-
-def _without_experts(config: Config, key: str) -> bool:
-    """Whether a configuration says that there are no experts: null, or none."""
-    return any(one in config.entries for one in key.split("|")) and not config.get(key)
 
 
 def _which(config: Config, architecture: str) -> tuple[Architecture, HeadKind, str]:

@@ -120,15 +120,11 @@ def _embedding(r: Reading) -> Shapes:
     return (("W", (r.size(0, "num_embeddings"), r.size(1, "embedding_dim"))),)
 
 
-def _layernorm(r: Reading) -> Shapes:
+def _layernorm(r: Reading, bias: bool = True) -> Shapes:
     if not r.flag("elementwise_affine"):
         return ()
     shape = r.sizes(0, "normalized_shape")
-    return (("gamma", shape), *((("beta", shape),) if r.flag("bias") else ()))
-
-
-def _rmsnorm(r: Reading) -> Shapes:
-    return (("gamma", r.sizes(0, "normalized_shape")),) if r.flag("elementwise_affine") else ()
+    return (("gamma", shape), *((("beta", shape),) if bias and r.flag("bias") else ()))
 
 
 def _convolution(r: Reading) -> Shapes:
@@ -202,7 +198,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf("PReLU", lambda r: (("a", (r.size(0, "num_parameters", 1),)),)),
     Leaf("GroupNorm", _groupnorm),
     *(Leaf(name, _nothing) for name in _WITHOUT.split()),
-    Leaf("RMSNorm", _rmsnorm, ending=True),
+    Leaf("RMSNorm", lambda r: _layernorm(r, bias=False), ending=True),
     Leaf("RotaryEmbedding", _nothing, ending=True),
     Leaf("Activation", _nothing, ending=True),
     Leaf("Gelu", _nothing, ending=True),
