@@ -52,32 +52,30 @@ from symcomm.core.worksheets import parse_worksheet, read_worksheet
 Count = int | str  # of positions: a number, or the name of a symbol
 
 
-def _whole_ranks(setting: Setting, strategy: object) -> None:
+def _strategy(options: Mapping[str, object]) -> Strategy | None:
+    """The strategy among the options of a question."""
+    said = options.get("strategy")
+    said = parse_strategy(said) if isinstance(said, str) and said else said
+    return said if isinstance(said, Strategy) else None
+
+
+def _whole_ranks(setting: Setting, strategy: Strategy | None) -> None:
     """Raises ``StrategyError`` where the number of ranks of a mesh axis is given as a fraction."""
-    if isinstance(strategy, str) and strategy:
-        strategy = parse_strategy(strategy)
-    for axis, size in strategy.mesh if isinstance(strategy, Strategy) else ():
+    for axis, size in strategy.mesh if strategy is not None else ():
         if size is not None and {*names(size)} <= setting.values.keys():
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
 
 
-def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: object) -> None:
+def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: Strategy | None) -> None:
     """Raises ``AccountingError`` for what a quantity would leave out: ways to the host, parts that are filled up."""
     if accounting.offloading != "on_device" and quantity.group == "time" and quantity.name not in OF_HOST:
         raise AccountingError(f"{quantity.name} does not time what goes to the host and comes back",
                               hint=f"offloading: on_device; {', '.join(OF_HOST)} do, and memory knows it")  # fmt: skip
-    _check_padding(quantity.name, accounting, strategy)
-
-
-def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> None:
-    """Raises ``AccountingError`` where parts of weights are filled up, and a quantity would count their mean."""
-    if accounting.shards != "padded_shards" or quantity in OF_PADDED:
-        return
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    if isinstance(strategy, Strategy) and any(rule.axis == "first" for _, rule in strategy.rules):
-        raise AccountingError(f"{quantity} counts the mean of the parts of a weight, not parts that are filled up",
+    padded = accounting.shards == "padded_shards" and quantity.name not in OF_PADDED
+    if padded and strategy is not None and any(rule.axis == "first" for _, rule in strategy.rules):
+        raise AccountingError(f"{quantity.name} counts the mean of the parts of a weight, not parts that are filled up",
                               hint="state_memory and capacity know padded_shards")  # fmt: skip
 
 
@@ -111,11 +109,8 @@ def _named(declared: DeclaredQuantity, options: Mapping[str, object]) -> set[str
     texts = {option.name for option in declared.options if option.kind == "text"}
     for name, value in options.items():
         if name == "strategy" and value:
-            strategy = parse_strategy(value) if isinstance(value, str) else value
-            cut = strategy.pipeline if isinstance(strategy, Strategy) else None
-            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
-            stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
-            found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
+            strategy = _strategy(options)
+            found |= {n for size in (strategy.forms if strategy is not None else ()) for n in names(size)}
         elif isinstance(value, str) and name not in words:
             symbols = re.findall(_SYMBOL, re.sub(r"\w+ *=|(?<=\d) *[^\W\d][\w/]*", " ", value))
             found |= {*symbols} if name not in texts or re.fullmatch(_SYMBOL, value) else set()
@@ -137,16 +132,9 @@ def _once(
     return model.it.derive_anew(wanted, accounting=accounting, asked=asked, **options)
 
 
-@lru_cache(maxsize=256)
-def _meanings(held: ByIdentity[Graph]) -> dict[str, str]:
-    return meanings(held.it)
-
-
-def _degrees(options: Mapping[str, object]) -> dict[str, str]:
+def _degrees(strategy: Strategy | None) -> dict[str, str]:
     """What the symbols of a strategy stand for."""
-    strategy = options.get("strategy")
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
-    if not isinstance(strategy, Strategy):
+    if strategy is None:
         return {}
     found = {size.name: "number of ranks in the collective" for _, size in strategy.mesh if isinstance(size, Sym)}
     cut = strategy.pipeline
@@ -218,11 +206,10 @@ OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
 def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> None:
     """Raises ``ValuesError`` for what a step of generating text does not have: a backward pass and what is of it."""
-    strategy = said.get("strategy")
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
+    strategy = _strategy(said)
     if graph.step is None or not quantity.needs_model:
         return
-    if isinstance(strategy, Strategy) and strategy.pipeline is not None and quantity.name in OF_ONE_RANK:
+    if strategy is not None and strategy.pipeline is not None and quantity.name in OF_ONE_RANK:
         raise ValuesError(f"{quantity.name} is of one rank with all layers: it has no stages of a pipeline",
                           hint="step_time of the step, or decode_time and prefill_time of the model")  # fmt: skip
     what = f"a {graph.step.phase} step has no backward pass"
@@ -238,12 +225,10 @@ def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> 
         said[option] = "forward"
 
 
-def _shards_only(strategy: object) -> bool:
+def _shards_only(strategy: Strategy | None) -> bool:
     """Whether a strategy cuts nothing but the batch and the states of weights."""
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    if not isinstance(strategy, Strategy):
-        return True
-    return strategy.pipeline is None and all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
+    only = strategy is None or all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
+    return only and (strategy is None or strategy.pipeline is None)
 
 
 @dataclass(frozen=True)
@@ -331,8 +316,8 @@ class Model(DerivedQuantities):
         if quantity and declared.group != "facts":  # what a worksheet takes is asked for itself
             _of_step(self.graph, declared, said)
         declared.check(said)
-        ranks = _degrees(said)
-        roles = {**_meanings(ByIdentity(self.graph)), **ranks}
+        ranks = _degrees(_strategy(said))
+        roles = {**meanings(self.graph), **ranks}
         notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
         ask = partial(_ask, self, chosen) if declared.needs_model else None
         named = frozenset(_named(declared, said))
@@ -340,9 +325,8 @@ class Model(DerivedQuantities):
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
         staged = False
-        if declared.needs_model and said.get("strategy"):
-            whole = said["strategy"]
-            whole = parse_strategy(whole) if isinstance(whole, str) else whole
+        whole = _strategy(said) if declared.needs_model else None
+        if whole is not None:
             cut = whole.pipeline
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
@@ -352,7 +336,7 @@ class Model(DerivedQuantities):
             graph, placed = with_copied_heads(setting.graph, placed, known)
             setting = replace(setting, graph=graph)
             said["strategy"] = placed
-            shared = cut_vocabulary(ByIdentity(setting.graph), placed)
+            shared = cut_vocabulary(setting.graph, placed)
             even = setting.graph
             setting = replace(setting, graph=in_parts(even, placed, chosen, known))
             same = {"accounting": accounting, "asked": asked, **options}
@@ -375,10 +359,10 @@ class Model(DerivedQuantities):
                 kept = {axis: axis.removesuffix(OF_A_HEAD) for axis in (*placed.sizes, *HIERARCHY, PIPE, *BELOW)}
                 said["links"] = {axis: on[of] for axis, of in kept.items() if of in on}
         if declared.needs_model:
-            _whole_ranks(setting, said.get("strategy"))
+            _whole_ranks(setting, _strategy(said))
             if quantity:  # what a worksheet takes is checked where it is derived
-                _check_known(declared, chosen, said.get("strategy"))
-            if quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy")):
+                _check_known(declared, chosen, _strategy(said))
+            if quantity not in OF_WEIGHTS or not _shards_only(_strategy(said)):
                 self.graph.check_flow(f"{declared.name} cannot be derived")
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)

@@ -15,7 +15,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.collectives.algorithms import runs_by, told
 from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
-from symcomm.core.dtypes import Autocast, autocast_of, formats, grouped
+from symcomm.core.dtypes import autocast_of, formats, grouped
 from symcomm.core.errors import SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
 from symcomm.core.graph.autocast import WIDE, autocast
@@ -136,8 +136,8 @@ class Setting:
             raise ValuesError(f"the model runs under autocast, which says the formats: {every} is no other one",
                               hint="leave out dtype here, or autocast in the model")  # fmt: skip
         if (mixed := autocast_of(every)) is not None:
-            return replace(self, dtype=WIDE, graph=_mixed(ByIdentity(self.graph), mixed))
-        return replace(self, dtype=every or self.dtype, graph=_in_formats(ByIdentity(self.graph), tuple(named.items())))
+            return replace(self, dtype=WIDE, graph=autocast(self.graph, mixed))
+        return replace(self, dtype=every or self.dtype, graph=_in_formats(self.graph, tuple(named.items())))
 
     @property
     def product_dtype(self) -> str:
@@ -163,7 +163,7 @@ class Setting:
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols of the model, which no step may be named by."""
-        return _symbols(ByIdentity(self.graph))
+        return _symbols(self.graph)
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -235,10 +235,10 @@ class Setting:
 
 
 @lru_cache(maxsize=256)
-def cuts(held: ByIdentity[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
+def cuts(graph: Graph, strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
     """The sizes that a strategy cuts, each with the degrees that must divide it."""
     found: dict[tuple[Form, tuple[Form, ...]], None] = {}
-    for _, axis, meshes in cut_axes(held.it, strategy):
+    for _, axis, meshes in cut_axes(graph, strategy):
         found[forms.from_expr(axis.size), tuple(strategy.sizes[mesh] for mesh in meshes)] = None
     return tuple(found)
 
@@ -247,7 +247,7 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
     """Raises ``StrategyError`` where a degree does not divide a size, both known."""
     if strategy.pipeline is not None:
         check_stages(graph, strategy.pipeline, known)
-    for size, parts in cuts(ByIdentity(graph), strategy):
+    for size, parts in cuts(graph, strategy):
         form = Ratio(size, product(*parts))
         if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
             check_cuts(graph, strategy, known)  # says which tensor it is
@@ -265,13 +265,8 @@ def _check_parts(size: Form, parts: Form, what: str, known: Mapping[str, Fractio
 
 
 @lru_cache(maxsize=64)
-def _in_formats(held: ByIdentity[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
-    return held.it.in_formats(dict(named))
-
-
-@lru_cache(maxsize=64)
-def _mixed(held: ByIdentity[Graph], said: Autocast) -> Graph:
-    return autocast(held.it, said)
+def _in_formats(graph: Graph, named: tuple[tuple[str, str], ...]) -> Graph:
+    return graph.in_formats(dict(named))
 
 
 @lru_cache(maxsize=4096)
@@ -280,8 +275,7 @@ def _written(held: ByIdentity[Relations], expr: Expr) -> Form:
 
 
 @lru_cache(maxsize=256)
-def _symbols(held: ByIdentity[Graph]) -> frozenset[str]:
-    graph = held.it
+def _symbols(graph: Graph) -> frozenset[str]:
     found = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols}
     found |= {s.name for size in graph.counts for s in size.free_symbols}
     for name, right in graph.relations.equations:

@@ -30,7 +30,7 @@ from symcomm.core.program.vocabulary import cut_vocabulary, in_parts
 from symcomm.core.quantities.communication.call import calls
 from symcomm.core.quantities.counting.flops import is_matrix_product
 from symcomm.core.quantities.counting.load import load
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.verify.attention import KernelError, attentions, with_kernels
 from symcomm.verify.conventions import CONVENTIONS, CallEntry, EarlySums, RunContext
@@ -117,7 +117,7 @@ class RunCase:
     @property
     def smaller(self) -> int:
         """How many ranks have fewer words than the first one."""
-        cut = cut_vocabulary(ByIdentity(self.graph), self.inside)
+        cut = cut_vocabulary(self.graph, self.inside)
         if cut is None or not cut.uneven(self.graph, self.known):
             return 0
         words, ranks = self.number(self.graph.axes[cut.axes[0]].size), evaluate(cut.ranks, self.known)

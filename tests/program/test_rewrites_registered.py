@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from api import HOST, Compute, Instruction, Op, Piece, Program, Rewrite, Send, _program, in_order, rewrites, saved
+from api import HOST, Compute, Instruction, Op, OpStep, Program, Rewrite, Send, _program, in_order, rewrites, saved
 from api import run_search as search
 
 import symcomm as sc
@@ -46,7 +46,7 @@ def masks_drawn_again(program: Program) -> Program:
         for n, name in enumerate(work.reads if turn.phase == "backward" and isinstance(work, Compute) else ()):
             if name in masks:
                 draw = Op("draw", "draw", (), name, (), work.op.indices[n], region=work.op.region)
-                made = Compute(Piece(draw, "whole", (), (), name, work.op.indices[n]), work.cuts, (), (),
+                made = Compute(OpStep(draw, "whole", (), (), name, work.op.indices[n]), work.cuts, (), (),
                                work.layouts[n])  # fmt: skip
                 turns.append(Instruction(made, turn.region, "recompute"))
         turns.append(turn)

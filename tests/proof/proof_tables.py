@@ -544,7 +544,7 @@ ALL: dict[str, Layer] = LAYERS | {layer.name: layer for layer in minimal()}
 def graph(name: str, input_gradient: bool = True) -> Graph:
     """A layer with its backward pass."""
     (found,) = layer_tables(ALL[name].table, f"{name}.md")
-    return training(build(parse_layer(found, None)), input_gradient)
+    return training(build(parse_layer(found)), input_gradient)
 
 
 def planned(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> Plan:

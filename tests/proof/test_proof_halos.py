@@ -271,7 +271,7 @@ class HaloCase(Case):
 
 def made(rows: str, strategy: str, values: dict[str, int], passes: str = "training") -> HaloCase:
     (found,) = layer_tables(rows, "images.md")
-    forward = build(parse_layer(found, None))
+    forward = build(parse_layer(found))
     cut, accounting = parse_strategy(strategy), Accounting()
     one = program(forward, cut, accounting, input_gradient=True)
     planned = replace(one.plan, steps=(*(c for _, c in one.early), *one.works()))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from api import Accounting, PriceTable, cheapest, parse_strategy, plan, reference, way
+from api import Accounting, PriceTable, cheapest, move, parse_strategy, plan, reference
 from hypothesis import given
 from hypothesis import strategies as st
 from proof_optimum import PARTIAL, WHOLE, Question, State, paid, price
@@ -109,7 +109,7 @@ def test_a_mesh_of_many_axes_is_planned() -> None:
 )
 def test_a_move_along_several_axes_of_the_mesh_costs_its_calls(have: State, need: State, sent: int) -> None:
     """Of a tensor of 64, on four ranks along each axis."""
-    assert price(64, have, need) == sent == way(have, need).units * 4
+    assert price(64, have, need) == sent == move(have, need).units * 4
 
 
 @pytest.mark.parametrize(("layer", "strategy"), [("multi-query", "tensor(2)"), ("homework", "tensor(2) + sequence")])

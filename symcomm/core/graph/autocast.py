@@ -10,6 +10,7 @@ Source: PyTorch 2.13, aten/src/ATen/autocast_mode.h, and the lists of torch.amp 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 from symcomm.core.dtypes import FORMATS, Autocast
@@ -84,6 +85,7 @@ def _called(op: Op, real: int) -> str:
     return "product" if op.summed else "elementwise"
 
 
+@lru_cache(maxsize=64)
 def autocast(graph: Graph, said: Autocast) -> Graph:
     """The graph as it runs under autocast: every tensor has its format, and copies are ops.
 

@@ -19,7 +19,7 @@ from symcomm.core.errors import StrategyError
 from symcomm.core.form import evaluate, from_expr, names
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Op, Tensor, bare
 from symcomm.core.graph.ops import MAP
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import dataclass
 
 
 def data_tensor(graph: Graph) -> Tensor:
@@ -86,8 +86,8 @@ class _Uses:
 
 
 @lru_cache(maxsize=64)
-def _uses(same: ByIdentity[Graph]) -> _Uses:
-    graph, found = same.it, _Uses()
+def _uses(graph: Graph) -> _Uses:
+    found = _Uses()
     for op in graph.ops:
         if op.phase == "forward":
             found.read(graph, op)
@@ -109,17 +109,14 @@ def _uses(same: ByIdentity[Graph]) -> _Uses:
     return found
 
 
-def _labels(graph: Graph, axes: list[str]) -> str:
-    return " or ".join(dict.fromkeys(graph.axes[a].label for a in axes))
-
-
 def _chosen(graph: Graph, role: str, found: list[str]) -> tuple[str, ...]:
     """The one axis of a role; raises ``StrategyError`` where several read equally well."""
     if len(found) > 1:
         first, second = (graph.axes[a].label for a in found[:2])
         other = "sequence" if role == "batch" else "batch"
+        either = " or ".join(dict.fromkeys(graph.axes[a].label for a in found))
         raise StrategyError(
-            f"{graph.name} can be read in two ways: the {role} is {_labels(graph, found)}, and no op tells them apart",
+            f"{graph.name} can be read in two ways: the {role} is {either}, and no op tells them apart",
             hint=f"say which: axes: {{{first}: {role}, {second}: {other}}} or the other way round",
         )
     return tuple(found)
@@ -132,7 +129,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
     batch is mixed.
     """
     graph = graph.model
-    data, uses = data_tensor(graph), _uses(ByIdentity(graph))
+    data, uses = data_tensor(graph), _uses(graph)
     open_axes = [a for a in data.axes if a not in uses.features]
     said = [a for a in open_axes if graph.axes[a].role == "batch"]
     for axis in said:
@@ -167,7 +164,7 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
         # Of a step behind earlier ones what is long: keys are cut, new rows are few.
         return tuple(a for a in graph.step.behind if a not in graph.step.rolling)
     graph = graph.model
-    data, uses = data_tensor(graph), _uses(ByIdentity(graph))
+    data, uses = data_tensor(graph), _uses(graph)
     roles = {a: graph.axes[a].role for a in data.axes if a not in uses.features}
     rest = [a for a in roles if roles[a] != "batch"]
     free = [a for a in rest if a not in uses.mixed]
@@ -189,6 +186,7 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=256)
 def meanings(graph: Graph) -> dict[str, str]:
     """The meanings of symbols, as far as what the ops do with an axis tells it.
 

@@ -279,10 +279,6 @@ def _some(reader: Reader, node: tree.FunctionCall, name: str, what: str) -> dict
     return {name: count}
 
 
-def _causalsoftmax(reader: Reader, node: tree.FunctionCall) -> Value:
-    return reader.map("softmax", _mask(reader, node), node.span)
-
-
 def _partition(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value, target = reader.tensor(node.arguments[0]), reader.result(node)
@@ -778,7 +774,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "causalsoftmax",
         ("causalsoftmax", "causal_softmax"),
         "softmax over the positions up to the query's, or the last w of them as `causalsoftmax_w`",
-        _causalsoftmax,
+        lambda reader, node: reader.map("softmax", _mask(reader, node), node.span),
         below=True,
     ),
     Function("embed", ("embed", "embedding"), "looks rows of a table up", _embed),

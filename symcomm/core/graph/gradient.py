@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from symcomm.core.graph import ops as kinds
 from symcomm.core.graph.graph import Graph, Op
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import replace
 
 
 def gradient_name(tensor: str) -> str:
@@ -53,22 +53,16 @@ def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozen
     return frozenset(needed)
 
 
-def training(
-    graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset(), inputs: frozenset[str] | None = None
-) -> Graph:
+@lru_cache(maxsize=64)
+def training(graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset()) -> Graph:
     """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none.
 
-    ``inputs`` are those that get a gradient, where that is said. A step of generating text has no backward pass.
+    A step of generating text has no backward pass.
     """
     if graph.step is not None:
         return graph
-    return _training(ByIdentity(graph), inputs_to_train(graph, needed) if inputs is None else inputs, frozen)
-
-
-@lru_cache(maxsize=64)
-def _training(same: ByIdentity[Graph], inputs: frozenset[str], frozen: frozenset[str]) -> Graph:
-    graph = same.it
     held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
+    inputs = inputs_to_train(graph, needed)
     both = backward(replace(graph, tensors={**graph.tensors, **held}) if held else graph, inputs)
     given = {n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()}
     return replace(both, tensors=given) if frozen else both

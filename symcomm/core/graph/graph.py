@@ -201,7 +201,7 @@ class Stepped:
                                   hint=f"choose fewer positions, or a larger {rows}")  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Ops in an order they can run in, their tensors and axes, the relations between sizes, and the regions.
 
@@ -212,6 +212,8 @@ class Graph:
     ``order`` names the region of each layer where kinds alternate. ``fused`` says that the library it was read from
     runs attention as one kernel. ``explicit`` rows write every mask. ``documents`` are the tokens of each document of
     a row, where a mask keeps several apart. ``step`` is there where the graph is a step of generating text.
+
+    A graph is equal to itself alone, so that it can be the key of what is derived from it.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """

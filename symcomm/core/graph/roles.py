@@ -205,7 +205,8 @@ class _Follower:
             self.assign(name, "data")
         elif summed:
             outer = [i for i in axes if i not in summed]
-            if not (known or kept) and _named(name, _DATA) and self.by_square(op, name):
+            alone = len(axes) > 1 and all(n == name or self.square(n) for n in op.inputs)  # such as an adjacency
+            if not (known or kept) and _named(name, _DATA) and alone:
                 self.assign(name, "data")
             elif not (known or kept) and self.mixing(op, name, axes):
                 self.doubt(leaves, "it mixes positions of the data, as a graph's adjacency or a learned matrix does")
@@ -231,10 +232,6 @@ class _Follower:
         """Whether a tensor is a matrix of as many rows as columns."""
         sizes = [self.graph.axes[a].size for a in self.graph.tensors[name].axes]
         return len(sizes) == 2 and sizes[0] == sizes[1]
-
-    def by_square(self, op: Op, name: str) -> bool:
-        """Whether a tensor of positions and features is multiplied with a square matrix alone, such as an adjacency."""
-        return len(self.graph.tensors[name].axes) > 1 and all(n == name or self.square(n) for n in op.inputs)
 
     def mixing(self, op: Op, name: str, axes: Mapping[int, str]) -> bool:
         """Whether a square matrix adds up positions of the data, each with features: ``A X`` of a graph's nodes.

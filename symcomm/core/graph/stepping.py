@@ -23,7 +23,7 @@ from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes, whole_
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import Expr, nx, sp
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 
 NEW, LAST, ALL, SHORT = "new", "last", "all", "last few"
 Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it is no axis of positions
@@ -46,7 +46,7 @@ def stepped(
     The loss and dropout are left out. ``values`` decide what is cheaper, where a choice says so. Raises ``ValuesError``
     where a position reads later ones, or a size depends on the number of positions in a way that cannot be cut.
     """
-    return _stepped(ByIdentity(graph), new, past, phase, chosen(accounting), tuple(sorted(values.items())))
+    return _stepped(graph, new, past, phase, chosen(accounting), tuple(sorted(values.items())))
 
 
 def again(graph: Graph, accounting: Accounting, values: Mapping[str, Fraction] | None = None) -> Graph:
@@ -59,11 +59,11 @@ def again(graph: Graph, accounting: Accounting, values: Mapping[str, Fraction] |
 
 @lru_cache(maxsize=64)
 def _stepped(
-    held: ByIdentity[Graph], new: Expr | None, past: Expr, phase: str, choices: tuple[tuple[str, str], ...],
+    graph: Graph, new: Expr | None, past: Expr, phase: str, choices: tuple[tuple[str, str], ...],
     values: tuple[tuple[str, Fraction], ...],
 ) -> Graph:  # fmt: skip
-    made = _Stepper(held.it, held.it, sp.Integer(1) if new is None else new, past, phase, dict(choices), dict(values))
-    return replace(made, new=held.it.axes[made.stream[0]].size).run() if new is None else made.run()
+    made = _Stepper(graph, graph, sp.Integer(1) if new is None else new, past, phase, dict(choices), dict(values))
+    return replace(made, new=graph.axes[made.stream[0]].size).run() if new is None else made.run()
 
 
 def marked(name: str, what: str) -> str:
@@ -315,16 +315,12 @@ class _Stepper:
         if op is None:
             return
         for node in self.operands(op, version):
-            if self.old(*node) and self.old_for(op, version):
+            if self.old(*node) and not self.old(op.output, version):
                 if op not in self.frontier.setdefault(node, []):
                     self.frontier[node].append(op)
                     self.check_causal(op, version)
             else:
                 self.visit(*node)
-
-    def old_for(self, op: Op, version: Version) -> bool:
-        """Whether the reader is computed in this step."""
-        return not self.old(op.output, version)
 
     def check_causal(self, op: Op, version: Version) -> None:
         """Raises ``ValuesError`` where a new position reads later ones; a table without any mask is read as causal."""

@@ -31,7 +31,6 @@ class Subscripts:
     operands: tuple[tuple[str, ...], ...]
     output: tuple[str, ...] | None
     spans: tuple[tuple[Span, ...], ...]
-    output_spans: tuple[Span, ...]
     span: Span
 
     def place(self, operand: int, label: str) -> Span:
@@ -82,7 +81,6 @@ def read_subscripts(text: str | Cell) -> Subscripts:
         tuple(tuple(label for label, _ in side) for side in sides),
         None if result is None else tuple(label for label, _ in result),
         tuple(tuple(span for _, span in side) for side in sides),
-        () if result is None else tuple(span for _, span in result),
         cell.span(),
     )
     for n, (label, span) in enumerate(result or ()):

@@ -26,7 +26,7 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.copies import COPIES
 from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, holds, moves
-from symcomm.core.parallel.lowering import Piece
+from symcomm.core.parallel.lowering import OpStep
 from symcomm.core.parallel.reference import RANKS, TOKENS, VOCABULARY, reference
 from symcomm.core.parallel.strategy import Placed
 from symcomm.core.records import dataclass, replace
@@ -88,7 +88,7 @@ class Allowed:
         )  # fmt: skip
 
 
-def phase_of(piece: Piece) -> RunPhase:
+def phase_of(piece: OpStep) -> RunPhase:
     """The phase that a step runs in."""
     return "update" if piece.op.kind == "update" else piece.op.phase
 
@@ -105,7 +105,7 @@ class PlacementProblem:
     """
 
     graph: Graph
-    steps: tuple[Piece, ...]
+    steps: tuple[OpStep, ...]
     rules: tuple[Placed, ...]
     meshes: tuple[str, ...]
     wanted: Mapping[str, Mapping[str, int]]
@@ -251,7 +251,7 @@ class PlacementProblem:
         wish = self.wanted[name].get(mesh)
         return tuple(found) if wish is None or wish in found else (*found, wish)
 
-    def operands(self, step: Piece) -> list[tuple[str, tuple[int, ...]]]:
+    def operands(self, step: OpStep) -> list[tuple[str, tuple[int, ...]]]:
         return [*zip(step.inputs, step.indices, strict=True), (step.output, step.output_indices)]
 
     @cached_property
@@ -263,7 +263,7 @@ class PlacementProblem:
                 found[placed.rule.mesh] = found.get(placed.rule.mesh, frozenset()) | {*(placed.axes or ())}
         return found
 
-    def wish(self, step: Piece, name: str, mesh: str) -> int | None:
+    def wish(self, step: OpStep, name: str, mesh: str) -> int | None:
         """The position at which the rules about a step cut one of its tensors."""
         where = {placed.rule.where for placed in self.rules if placed.rule.mesh == mesh} - {""}
         tensors = [self.graph.tensors[n] for n, _ in self.operands(step)] if where else []
@@ -272,7 +272,7 @@ class PlacementProblem:
         axes = self.graph.tensors[name].axes
         return next((n for n, axis in enumerate(axes) if axis in self.limited[mesh]), None)
 
-    def own(self, step: Piece, mesh: str) -> tuple[int, bool] | None:
+    def own(self, step: OpStep, mesh: str) -> tuple[int, bool] | None:
         """The loop that the strategy cuts: that of most operands as wanted, then of the result, then the first.
 
         Also whether only a rule about resting places says so. A shard of a weight is a way to store it.
@@ -294,13 +294,13 @@ class PlacementProblem:
         best = max(votes, key=lambda index: votes[index])
         return best, best not in meant
 
-    def uncut(self, step: Piece, mesh: str) -> set[int]:
+    def uncut(self, step: OpStep, mesh: str) -> set[int]:
         """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
         filled = self.filled(step, mesh)
         tied = {*filled, *filled.values()} if step.op.attribute("tied") else set[int]()
         return {*step.whole} - tied - ({*filled.values()} if step.op.kind == "route" else set())
 
-    def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
+    def modes(self, step: OpStep, mesh: str, pending: set[str]) -> list[Mode]:
         """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
         op, own = step.op, self.own(step, mesh)
         if op.kind == "onehot":
@@ -329,7 +329,7 @@ class PlacementProblem:
         found = [Mode(i) for i in dict.fromkeys(cuts) if i not in uncut]
         return [*found, Mode(), *passing]
 
-    def passes(self, step: Piece, pending: set[str]) -> list[tuple[int, ...]]:
+    def passes(self, step: OpStep, pending: set[str]) -> list[tuple[int, ...]]:
         """The operands that may be partial sums together, because the step is linear in them."""
         kind, count = step.op.kind, len(step.inputs)
         if step.part == "whole" and kind == "add":
@@ -340,7 +340,7 @@ class PlacementProblem:
             return [(j,) for j, n in enumerate(step.inputs) if n in pending and step.inputs.count(n) == 1]
         return [step.linear] if step.linear and all(step.inputs[j] in pending for j in step.linear) else []
 
-    def needs(self, step: Piece, mesh: str, mode: Mode) -> tuple[int, ...]:
+    def needs(self, step: OpStep, mesh: str, mode: Mode) -> tuple[int, ...]:
         """The layouts of the operands that a mode needs."""
         if mode.cut is None and not mode.passing:
             return (WHOLE,) * len(step.inputs)
@@ -351,14 +351,14 @@ class PlacementProblem:
             found[step.before] = WHOLE
         return tuple(found)
 
-    def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode, otherwise: int) -> int:
+    def position(self, step: OpStep, mesh: str, indices: tuple[int, ...], mode: Mode, otherwise: int) -> int:
         """The axis of a tensor that a mode cuts: that of the loop, or of the slots that go with it."""
         if mode.cut in indices:
             return indices.index(mode.cut)
         tied = [slot for slot, token in self.filled(step, mesh).items() if token == mode.cut and slot in indices]
         return indices.index(tied[0]) if tied else otherwise
 
-    def filled(self, step: Piece, mesh: str) -> dict[int, int]:
+    def filled(self, step: OpStep, mesh: str) -> dict[int, int]:
         """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs.
 
         So are the positions of an image cut with the places of its windows.
@@ -547,7 +547,7 @@ class PlacementProblem:
                     made = tuple([s.makes[n][i] for s, i in zip(shapes, mode, strict=True)])
                     for r, rest in enumerate(rests):
                         if _reachable(made, rest, still):
-                            units, calls, _ = way(made, rest)
+                            units, calls, _ = move(made, rest)
                             unwanted = sum([(a != w) + (b != w) for a, b, w in zip(made, rest, wish, strict=True)])
                             prices[k, r] = units, calls * _CALLS + unwanted
                 tables.append((name, (n, v), prices))
@@ -604,7 +604,7 @@ def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode
 # -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------
 
 
-class Way(NamedTuple):
+class Move(NamedTuple):
     """The payload of a move, in parts of ``1/RANKS`` of a tensor for each axis of the mesh, its calls, and its end.
 
     What is there at the end may be more than what was needed: to drop a part of it costs nothing.
@@ -616,7 +616,7 @@ class Way(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 14)
-def way(have: State, need: State) -> Way:
+def move(have: State, need: State) -> Move:
     """The calls from one state to another; what is sent is without a factor of (k - 1)/k."""
     units = calls = 0
     names = [str(n) for n in range(len(have))]
@@ -626,7 +626,7 @@ def way(have: State, need: State) -> Way:
         units += {"all-reduce": 2 * local, "all-to-all": local // RANKS ** len(group)}.get(kind, local)
         calls += 1
         now = after
-    return Way(units, calls, tuple([now.get(m, WHOLE) for m in names]))
+    return Move(units, calls, tuple([now.get(m, WHOLE) for m in names]))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -650,7 +650,7 @@ def _reachable(made: State, rest: State, still: bool) -> bool:
     """Whether a result may rest there: sums do not come back, and what is never stored is not moved."""
     if any(r == PARTIAL != m for m, r in zip(made, rest, strict=True)):
         return False
-    return not (still and way(made, rest).calls)
+    return not (still and move(made, rest).calls)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -662,11 +662,11 @@ def _copies(rest: State, slots: tuple[frozenset[State], ...]) -> tuple[tuple[Sta
     ways: list[set[State]] = []
     for slot in slots:
         needs = {resolved(rest, need) for need in slot} - {None}
-        ways.append({found.after for found in (way(rest, need) for need in needs if need) if found.calls})
+        ways.append({found.after for found in (move(rest, need) for need in needs if need) if found.calls})
     one, two = set().union(*ways), set()
     for a, b in ((a, b) for some, more in combinations(ways, 2) for a in some for b in more if a != b):
-        one.add(way(rest, tuple([x if x == y else WHOLE for x, y in zip(a, b, strict=True)])).after)
-        if way(a, b).calls and way(b, a).calls:
+        one.add(move(rest, tuple([x if x == y else WHOLE for x, y in zip(a, b, strict=True)])).after)
+        if move(a, b).calls and move(b, a).calls:
             two.add((min(a, b), max(a, b)))
     return ((), *((a,) for a in sorted(one)), *sorted(two))
 
@@ -676,7 +676,7 @@ def _served(held: _Held, needs: tuple[State, ...]) -> bool:
     """Whether readers find what they need where a tensor rests, or in a copy."""
     rest, copies = held
     found = [resolved(rest, need) for need in needs]
-    return all(need is not None and not all(way(at, need).calls for at in (rest, *copies)) for need in found)
+    return all(need is not None and not all(move(at, need).calls for at in (rest, *copies)) for need in found)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -716,7 +716,7 @@ def _copying(rest: State, copies: tuple[State, ...], there: tuple[State, ...] = 
         return 0, 0
     ways = []
     for first in copies:
-        units, calls, _ = min(way(at, first) for at in (rest, *there))
+        units, calls, _ = min(move(at, first) for at in (rest, *there))
         more = _copying(rest, tuple([c for c in copies if c != first]), (*there, first))
         ways.append((units + more[0], calls + more[1]))
     return min(ways)

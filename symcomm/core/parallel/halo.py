@@ -19,7 +19,7 @@ from symcomm.core.graph.axis_roles import SPACES, slides
 from symcomm.core.graph.graph import Axis, Graph, Op, Tensor, bare
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import replace
 
 HALO_MARK = "·halo"  # ends the name of a rank's part of an image together with the edges beside it
 
@@ -68,20 +68,18 @@ def check_halos(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]
             )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def with_halos(graph: Graph, strategy: Strategy) -> Graph:
     """The graph whose convolutions read a rank's part of an image with the edges of its neighbours' parts.
 
     It is the same graph where no strategy cuts space.
     """
-    return _with_halos(ByIdentity(graph), strategy) if any(r.axis in SPACES for _, r in strategy.rules) else graph
-
-
-@lru_cache(maxsize=64)
-def _with_halos(same: ByIdentity[Graph], strategy: Strategy) -> Graph:
-    axes, tensors, ops = {**same.it.axes}, {**same.it.tensors}, list[Op]()
+    if not any(rule.axis in SPACES for _, rule in strategy.rules):
+        return graph
+    axes, tensors, ops = {**graph.axes}, {**graph.tensors}, list[Op]()
     known: dict[tuple[str, int, Expr], str] = {}  # what ranks have of an image, which several convolutions may read
-    for op in same.it.ops:
-        for dimension, positions, halo, ranks in windows(same.it, op, strategy):
+    for op in graph.ops:
+        for dimension, positions, halo, ranks in windows(graph, op, strategy):
             at, image = 2 + dimension, tensors[op.inputs[0]]
             start, stop = sum(image.held[:at]), sum(image.held[: at + 1])
             first, *inner = op.indices[0][start:stop]
@@ -106,4 +104,4 @@ def _with_halos(same: ByIdentity[Graph], strategy: Strategy) -> Graph:
                 op = replace(op, inputs=(known[key], *op.inputs[1:]), indices=(indices, *op.indices[1:]))
             op = replace(op, attributes=tuple(said.items()))
         ops.append(op)
-    return replace(same.it, axes=axes, tensors=tensors, ops=tuple(ops))
+    return replace(graph, axes=axes, tensors=tensors, ops=tuple(ops))

@@ -9,7 +9,6 @@ from typing import Literal
 from symcomm.core.errors import StrategyError
 from symcomm.core.graph.graph import KEPT, Graph, Tensor
 from symcomm.core.parallel.strategy import EVERYTHING, Placed
-from symcomm.core.records import ByIdentity
 
 CollectiveKind = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ring-pass", "ring-sum", "ring-sum-home",
@@ -64,16 +63,16 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
 def holds(where: str, graph: Graph, tensor: Tensor) -> bool:
     """Whether a rule that is limited to some ops holds for an op that touches a tensor."""
     if where == "lookups":
-        return not {tensor.name, tensor.of}.isdisjoint(looked_up(ByIdentity(graph)))
+        return not {tensor.name, tensor.of}.isdisjoint(looked_up(graph))
     return graph.pair(tensor.name) is not None
 
 
 @lru_cache(maxsize=64)
-def looked_up(same: ByIdentity[Graph]) -> frozenset[str]:
+def looked_up(graph: Graph) -> frozenset[str]:
     """The tables in which ids are looked up and that nothing else reads, and the ids as rows of zeros and a one."""
-    readers = {n: [o for o in same.it.ops if n in o.inputs and o.phase == "forward"] for n in same.it.tensors}
-    rows = {op.output for op in same.it.ops if op.kind == "onehot"}
-    looking = [op for op in same.it.ops if op.attribute("lookup") and rows & {*op.inputs}]
+    readers = {n: [o for o in graph.ops if n in o.inputs and o.phase == "forward"] for n in graph.tensors}
+    rows = {op.output for op in graph.ops if op.kind == "onehot"}
+    looking = [op for op in graph.ops if op.attribute("lookup") and rows & {*op.inputs}]
     found = {name for op in looking for name in op.inputs}
     return frozenset(name for name in found if all(op in looking for op in readers[name]))
 

@@ -14,14 +14,14 @@ from typing import Any, Literal
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph, Op, Tensor
 from symcomm.core.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Chosen, Rotate, dy, y
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import dataclass
 
 Part = Literal["whole", "statistics", "pointwise"]
 _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}
 
 
 @dataclass(frozen=True)
-class Piece:
+class OpStep:
     """A step of an op: all of it, or of a map that is taken apart one of its statistics, or the rest.
 
     ``inputs``, ``indices``, ``output`` and ``output_indices`` are those of the step, in the loops of the op.
@@ -100,12 +100,12 @@ def reductions(kind: str, backward: bool) -> tuple[tuple[Reduction, ...], Any]:
     return tuple(found.values()), rest
 
 
-def pieces(graph: Graph, apart: Container[str]) -> tuple[tuple[Piece, ...], Mapping[str, Tensor]]:
+def op_steps(graph: Graph, apart: Container[str]) -> tuple[tuple[OpStep, ...], Mapping[str, Tensor]]:
     """The steps of a graph's ops in order, and the statistics among what they make.
 
     ``apart`` names the outputs of the forward maps that are taken apart; their gradients are as well.
     """
-    found: list[Piece] = []
+    found: list[OpStep] = []
     statistics: dict[str, Tensor] = {}
     shared: dict[tuple[str, ...], dict[Any, str]] = {}  # of a map: where its statistics are
     for op in graph.ops:
@@ -148,26 +148,26 @@ def pieces(graph: Graph, apart: Container[str]) -> tuple[tuple[Piece, ...], Mapp
             linear = tuple(n for n, s in enumerate(used) if s in arriving) if backward else ()
             how: Literal["sum", "max"] = "max" if reduction.word == "max" else "sum"
             read, at = tuple(n for n, _ in used.values()), tuple(i for _, i in used.values())
-            found.append(Piece(op, "statistics", read, at, name, row, linear, how))
+            found.append(OpStep(op, "statistics", read, at, name, row, linear, how))
         used = reads(rest)
         linear = tuple(n for n, s in enumerate(used) if s in arriving) if backward else ()
         if not set(op.output_indices) <= set(op.indices[0]):
             linear = ()  # a sum that is still spread is smaller before it is repeated along an axis
         found.append(
-            Piece(op, "pointwise", tuple(n for n, _ in used.values()), tuple(i for _, i in used.values()), op.output,
+            OpStep(op, "pointwise", tuple(n for n, _ in used.values()), tuple(i for _, i in used.values()), op.output,
                   op.output_indices, linear)
         )  # fmt: skip
     return tuple(found), statistics
 
 
-def _whole(op: Op) -> Piece:
+def _whole(op: Op) -> OpStep:
     """An op as one step; a map is linear where its record says so, a gradient of a map in what arrives."""
     kind = op.kind.removesuffix("_gradient")
     linear: tuple[int, ...] = ()
     of_map = kind in MAP and (kind != op.kind or MAP[kind].linear) and set(op.output_indices) <= set(op.indices[0])
     if of_map or op.kind in ("halo", "halo_sum"):
         linear = (0,)
-    return Piece(op, "whole", op.inputs, op.indices, op.output, op.output_indices, linear)
+    return OpStep(op, "whole", op.inputs, op.indices, op.output, op.output_indices, linear)
 
 
 def _forward(graph: Graph, op: Op, kind: str) -> Op | None:
@@ -214,8 +214,3 @@ def _formula(e: Any, names: Mapping[str, str], inner: bool = False) -> str:
     if e.is_Pow:
         return f"{_formula(e.args[0], names, True)}^{_formula(e.args[1], names, True)}"
     return f"{e.func.__name__}({', '.join(_formula(a, names) for a in e.args)})"
-
-
-def with_statistics(graph: Graph, statistics: Mapping[str, Tensor]) -> Graph:
-    """The graph that knows the statistics of its maps by name."""
-    return replace(graph, tensors={**graph.tensors, **statistics}) if statistics else graph

@@ -28,13 +28,13 @@ from symcomm.core.parallel.cheapest import (
     PlacementProblem,
     RunPhase,
     State,
+    move,
     phase_of,
     resolved,
-    way,
 )
 from symcomm.core.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.core.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
-from symcomm.core.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
+from symcomm.core.parallel.lowering import OpStep, Part, op_steps, reducible
 from symcomm.core.parallel.reference import VARIATIONS
 from symcomm.core.parallel.strategy import Placed, Strategy, resolve
 from symcomm.core.records import dataclass, replace
@@ -81,7 +81,7 @@ class Compute:
     a mesh axis contributes, because the result is a partial sum and they are whole.
     """
 
-    step: Piece
+    step: OpStep
     cuts: tuple[tuple[str, int], ...]
     reads: tuple[str, ...]
     layouts: tuple[Layout, ...]
@@ -264,8 +264,8 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     own = accounting.batch_statistics == "of_each_rank"
     maps = (op for op in graph.ops if reducible(op.kind) and not (own and MAP[op.kind].examples))
     apart = {op.output for op in maps if _cut_along(op, wishes)}
-    steps, statistics = pieces(graph, apart)
-    graph = with_statistics(graph, statistics)
+    steps, statistics = op_steps(graph, apart)
+    graph = replace(graph, tensors={**graph.tensors, **statistics}) if statistics else graph
     wishes |= {name: wish(t) for name, t in statistics.items()}
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
     # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
@@ -367,7 +367,7 @@ class _Planner:
             for stored in gone:
                 del copies[stored]
 
-    def run_step(self, number: int, step: Piece) -> None:
+    def run_step(self, number: int, step: OpStep) -> None:
         op = step.op
         modes = {mesh: self.choice.modes[mesh][number] for mesh in self.meshes}
         needs = [self.problem.needs(step, mesh, mode) for mesh, mode in modes.items()]
@@ -391,7 +391,7 @@ class _Planner:
         self.move(step.output, step.output, out, rest, step, "result" if self.problem.leaves(step.output) else "sum")
         self.layouts[step.output] = rest
 
-    def halo(self, step: Piece, at: Positions) -> Collective:
+    def halo(self, step: OpStep, at: Positions) -> Collective:
         """The exchange of the edges of an image, once a rank's part is in its place; or of their gradients before."""
         back, rows, layout = step.op.kind == "halo_sum", cast("Expr", step.op.attribute("rows")), self.layout(at)
         name, indices = (step.inputs[0], step.indices[0]) if back else (step.output, step.output_indices)
@@ -406,23 +406,23 @@ class _Planner:
 
     # -- moving --------------------------------------------------------------------------------
 
-    def bring(self, name: str, step: Piece, wanted: State) -> tuple[str, Positions]:
+    def bring(self, name: str, step: OpStep, wanted: State) -> tuple[str, Positions]:
         """An operand as a step needs it: the tensor itself, or a copy that is gathered or exchanged."""
         need = resolved(self.choice.rests[name], wanted)
         assert need is not None, f"{step.output} cannot read {name}"
-        if not way(self.choice.rests[name], need).calls:
+        if not move(self.choice.rests[name], need).calls:
             return name, self.layouts[name]
         known = self.copies.setdefault(name, {})
         starts = [(name, self.layouts[name], frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]
         for stored, at, _ in starts[1:]:
-            if not way(self.state(at), need).calls:
+            if not move(self.state(at), need).calls:
                 return stored, at
         # One copy may serve several readers: it is moved on only as far as this one needs, from where least is left.
-        wide = next(c for c in self.choice.copies[name, self.phase] if not way(c, need).calls)
-        source, at, over = min(starts, key=lambda start: way(self.state(start[1]), wide)[:2])
+        wide = next(c for c in self.choice.copies[name, self.phase] if not move(c, need).calls)
+        source, at, over = min(starts, key=lambda start: move(self.state(start[1]), wide)[:2])
         short = at
         for _, _, _, short in moves(at, self.positions(wide), self.meshes):
-            if not way(self.state(short), need).calls:
+            if not move(self.state(short), need).calls:
                 break
         said = ", ".join(f"{mesh}:{position}" for mesh, position in sorted(short.items())) or "whole"
         stored = f"{name} @ {said}"
@@ -430,7 +430,7 @@ class _Planner:
         known[stored] = short, over | {m for m in self.meshes if at.get(m) != short.get(m)}
         return stored, short
 
-    def move(self, source: str, stored: str, have: Positions, need: Positions, step: Piece, why: str) -> None:
+    def move(self, source: str, stored: str, have: Positions, need: Positions, step: OpStep, why: str) -> None:
         """The collectives between two layouts."""
         if have == need:
             return

@@ -94,15 +94,6 @@ def _autograd(
     return Autograd(replace(plan.it, graph=graph, steps=tuple(one.it for one in works)), accounting, dtype, forward)
 
 
-def has_scores(graph: Graph, name: str) -> bool:
-    """Whether a tensor has the positions of both queries and keys."""
-    axes = graph.tensors[name].axes
-    for queries, keys in graph.attention_pairs:
-        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
-            return True
-    return False
-
-
 def cut_meshes(layout: Layout) -> tuple[str, ...]:
     """The axes of the mesh that cut a tensor."""
     return tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
@@ -137,17 +128,13 @@ def _views(graph: Graph, name: str, layout: Layout, accounting: Accounting) -> I
             if not op.attribute("view") or len(op.inputs) != 1:
                 return
             larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
-            if larger and eager and not (accounting.softmax == "fused" and _in_attention(graph, name)):
+            scored = any(graph.scores & {op.output, *op.inputs} for op in graph.consumers.get(name, ()))
+            if larger and eager and not (accounting.softmax == "fused" and scored):
                 return
         name, axes = op.inputs[0], op.indices[0]
         at = [(mesh, op.output_indices[p]) for mesh, p in layout if p != PARTIAL]
         layout = tuple((mesh, axes.index(index)) for mesh, index in at if index in axes)
         yield name, layout
-
-
-def _in_attention(graph: Graph, name: str) -> bool:
-    """Whether what reads a tensor makes scores, or reads them besides."""
-    return any(graph.scores & {op.output, *op.inputs} for op in graph.consumers.get(name, ()))
 
 
 @dataclass
@@ -427,7 +414,7 @@ class Autograd:
             dtype = dtype or graph.tensors[forward.output].dtype or self.dtype
             elements = self.elements(forward, kept if word != "one" else [])
             elements = elements * forward.attribute("number") if word == "chosen" else elements
-            scores = word == "copy" and has_scores(graph, forward.output)
+            scores = word == "copy" and graph.pair(forward.output) is not None
             yield self.beside(forward, f"{part} {n}", what, elements, dtype, reader, scores)
 
     def forward_of(self, op: Op) -> Op | None:
@@ -488,5 +475,5 @@ class Autograd:
         made = graph.producers.get(root)
         uses = [op.row for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward"]
         row = made.row if made is not None else uses[0] if uses else 0
-        return Saved(root, what, self.cut(elements, part), dtype, row, readers, has_scores(graph, tensor.name), part,
-                     known or root)  # fmt: skip
+        scores = graph.pair(tensor.name) is not None
+        return Saved(root, what, self.cut(elements, part), dtype, row, readers, scores, part, known or root)

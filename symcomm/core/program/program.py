@@ -41,7 +41,7 @@ def program(
     accounting = accounting or Accounting()
     needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
     again = RECOMPUTED[accounting.recomputation] if recomputation is None else recomputation
-    return _program(ByIdentity(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed, again)
+    return _program(graph, strategy or ONE_RANK, accounting, frozenset(frozen), needed, again)
 
 
 def trained(graph: Graph, accounting: Accounting, frozen: Collection[str] = ()) -> Graph:
@@ -55,21 +55,20 @@ def unstaged(strategy: Strategy) -> Strategy:
 
 
 @lru_cache(maxsize=64)
-def batch_of(held: ByIdentity[Graph]) -> str:
+def batch_of(graph: Graph) -> str:
     """The axis that is the batch; raises ``StrategyError`` where none is, or it cannot be told which."""
-    (batch,) = batch_axes(held.it)
+    (batch,) = batch_axes(graph)
     return batch
 
 
 @lru_cache(maxsize=64)
 def _program(
-    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool,
-    again: str,
+    graph: Graph, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool, again: str
 ) -> Program:
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
     shared = Accounting(gathered_activations=accounting.gathered_activations,
                         batch_statistics=accounting.batch_statistics)  # fmt: skip
-    same = _placed(held, unstaged(strategy), shared, frozen, needed)
+    same = _placed(graph, unstaged(strategy), shared, frozen, needed)
     made = replace(same, plan=_staged(ByIdentity(same.plan), strategy), accounting=accounting, recomputation=again)
     for rewrite in rewrites():
         made = rewrite(made)
@@ -84,24 +83,24 @@ def _staged(held: ByIdentity[placement.Plan], strategy: Strategy) -> placement.P
 
 @lru_cache(maxsize=64)
 def _placed(
-    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+    graph: Graph, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
-    graph = with_halos(held.it, strategy)
-    made = placement.plan(training(graph, needed, frozen), strategy, accounting)
+    split = with_halos(graph, strategy)
+    made = placement.plan(training(split, needed, frozen), strategy, accounting)
     # The first repetition of a region that reads the model's input may do without the gradient of that input.
-    first = made if needed else placement.plan(_without_inputs(graph, frozen), strategy, accounting)
+    first = made if needed else placement.plan(_without_inputs(split, frozen), strategy, accounting)
     there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
     turns: list[Instruction] = []
     for step in made.steps:
-        region = regions.get(home(made.graph, step)) or Region(held.it.name)
+        region = regions.get(home(made.graph, step)) or Region(graph.name)
         if isinstance(step, Compute):
             phase = "update" if step.op.kind == "update" else step.op.phase
             turns.append(Instruction(step, region, phase, every=step.op.output in first.computed))
             continue
         finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
-        every, by = (step.kind, step.tensor, step.phase) in there, tuple(_decided(found, step, held.it.windowed))
+        every, by = (step.kind, step.tensor, step.phase) in there, tuple(_decided(found, step, graph.windowed))
         by = by if every else (*by, "input_gradient")
         turns.append(Instruction(step, region, step.phase, finishes, every, by=by))
     return replace(found, turns=tuple(turns))

@@ -13,7 +13,7 @@ from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import Strategy, resolve
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 
 MULTIPLE = 128  # to a multiple of this and of the ranks Megatron-LM fills a vocabulary up, unless told otherwise
 
@@ -53,9 +53,8 @@ class CutVocabulary:
 
 
 @lru_cache(maxsize=256)
-def cut_vocabulary(held: ByIdentity[Graph], strategy: Strategy) -> CutVocabulary | None:
+def cut_vocabulary(graph: Graph, strategy: Strategy) -> CutVocabulary | None:
     """How a strategy cuts the vocabulary; None where there is none, or it stays whole."""
-    graph = held.it
     words = find_vocabulary(graph)
     try:
         labels = {"paired", "vocabulary", *words, *(graph.axes[a].label for a in words)}
@@ -72,13 +71,13 @@ def whole_words(graph: Graph, strategy: Strategy | None, accounting: Accounting)
 
     Strategies that cut the vocabulary alike share one graph, and all that is kept of it.
     """
-    cut = cut_vocabulary(ByIdentity(graph), strategy) if strategy is not None else None
-    return graph if cut is None else _whole_words(ByIdentity(graph), cut, accounting)
+    cut = cut_vocabulary(graph, strategy) if strategy is not None else None
+    return graph if cut is None else _whole_words(graph, cut, accounting)
 
 
 @lru_cache(maxsize=256)
-def _whole_words(held: ByIdentity[Graph], cut: CutVocabulary, accounting: Accounting) -> Graph:
-    return cut.in_parts(held.it, accounting)
+def _whole_words(graph: Graph, cut: CutVocabulary, accounting: Accounting) -> Graph:
+    return cut.in_parts(graph, accounting)
 
 
 def in_parts(graph: Graph, strategy: Strategy, accounting: Accounting, values: Mapping[str, Fraction]) -> Graph:
@@ -86,14 +85,14 @@ def in_parts(graph: Graph, strategy: Strategy, accounting: Accounting, values: M
 
     Where words and ranks are symbols, they are taken to divide; an answer at other numbers is derived anew.
     """
-    return _in_parts(ByIdentity(graph), strategy, accounting, tuple(values.items()))
+    return _in_parts(graph, strategy, accounting, tuple(values.items()))
 
 
 @lru_cache(maxsize=256)
 def _in_parts(
-    held: ByIdentity[Graph], strategy: Strategy, accounting: Accounting, values: tuple[tuple[str, Fraction], ...]
+    graph: Graph, strategy: Strategy, accounting: Accounting, values: tuple[tuple[str, Fraction], ...]
 ) -> Graph:
-    cut = cut_vocabulary(held, strategy)
-    if cut is None or not (accounting.vocabulary != "largest_part" or cut.uneven(held.it, dict(values))):
-        return held.it
-    return cut.in_parts(held.it, accounting)
+    cut = cut_vocabulary(graph, strategy)
+    if cut is None or not (accounting.vocabulary != "largest_part" or cut.uneven(graph, dict(values))):
+        return graph
+    return cut.in_parts(graph, accounting)

@@ -158,7 +158,7 @@ def _cuts(
 ) -> tuple[tuple[Fraction, tuple[Form, ...]], ...]:
     """The known sizes that a strategy cuts, each with the degrees that must divide it."""
     known = dict(values)
-    sizes = ((size, parts) for size, parts in cuts(held, strategy) if {*names(size)} <= known.keys())
+    sizes = ((size, parts) for size, parts in cuts(held.it, strategy) if {*names(size)} <= known.keys())
     return tuple(dict.fromkeys((evaluate(size, known), parts) for size, parts in sizes))
 
 

@@ -9,7 +9,7 @@ from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import nx
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.autograd import autograd, has_scores
+from symcomm.core.program.autograd import autograd
 from symcomm.core.program.instructions import Instruction, Program, Rewrite, gathers_weight, made_by, weights_gathered
 from symcomm.core.records import dataclass, replace
 
@@ -36,7 +36,7 @@ def recomputed_ops(graph: Graph, recomputation: str) -> frozenset[str]:
     if recomputation in ("full", "needed"):
         return frozenset(op.output for op in forward)
     if recomputation == "selective":
-        found = frozenset(op.output for op in forward if has_scores(graph, op.output))
+        found = frozenset(op.output for op in forward if graph.pair(op.output) is not None)
         if not found:
             raise ValuesError(
                 f"{graph.name} has no attention scores to compute again", hint="selective recomputation is of attention"
@@ -67,13 +67,13 @@ def _rewritten(program: Program) -> Program:
         return replace(program, dropped=recomputed_ops(graph, "full"))
     dropped = recomputed_ops(graph, how)
     # Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
-    core = {op.output for op in graph.ops if how == "selective" and any(has_scores(graph, n) for n in op.inputs)}
+    core = {op.output for op in graph.ops if how == "selective" and any(map(graph.pair, op.inputs))}
     blocks = program.dropped  # of keys and values that go round a ring, which is seen to already
     program = replace(program, dropped=dropped, runs=dropped | core)
     before: dict[int, list[Instruction]] = {}
     moved, needed = set[int](), {*blocks}
     for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
-        mine = Again(program, region)
+        mine = RecomputedOps(program, region)
         needed |= {*mine.needed, *mine.moved}
         for at, gathers, turns in mine.pieces():
             moved |= {id(turn.work) for turn in gathers}
@@ -86,7 +86,7 @@ def _rewritten(program: Program) -> Program:
 
 
 @dataclass
-class Again:
+class RecomputedOps:
     """The ops that run again in one repetition of a region, where its turns do not say so yet."""
 
     program: Program

@@ -24,7 +24,7 @@ from symcomm.core.quantities.communication.links import crossed, level_share, li
 from symcomm.core.quantities.communication.reasons import lead, reasons
 from symcomm.core.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.core.quantities.declared import Meaning, OneOf
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, ELEMENT
 
@@ -217,7 +217,7 @@ def _over_level(
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
     """The same where the batch of each rank falls into whole microbatches; as it is where no axis is the batch."""
     try:
-        batch = batch_of(ByIdentity(setting.graph))
+        batch = batch_of(setting.graph)
     except StrategyError:
         return setting
     ranks = dict.fromkeys(rule.mesh for _, rule in strategy.rules if rule.axis == "batch")

@@ -405,14 +405,14 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    size = setting.written(setting.graph.axes[batch_of(ByIdentity(setting.graph))].size)
+    size = setting.written(setting.graph.axes[batch_of(setting.graph)].size)
     setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
     return replace(setting, graph=_in_microbatches(ByIdentity(setting.graph), microbatches))
 
 
 @lru_cache(maxsize=64)
 def _in_microbatches(held: ByIdentity[Graph], microbatches: Form) -> Graph:
-    graph, batch = held.it, batch_of(held)
+    graph, batch = held.it, batch_of(held.it)
     size, parts = graph.axes[batch].size, forms.value(microbatches)
     axes = {
         name: replace(axis, size=axis.size.xreplace({size: size / parts}))

@@ -12,7 +12,6 @@ from symcomm.core.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.core.program.program import batch_of
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of
-from symcomm.core.records import ByIdentity
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
 
@@ -38,7 +37,7 @@ def derive(
         raise ValuesError("six operations a parameter and token count one stream of tokens; this model has more",
                           hint="say model_flops: training_flops, which counts what each token passes")  # fmt: skip
     if graph.step is not None and of == "decode":
-        size = graph.axes[batch_of(ByIdentity(graph.model))].size
+        size = graph.axes[batch_of(graph.model)].size
         work.combine("n_new", forms.product(forms.from_expr(size), forms.from_expr(graph.step.new)),
                      Unit.parse("token"), "tokens", "One for each sequence and new position.")  # fmt: skip
         return setting.derivation("Tokens of a decode step", work.steps)

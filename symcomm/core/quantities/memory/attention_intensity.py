@@ -15,7 +15,6 @@ from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.memory.kv_cache import counted, share_bytes, shares
 from symcomm.core.quantities.options import Dtype
-from symcomm.core.records import ByIdentity
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, FLOP, Unit
 
@@ -39,7 +38,7 @@ def derive(setting: Setting, dtype: Dtype | None = None) -> Derivation:
     if past is None or not mine:
         what = "the step says how many positions there are" if past is None else "nothing grows with the context"
         raise ValuesError(what, hint="ask the model itself, or a model with attention")
-    size = graph.axes[batch_of(ByIdentity(graph.model))].size
+    size = graph.axes[batch_of(graph.model)].size
     worth = setting.graph.relations.expand(flops.derive(setting, "forward").expr)
     worth = sp.expand(worth.replace(sp.Min, lambda *args: past if past in args else sp.Min(*args)))
     grown = setting.graph.relations.gather(worth.coeff(past, 1) / size)

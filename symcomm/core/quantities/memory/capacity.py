@@ -30,7 +30,7 @@ from symcomm.core.quantities import options
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.memory.asked import computed
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ONE, Quantity
 
@@ -182,7 +182,7 @@ def _dividing(
         return
     least = int(forms.evaluate(forms.from_expr(found), values))
     cutting, known = computed(strategy, activations), setting.graph.relations.complete(values)
-    graph, shared = setting.graph, cut_vocabulary(ByIdentity(setting.graph), cutting)
+    graph, shared = setting.graph, cut_vocabulary(setting.graph, cutting)
     if shared is not None and all(graph.axes[a].size.is_Symbol for a in shared.axes):
         parts = shared.in_parts(graph, setting.accounting)
         whole = whole.xreplace({graph.axes[a].size: parts.axes[a].size for a in shared.axes})

@@ -22,7 +22,7 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import step_of, up_to
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
 from symcomm.core.quantities.witnesses import number, passes, size
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, slug
 from symcomm.core.units import BYTE
 
@@ -73,7 +73,7 @@ def shares(
     assert step is not None
     plan = program(graph, strategy, setting.accounting).plan if strategy is not None else None
     holds = held(graph, strategy.pipeline if strategy is not None else None, stage, setting.values)
-    batch = batch_of(ByIdentity(graph.model))
+    batch = batch_of(graph.model)
     found: list[KeptShare] = []
     for kept in step.kept:
         wanted = (of != "token" or kept.role == "cache") and role in (None, kept.role)

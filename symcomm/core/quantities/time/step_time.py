@@ -36,7 +36,7 @@ from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.quantities.witnesses import over, together
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
 
@@ -167,7 +167,7 @@ def _back(writer: TimeWriter, every: Load, between: Sequence[tuple[str, Call]]) 
     """
     graph, sends = every.graph, [call for _, call in between if call.phase == "forward"]
     assert graph.step is not None
-    own = {batch_of(ByIdentity(graph)), *graph.step.stream}
+    own = {batch_of(graph), *graph.step.stream}
     calls: list[tuple[str, Call]] = []
     for tensor in graph.tensors.values():
         if sends and tensor.name not in graph.producers and own <= {*tensor.axes} and tensor.dtype != "bool":
