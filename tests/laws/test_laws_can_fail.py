@@ -97,7 +97,7 @@ CHANGES = {
     # Every rank of the mesh is counted.
     "ranks_never_add_work": Change(
         "quantities/memory/state_memory.py",
-        "form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)",
+        "form = product(combined(Total, counts), one)",
         "form = product(Total(tuple(counts)), one, *(strategy.sizes.values() if strategy else ()))",
         strategy="data(2)",
     ),
