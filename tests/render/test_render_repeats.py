@@ -1,9 +1,10 @@
 """An answer that has lines of an earlier one of its document refers to it."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from api import contents
+from api import Notation, PageWriter, Quantity, Unit, contents
 
 import symcomm as sc
 
@@ -60,3 +61,12 @@ def test_answers_of_one_kind_are_one_derivation_and_one_table(tmp_path: Path):
     assert text.count("\\begin{aligned}") == 1
     row = next(line for line in text.splitlines() if line.startswith("| 4 layers"))
     assert "120" in row  # 4 * (3*5 + 5*3)
+
+
+def test_equal_amounts_in_other_units_are_each_written_in_their_own():
+    hours, seconds = Quantity(Fraction(2), Unit.parse("hour")), Quantity(Fraction(7200), Unit.parse("second"))
+    assert hours == seconds
+    writer = PageWriter("md", Notation())
+    assert writer.stated("t", hours) == r"$t = 2\ \text{hours}$"
+    assert writer.stated("t", seconds) == r"$t = 7200\ \text{s}$"
+    assert [link.lines for link in writer.links(hours)] != [link.lines for link in writer.links(seconds)]

@@ -7,7 +7,7 @@ answer does not need is left out. Nothing is worked out here but what the steps 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -17,7 +17,7 @@ from symcomm.core.derivation.steps import Derived
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.core.libraries import sp
 from symcomm.core.printing.forms import plain, width
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider
@@ -34,14 +34,14 @@ class ChosenLine:
     """A line as a person writes it: ``name = form = form ≈ form``, with its reason.
 
     ``forms`` are what is worth the same, each with the relation before it; ``steps`` the numbers of the derivation's
-    steps that the line stands for.
+    steps that the line stands for, and do not tell lines apart.
     """
 
     name: str
     forms: tuple[tuple[str, Form], ...]
     reason: str
     condition: str
-    steps: tuple[int, ...]
+    steps: tuple[int, ...] = field(compare=False)
 
     @property
     def last(self) -> Form:

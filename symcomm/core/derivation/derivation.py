@@ -215,7 +215,7 @@ class Derivation:
         """Whether a table says what the steps say, so that a page shows that table instead of them."""
         return any(exhibit.laid_out for exhibit in self.exhibits)
 
-    @property
+    @cached_property
     def conventions(self) -> tuple[Convention, ...]:
         """The conventions that touched this number."""
         return self.accounting.statements(self.touched)

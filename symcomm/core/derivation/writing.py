@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from textwrap import wrap
 from typing import Literal
@@ -54,24 +55,41 @@ def lines(derivation: Derived) -> tuple[PrintedLine, ...]:
     return tuple(out)
 
 
-def numbers(derivation: Derived, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
-    """All numbers known at the given values: the values, what relations imply, and the steps that follow.
+class KnownNumbers(Mapping[str, Fraction]):
+    """Numbers that are given, and the steps' own, which are worked out when the first of them is looked for.
 
     A step whose number is unknown or irrational is left out.
     """
-    known = derivation.values(values)
-    for step in derivation.steps:
-        if step.relation == ":=":
-            try:
-                known[step.name] = forms.evaluate(step.form, known)
-            except ValuesError:
-                continue
-    return known
+
+    def __init__(self, given: dict[str, Fraction], steps: tuple[Step, ...]) -> None:
+        self._found, self._later = given, steps
+
+    def _every(self) -> dict[str, Fraction]:
+        for step in self._later:
+            if step.relation == ":=":
+                with suppress(ValuesError):
+                    self._found[step.name] = forms.evaluate(step.form, self._found)
+        self._later = ()
+        return self._found
+
+    def __getitem__(self, name: str) -> Fraction:
+        return self._found[name] if name in self._found else self._every()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._every())
+
+    def __len__(self) -> int:
+        return len(self._every())
+
+
+def numbers(derivation: Derived, values: Mapping[str, Fraction] | None = None) -> KnownNumbers:
+    """All numbers known at the given values: the values, what relations imply, and the steps that follow."""
+    return KnownNumbers(derivation.values(values), derivation.steps)
 
 
 def result(
     derivation: Derived, values: Mapping[str, Fraction] | None = None
-) -> tuple[dict[str, Fraction], Quantity] | None:
+) -> tuple[KnownNumbers, Quantity] | None:
     """The numbers and the exact quantity of the answer, or None where a value is missing."""
     known = numbers(derivation, values)
     form = derivation.answer.form

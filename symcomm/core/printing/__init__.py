@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, tex_text, typst_string
-from symcomm.core.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
+from symcomm.core.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tex, typst, width
 from symcomm.core.printing.quantities import RELATIONS, amounts, quantity_in, said, short
 from symcomm.core.printing.sentences import markdown_maths, markdown_sentence, math_element, sentence
 
 __all__ = [
     "PRINTERS", "RELATIONS", "DialectName", "Names", "amounts", "broken", "html_text", "markdown_maths",
     "markdown_sentence", "markdown_text", "math_element", "mathml", "name_in", "plain", "quantity_in", "said",
-    "sentence", "short", "tall", "tex", "tex_text", "typst", "typst_string", "width",
+    "sentence", "short", "tex", "tex_text", "typst", "typst_string", "width",
 ]  # fmt: skip

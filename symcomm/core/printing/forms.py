@@ -457,31 +457,29 @@ def width(form: Form, names: Names | None = None, notation: Notation | None = No
     return printer.go(printer.resolved(form)).width
 
 
-def tall(form: Form, names: Names | None = None, notation: Notation | None = None) -> bool:
-    """Whether a form is set higher than a line of text.
+@dataclass(frozen=True)
+class BrokenForm:
+    """A form in lines: how wide it is in one line, in em, and whether it is then higher than a line of text."""
 
-    >>> from symcomm.core.form import Ratio, num
-    >>> tall(Ratio(num(1), num(2)))
-    True
-    """
-    printer = _Printer(LATEX, names, notation)
-    return printer.go(printer.resolved(form)).tall
+    lines: tuple[str, ...]
+    width: float
+    tall: bool
 
 
 def broken(
     dialect: DialectName, form: Form, limit: float, names: Names | None = None, notation: Notation | None = None
-) -> tuple[str, ...]:
+) -> BrokenForm:
     """The form in lines of at most ``limit`` em where its sums and products allow it, broken at the outermost place.
 
     >>> from symcomm.core.form import Sym, Total
-    >>> broken("text", Total(tuple(Sym(f"a_{i}") for i in range(6))), 10)
+    >>> broken("text", Total(tuple(Sym(f"a_{i}") for i in range(6))), 10).lines
     ('a_0 + a_1 + a_2', '+ a_3 + a_4 + a_5')
     """
     printer = _Printer(DIALECTS[dialect], names, notation)
     form = printer.resolved(form)
     whole = printer.go(form)
     if whole.width <= limit:
-        return (whole.text.strip(),)
+        return BrokenForm((whole.text.strip(),), whole.width, whole.tall)
     printer.limit = limit
     rest = printer.pieces(form)
     lines: list[str] = []
@@ -503,4 +501,4 @@ def broken(
             cut = len(rest)
         lines.append((rest[0].fresh + "".join(p.text for p in rest[1:cut])).strip())
         rest = rest[cut:]
-    return tuple(lines)
+    return BrokenForm(tuple(lines), whole.width, whole.tall)

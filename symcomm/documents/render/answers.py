@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
@@ -15,12 +15,13 @@ from symcomm.core.derivation.chosen import ChosenLine, chosen
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import Notation
+from symcomm.core.records import ByIdentity, replace
 from symcomm.core.units import Quantity, decimals, exact_text
 from symcomm.documents.editions import Detail
 from symcomm.documents.render.document import Answer, Given
 from symcomm.documents.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
 from symcomm.documents.render.questions import Questions, Wording
-from symcomm.documents.render.writer import ChainPiece, PageWriter, table_view, writer_of
+from symcomm.documents.render.writer import ChainPiece, Kind, PageWriter, table_view, writer_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -56,7 +57,7 @@ class AnswerWriter:
         every = self.lines(answer)
         constants = [line for line in every if _constant(line, answer)]
         lines = [line for line in every if line not in constants]
-        known = writing.numbers(d, {g.name: g.quantity.value for g in answer.given})
+        known = self.known(answer)
         last = lines[-1]
         shown, before = self.repeated(lines)
         lead = list(d.lead)
@@ -83,13 +84,13 @@ class AnswerWriter:
             given=(*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
             conventions=self.conventions([answer]),
             before=writer.sentence(before),
-            reasons=() if brief else (*(table_view(e, writer) for e in places["before"]), *told),
+            reasons=() if brief else (*map(writer.table, places["before"]), *told),
             steps=steps,
             lefts=lefts,
             box=box,
             together=None,
             unit=str(d.unit) if str(d.unit) != "1" and answer.quantity is None else "",
-            exhibits=() if brief else tuple(table_view(e, writer) for e in places["after"]),
+            exhibits=() if brief else tuple(map(writer.table, places["after"])),
             others=table_view(answer.others, writer) if answer.others and not brief else None,
             mistakes=() if brief else tuple(writer.sentence(m) for m in answer.mistakes),
             notes=() if brief else self.notes([answer], writer),
@@ -134,9 +135,12 @@ class AnswerWriter:
 
     def of(self, answer: Answer) -> PageWriter:
         """A writer with the names of an answer."""
-        document, derivation = self.page.notation, answer.derivation.notation
-        latex, meanings = derivation.latex | document.latex, derivation.meanings | document.meanings
-        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()), self.page.say)
+        own, document = ByIdentity(answer.derivation.notation), ByIdentity(self.page.notation)
+        return _writer(own, document, self.page.kind, self.page.say)
+
+    def known(self, answer: Answer) -> Mapping[str, Fraction]:
+        """The numbers that are known with an answer."""
+        return writing.numbers(answer.derivation, {g.name: g.quantity.value for g in answer.given})
 
     def lines(self, answer: Answer) -> tuple[ChosenLine, ...]:
         """The lines of an answer, as many as the detail asks for."""
@@ -147,14 +151,14 @@ class AnswerWriter:
 
     def repeated(self, lines: Sequence[ChosenLine]) -> tuple[list[ChosenLine], str]:
         """The lines that no answer before has shown, and the sentence that stands for the others."""
-        mine = frozenset(replace(line, steps=()) for line in lines[:-1])
+        mine = frozenset(lines[:-1])
         best = max(self.seen, key=lambda other: len(other & mine), default=frozenset())
         same = best & mine
         number = self.seen.index(best) + 1 if best in self.seen else 0
         self.seen.append(mine)
         if len(same) < 2 or self.detail == "brief":
             return [*lines], ""
-        told = [line.name for line in lines[:-1] if replace(line, steps=()) in same]
+        told = [line.name for line in lines[:-1] if line in same]
         text = f"{', '.join(f'`{name}`' for name in told)} as in solution {number}."
         return [line for line in lines if line.name not in told], text
 
@@ -174,7 +178,7 @@ class AnswerWriter:
             links = self.links(line, writer, room, known, answer, line is last)
             wide = sum(link.width + _RELATION for link in links) - _RELATION
             alone = max(link.width for link in links) > beside or (wide > beside and not line.reason)
-            row = writer.chain(line.name, links, room if alone else beside)
+            row = writer.kept_chain(line.name, tuple(links), room if alone else beside)
             taken = taken if alone else max(taken, min(wide, beside))
             why, condition = writer.sentence(line.reason), writer.sentence(line.condition)
             made.append(StepView("", row, why, "", condition, alone))
@@ -186,14 +190,11 @@ class AnswerWriter:
         last: bool,
     ) -> list[ChainPiece]:  # fmt: skip
         """The forms of a line; a form wider than the line gives way to its number."""
-        forms = list(line.forms[:-1] if last and len(line.forms) > 1 else line.forms)
-        narrow = [(r, f) for r, f in forms if writer.width(f) <= _WIDE]
-        kept = narrow or [min(forms, key=lambda rf: writer.width(rf[1]))]
-        made = [writer.link(r.lstrip(":"), f, room) for r, f in kept]
-        if line.name in known and len(kept) < len(forms) and not last:
-            unit = next(s.unit for s in answer.derivation.steps if s.name == line.name)
-            made += writer.links(Quantity(known[line.name], unit))[:2]
-        return made
+        formulas, whole = _formulas(writer, ByIdentity(line), room, last)
+        if whole or last or line.name not in known:
+            return [*formulas]
+        unit = next(s.unit for s in answer.derivation.steps if s.name == line.name)
+        return [*formulas, *writer.links(Quantity(known[line.name], unit))[:2]]
 
     def box(
         self, answer: Answer, last: ChosenLine, writer: PageWriter, known: Mapping[str, Fraction]
@@ -253,14 +254,14 @@ class AnswerWriter:
         if len({a.label for a in run}) < len(run):
             return None
         differ = [name for n, name in enumerate(columns[0]) if len({lines[n].forms for lines in every}) > 1]
-        known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
+        known = [*map(self.known, run)]
         return self.table(run, every, known, differ, self.of(run[0]))
 
     def together(self, run: Sequence[Answer], made: Exhibit, row: Wording, heading: str) -> AnswerView:
         """Answers of one kind as one derivation and one table."""
         every = [self.lines(a) for a in run]
         writer = self.of(run[0])
-        known = [writing.numbers(a.derivation, {g.name: g.quantity.value for g in a.given}) for a in run]
+        known = [*map(self.known, run)]
         common = [_common([lines[n] for lines in every]) for n in range(len(every[0]))]
         lines = [line for line in common if line and not _constant(line, run[0])]
         differ = [line.name for line, shown in zip(every[0], common, strict=True) if not shown]
@@ -287,13 +288,13 @@ class AnswerWriter:
             given=self.given(same, writer),
             conventions=self.conventions(run),
             before=writer.sentence(before),
-            reasons=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "before"),
+            reasons=() if brief else tuple(writer.table(e) for e in shared if e.place == "before"),
             steps=steps,
             lefts=lefts,
             box=(),
             together=table_view(made, writer),
             unit="",
-            exhibits=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "after"),
+            exhibits=() if brief else tuple(writer.table(e) for e in shared if e.place == "after"),
             others=None,
             mistakes=() if brief else tuple(writer.sentence(m.rpartition(" (")[0] or m) for m in run[0].mistakes),
             notes=() if brief else self.notes(run, writer),
@@ -346,7 +347,7 @@ class AnswerWriter:
         for g in values:
             meaning = "" if self.meant.get(g.name) == g.meaning else g.meaning
             self.meant |= {g.name: meaning} if meaning else {}
-            made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.meaning(meaning)))
+            made.append(GivenView(writer.stated(g.name, g.quantity), writer.meaning(meaning)))
         return tuple(made)
 
     def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
@@ -386,7 +387,7 @@ class FullWriter(AnswerWriter):
         room = PAGE_WIDTH - _NUMBER - left - _RELATION - _GAP
         beside = room - _REASON - _GAP
         steps = [_full_step(line, writer, beside, room) for line in lines]
-        known = writing.numbers(d, {g.name: g.quantity.value for g in answer.given})
+        known = self.known(answer)
         taken = max((w for line in lines if (w := writer.width(line.form)) <= beside), default=8.0)
         last = ChosenLine(d.answer.name, (("=", d.answer.form),), "", "", ())
         self.seen.append(frozenset())
@@ -397,13 +398,13 @@ class FullWriter(AnswerWriter):
             given=self.given(answer.given, writer),
             conventions=self.conventions([answer]),
             before=writer.markup(""),
-            reasons=tuple(table_view(e, writer) for e in d.exhibits if e.place == "before"),
+            reasons=tuple(writer.table(e) for e in d.exhibits if e.place == "before"),
             steps=tuple(steps),
             lefts=tuple(dict.fromkeys(step.row.left for step in steps if step.row.left)),
             box=self.box(answer, last, writer, known),
             together=None,
             unit=str(d.unit) if str(d.unit) != "1" and answer.quantity is None else "",
-            exhibits=tuple(table_view(e, writer) for e in d.exhibits if e.place != "before"),
+            exhibits=tuple(writer.table(e) for e in d.exhibits if e.place != "before"),
             others=table_view(answer.others, writer) if answer.others else None,
             mistakes=tuple(writer.sentence(m) for m in answer.mistakes),
             notes=tuple(writer.sentence(n) for n in self.noted(answer)),
@@ -411,6 +412,24 @@ class FullWriter(AnswerWriter):
             grading=self.grading([answer], writer),
             right_width=round(min(beside, max(8.0, taken + 1.5)), 1),
         )
+
+
+@lru_cache(maxsize=512)
+def _writer(own: ByIdentity[Notation], page: ByIdentity[Notation], kind: Kind, say: Callable[[str], str]) -> PageWriter:
+    """The writer with the names of a derivation and of its document, whose own come first."""
+    latex, meanings = own.it.latex | page.it.latex, own.it.meanings | page.it.meanings
+    return writer_of(kind, tuple(latex.items()), tuple(meanings.items()), say)
+
+
+@lru_cache(maxsize=4096)  # the papers of a class share their lines
+def _formulas(
+    writer: PageWriter, held: ByIdentity[ChosenLine], room: float, last: bool
+) -> tuple[list[ChainPiece], bool]:
+    """The forms of a line that are not too wide, and whether these are all; the last form of the last one is boxed."""
+    forms = held.it.forms[:-1] if last and len(held.it.forms) > 1 else held.it.forms
+    narrow = [(r, f) for r, f in forms if writer.width(f) <= _WIDE]
+    kept = narrow or [min(forms, key=lambda rf: writer.width(rf[1]))]
+    return [writer.link(r.lstrip(":"), f, room) for r, f in kept], len(kept) == len(forms)
 
 
 def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, room: float) -> StepView:

@@ -191,6 +191,8 @@ def environment(form: str, templates: Path | None) -> Environment:
 
     def finalize(value: object) -> object:
         made.work.weigh(value)
+        if isinstance(value, Markup):
+            return value
         if isinstance(value, int) and endless(Fraction(value)):
             raise OverflowError("a number has more than 4,300 digits")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -250,6 +252,7 @@ def environment(form: str, templates: Path | None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["cell"] = _cell
+    made.filters["striptags"] = lru_cache(maxsize=4096)(made.filters["striptags"])  # of tables that many papers have
     for name in _REMOVED:
         del made.filters[name]
     for name, does in [*made.filters.items()]:

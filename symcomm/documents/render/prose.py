@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,10 +50,13 @@ _SAFE_LINK = re.compile(r"(https?://|mailto:)[^\s\"<>\\]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class InlinePiece:
-    """A piece of Markdown: a run of blocks, or one inline run (a heading, a table cell)."""
+    """A piece of Markdown: a run of blocks, or one inline run (a heading, a table cell).
+
+    The same text at another place is the same piece.
+    """
 
     markdown: str
-    span: Span
+    span: Span = field(compare=False)
     inline: bool = False
 
 

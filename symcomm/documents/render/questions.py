@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from symcomm.core.printing import short
 from symcomm.core.records import dataclass
@@ -32,7 +32,7 @@ class Wording:
     why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Questions:
     """The rows of one language, and its words for choices and strategies."""
 
@@ -47,11 +47,18 @@ class Questions:
         True
         """
         first = answers[0]
-        facts = {name: text for name, text in first.options if all((name, text) in one.options for one in answers)}
-        made = {*facts.values(), *(c.name for c in first.derivation.conventions)}
-        keys = [key for key in self.rows if key.split(" ")[0] == first.asked and made.issuperset(key.split(" ")[1:])]
+        facts = tuple(option for option in first.options if all(option in one.options for one in answers))
+        names = tuple(convention.name for convention in first.derivation.conventions)
+        return self._row(first.asked, facts, names, first.derivation.title)
+
+    @lru_cache(maxsize=4096)  # noqa: B019  (one a language, for good)
+    def _row(
+        self, asked: str, options: tuple[tuple[str, str], ...], conventions: tuple[str, ...], title: str
+    ) -> Wording:
+        facts = dict(options)
+        made = {*facts.values(), *conventions}
+        keys = [key for key in self.rows if key.split(" ")[0] == asked and made.issuperset(key.split(" ")[1:])]
         if not keys:
-            title = first.derivation.title
             return Wording(title, self.words["find"].replace("{}", title))
         texts = self.rows[max(keys, key=lambda key: key.count(" "))].split("|")
         return Wording(*(self._filled(text.strip(), facts) for text in texts))

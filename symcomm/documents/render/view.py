@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import Span
 from symcomm.core.form import Form
 from symcomm.core.printing import short
+from symcomm.core.records import ByIdentity, replace
+from symcomm.core.text.table import Table
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import pictures
 from symcomm.documents.render.answers import AnswerWriter, FullWriter
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _CALLED = {"fma2": "two operations a multiply-add"}
+_Run = tuple[list[Block], Exhibit | None]  # blocks that are written together, and the table that their answers are
 _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 
 
@@ -97,50 +100,48 @@ def _shared_conventions(blocks: Sequence[Block]) -> tuple[Convention, ...]:
 
 def _views(
     document: Document, blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, writer: PageWriter,
-    prose: Callable[[str, Span, bool], Markup], name: str,
+    prose: Callable[[str, bool], Markup], name: str,
 ) -> Iterator[BlockView]:  # fmt: skip
     figures = depth = 0
     lowest = min((b.level for b in blocks if isinstance(b, Heading)), default=1)
     asked = questions(document.language or "en")
     runs = [*_runs(blocks, edition, answers, asked)]
-    groups = [[b for b in run if isinstance(b, Answer)] for run in runs]
-    words = [block.markdown if isinstance(block, Heading) else "" for block, *_ in runs]
+    groups = [[b for b in run if isinstance(b, Answer)] for run, _ in runs]
+    words = [run[0].markdown if isinstance(run[0], Heading) else "" for run, _ in runs]
     sections: Iterator[str] = accumulate(words, lambda above, own: own or above)
     places = [section for section, group in zip(sections, groups, strict=True) if group]
     called = iter(asked.headings([group for group in groups if group], places))
-    for run in runs:
+    for (run, made), alike in zip(runs, groups, strict=True):
         block = run[0]
         match block:
-            case Prose(markdown, span, room):
-                yield BlockView("prose", prose(markdown, span, False), room)
-            case Heading(level, markdown, points, span):
+            case Prose(markdown, _, room):
+                yield BlockView("prose", prose(markdown, False), room)
+            case Heading(level, markdown, points):
                 # Readers of a tagged document need levels without gaps.
                 depth = min(level - lowest + 1, depth + 1)
                 answers.here.clear()
-                yield BlockView("heading", prose(markdown, span, True), level=depth, points=points)
+                yield BlockView("heading", prose(markdown, True), level=depth, points=points)
             case LayerTable(table):
-                columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
-                rows = tuple(tuple(prose(_set(c.text), c.span(), True) for c in row) for row in table.rows)
+                columns = tuple(prose(c, True) for c in table.columns)
+                rows = tuple(tuple(prose(_set(c.text), True) for c in row) for row in table.rows)
                 cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
                 left = (False,) * len(columns)
                 yield BlockView("table", table=TableView("", columns, rows, True, shares(longest), left))
             case Answer() if edition == "paper":
-                text = answers.question([one for one in run if isinstance(one, Answer)], asked)
+                text = answers.question(alike, asked)
                 yield BlockView("prose", writer.markup(f"<p>{text}</p>") if writer.kind == "html" else text)
             case Answer():
-                alike = [one for one in run if isinstance(one, Answer)]
                 heading, row = next(called), asked.row(alike)
-                made = answers.alike(alike) if len(alike) > 1 else None
                 one = answers.together(alike, made, row, heading) if made else answers.one(block, row, heading)
                 yield BlockView("answer", level=depth + 1, answer=one)
             case Picture():
                 figures += 1
-                caption = prose(block.caption, block.span, True) if block.caption else writer.markup("")
+                caption = prose(block.caption, True) if block.caption else writer.markup("")
                 yield BlockView("figure", figure=figure_view(block, figures, caption, writer, name))
 
 
-def _runs(blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> Iterator[list[Block]]:
+def _runs(blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> Iterator[_Run]:
     """The blocks; answers to one quantity that follow one another and are one table, or one question, together."""
     run: list[Block] = []
     for block in blocks:
@@ -153,21 +154,22 @@ def _runs(blocks: Sequence[Block], edition: Edition, answers: AnswerWriter, aske
     yield from _apart(run, edition, answers, asked)
 
 
-def _apart(run: list[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> list[list[Block]]:
-    """A run as it is where its answers are one table; else, and in a paper, each group with one question."""
+def _apart(run: list[Block], edition: Edition, answers: AnswerWriter, asked: Questions) -> list[_Run]:
+    """A run with its table where its answers are one; else, and in a paper, each group with one question."""
     alike = [one for one in run if isinstance(one, Answer)]
-    if len(alike) < 2 or (edition != "paper" and answers.alike(alike)):
-        return [run] if run else []
+    if len(alike) < 2:
+        return [(run, None)] if run else []
     if edition != "paper":
-        return [[one] for one in run]
+        table = answers.alike(alike)
+        return [(run, table)] if table else [([one], None) for one in run]
     found: dict[str, list[Block]] = {}
     for one in alike:
         found.setdefault(asked.row([one]).question, []).append(one)
-    return [*found.values()]
+    return [(group, None) for group in found.values()]
 
 
 def _key(
-    blocks: Sequence[Block], answers: AnswerWriter, writer: PageWriter, prose: Callable[[str, Span, bool], Markup]
+    blocks: Sequence[Block], answers: AnswerWriter, writer: PageWriter, prose: Callable[[str, bool], Markup]
 ) -> TableView:
     """Question, formula, number and convention of every answer, in one table."""
     from symcomm.core.derivation.chosen import chosen
@@ -177,7 +179,7 @@ def _key(
     question = writer.markup("")
     for block in blocks:
         if isinstance(block, Heading):
-            question = prose(block.markdown, block.span, True)
+            question = prose(block.markdown, True)
         elif isinstance(block, Answer):
             own = answers.of(block)
             label = own.sentence(block.label)
@@ -198,15 +200,16 @@ def prepare(documents: Iterable[Document], kind: Kind, edition: Edition) -> None
         convert([piece for document in documents for piece in _pieces(document.shown(edition))], _TARGET[kind])
 
 
-def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], Markup]:
+def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, bool], Markup]:
+    """What turns the author's Markdown into the format; what is ``inline`` is one run of words."""
     from markupsafe import Markup
 
     if kind == "md":
-        return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
+        return lambda text, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
     pieces = _pieces(blocks)
     converted = convert(pieces, _TARGET[kind]) if pieces else {}
     texts = {(p.markdown, p.inline): text for p, text in converted.items()}
-    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+    return lambda text, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
 
 
 def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
@@ -220,11 +223,17 @@ def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
         elif isinstance(block, Picture) and block.caption:
             pieces.append(InlinePiece(block.caption, block.span, True))
         elif isinstance(block, LayerTable):
-            pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
-            pieces += [InlinePiece(_set(cell.text), cell.span(), True) for row in block.table.rows for cell in row]
+            pieces += _cells(ByIdentity(block.table))
     return pieces
 
 
+@lru_cache(maxsize=64)  # the papers of a class share their tables
+def _cells(held: ByIdentity[Table]) -> list[InlinePiece]:
+    columns = [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in held.it.columns]
+    return columns + [InlinePiece(_set(cell.text), cell.span(), True) for row in held.it.rows for cell in row]
+
+
+@lru_cache(maxsize=4096)
 def _set(cell: str) -> str:
     r"""A cell of a layer table as it is set: shapes as maths, names of functions upright.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.core import printing
 from symcomm.core.derivation import Exhibit, tables
-from symcomm.core.form import Form
+from symcomm.core.form import Form, Sym
 from symcomm.core.notation import Notation
 from symcomm.core.printing import DialectName
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import Quantity
 from symcomm.documents.render.environment import ESCAPES
 from symcomm.documents.render.page import RowView, TableView
@@ -66,6 +66,11 @@ class PageWriter:
         self.own = lru_cache(maxsize=_KEPT)(self._sentence)  # of a text in the language of the page
         self.width = lru_cache(maxsize=_KEPT)(partial(printing.width, names=None, notation=notation))
         self._plain_link = lru_cache(maxsize=_KEPT)(self._link)
+        # What the papers of a class share: lines of formulas, tables, and numbers that are drawn again and again.
+        self.kept_chain = lru_cache(maxsize=_KEPT)(self.chain)
+        self._kept_table = lru_cache(maxsize=_KEPT)(lambda held: table_view(held.it, self))
+        self._kept_links = lru_cache(maxsize=_KEPT)(lambda value, unit: self._links(Quantity(value, unit)))
+        self._kept_given = lru_cache(maxsize=_KEPT)(lambda name, *amount: self._stated(Sym(name), Quantity(*amount)))
 
     def maths(self, content: str, alt: str) -> Markup:
         """Inline maths in the format; an empty formula is empty."""
@@ -132,8 +137,12 @@ class PageWriter:
         head = printing.PRINTERS[self.dialect](left, None, self.notation)
         return self.maths(f"{head} {equals} {written}", f"{printing.plain(left)} = {said}")
 
-    def stated(self, left: Form, quantity: Quantity) -> Markup:
+    def stated(self, name: str, quantity: Quantity) -> Markup:
         """``f = 1.41 GHz``: a given number in its shortest exact way."""
+        plain = type(quantity) is Quantity
+        return self._kept_given(name, quantity.value, quantity.unit) if plain else self._stated(Sym(name), quantity)
+
+    def _stated(self, left: Form, quantity: Quantity) -> Markup:
         ways = [way for way in self.links(quantity) if way.relation != "≈"]
         other = len(ways[0].said) > 9 or 0 < quantity.value < Fraction(1, 100)
         best = min(ways[1:] or ways, key=lambda way: len(way.said)) if other else ways[0]
@@ -144,12 +153,12 @@ class PageWriter:
     def row(self, name: str, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> RowView:
         said = printing.plain(form, names)
         broken = printing.broken(self.dialect, form, limit, names, self.notation)
-        right = tuple(self.bare(line, "continued" if i else said) for i, line in enumerate(broken))
+        right = tuple(self.bare(line, "continued" if i else said) for i, line in enumerate(broken.lines))
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
         sign = printing.RELATIONS[self.dialect][relation]
         mark = relation.lstrip(":")
         alt = f"{name} {mark} {said}".strip()
-        tall = printing.tall(form, names, self.notation) if len(broken) == 1 else "frac" in broken[0]
+        tall = broken.tall if len(broken.lines) == 1 else "frac" in broken.lines[0]
         return RowView(self.bare(left, name), self.bare(sign, mark), right, alt, tall)
 
     def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
@@ -177,13 +186,15 @@ class PageWriter:
         return self._link(relation, form, limit, names) if names else self._plain_link(relation, form, limit)
 
     def _link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
-        lines = printing.broken(self.dialect, form, limit, names, self.notation)
-        wide = self.width(form) if not names else printing.width(form, names, self.notation)
-        tall = printing.tall(form, names, self.notation)
-        return ChainPiece(relation, lines, printing.plain(form, names), wide, tall)
+        made = printing.broken(self.dialect, form, limit, names, self.notation)
+        return ChainPiece(relation, made.lines, printing.plain(form, names), made.width, made.tall)
 
     def links(self, quantity: Quantity) -> tuple[ChainPiece, ...]:
         """The ways to say a quantity as pieces of a chain."""
+        plain = type(quantity) is Quantity  # equal ones of other kinds are said in other ways
+        return self._kept_links(quantity.value, quantity.unit) if plain else self._links(quantity)
+
+    def _links(self, quantity: Quantity) -> tuple[ChainPiece, ...]:
         ways = zip(printing.amounts(self.dialect, quantity), printing.said(quantity),
                    printing.amounts("text", quantity), strict=True)  # fmt: skip
         return tuple(
@@ -225,6 +236,10 @@ class PageWriter:
             return self.markup("<wbr>".join(self.bare(text, said) for text, said in pieces))
         return self.bare(" ".join(text for text, _ in pieces), "")
 
+    def table(self, exhibit: Exhibit) -> TableView:
+        """A table of a derivation, which the papers of a class share."""
+        return self._kept_table(ByIdentity(exhibit))
+
 
 def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, ...]:
     """How the width is shared among columns with cells of these lengths, whose longest words need so much."""
@@ -239,6 +254,8 @@ def _together(text: str) -> str:
 
 
 def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
+    """A table with its cells written."""
+
     def cell(value: str | Form | Quantity) -> str | Markup:
         found = tables.cell_maths(writer.dialect, value, writer.notation)
         if found is None:
