@@ -251,6 +251,17 @@ class PlacementProblem:
         wish = self.wanted[name].get(mesh)
         return tuple(found) if wish is None or wish in found else (*found, wish)
 
+    def look(self, name: str, mesh: str) -> object:
+        """What the modes of a step along an axis of the mesh depend on of a tensor: steps whose tensors are alike have
+        the same. Under rules about some ops, and where slots are filled, each step is one of its own.
+        """
+        if mesh in self.limited or self.slots:
+            return name
+        tensor, at = self.graph.tensors[name], (name, mesh)
+        of = self.graph.tensors[tensor.of].role if tensor.of else ""
+        wish = self.wanted[name].get(mesh)
+        return self.positions(name, mesh), tensor.role, of, wish, at in self.shards, at in self.memory
+
     def operands(self, step: OpStep) -> list[tuple[str, tuple[int, ...]]]:
         return [*zip(step.inputs, step.indices, strict=True), (step.output, step.output_indices)]
 
@@ -418,17 +429,28 @@ class PlacementProblem:
         modes: list[list[Mode]] = []
         needs: list[list[tuple[int, ...]]] = []
         makes: list[list[int]] = []
+        kinds: dict[object, tuple[list[Mode], list[tuple[int, ...]], list[int]]] = {}  # most steps are like others
+        looks: dict[object, int] = {}
+        look = {name: looks.setdefault(self.look(name, mesh), len(looks)) for name in self.names}
         for number, step in enumerate(self.steps):
-            modes.append(self.modes(step, mesh, pending))
-            needs.append([self.needs(step, mesh, mode) for mode in modes[-1]])
-            makes.append([self.makes(number, mesh, mode) for mode in modes[-1]])
+            kind = step.alike, *[(look[n], n in pending, step.inputs.index(n)) for n in step.inputs], look[step.output]
+            if kind not in kinds:
+                some = self.modes(step, mesh, pending)
+                kinds[kind] = (
+                    some, [self.needs(step, mesh, mode) for mode in some],
+                    [self.makes(number, mesh, mode) for mode in some],
+                )  # fmt: skip
+            some, need, made = kinds[kind]
+            modes.append(some)
+            needs.append(need)
+            makes.append(made)
             if PARTIAL in makes[-1]:
                 pending.add(step.output)
         rests: list[list[int]] = []
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for v, (name, reading) in enumerate(self.reading.items(), len(modes)):
             needed = {
-                phase: {n for number, js in readers.items() for some in needs[number] for n in (some[j] for j in js)}
+                phase: {some[j] for number, js in readers.items() for some in needs[number] for j in js}
                 for phase, readers in reading.items()
             }
             every = {WHOLE if n == EITHER else n for some in needed.values() for n in some if n != PARTIAL}
@@ -446,10 +468,7 @@ class PlacementProblem:
                 for number, js in readers.items():
                     if len(modes[number]) == len(rests[-1]) == 1:
                         continue
-                    pairs[number, v] = [
-                        (k, r) for k, some in enumerate(needs[number]) for r, place in enumerate(rests[-1])
-                        if _cheapest_copies((place,), tuple([(some[j],) for j in js]), still)
-                    ]  # fmt: skip
+                    pairs[number, v] = _fitting(tuple(needs[number]), tuple(js), tuple(rests[-1]), still)
             if name in self.made:
                 pairs.setdefault((self.made[name], v), [
                     (k, r) for k, made in enumerate(makes[self.made[name]]) for r, place in enumerate(rests[-1])
@@ -684,6 +703,17 @@ def _cheapest_copies(rest: State, needs: tuple[State, ...], still: bool) -> tupl
     """What the cheapest copies for some readers send, their calls, and the copies; None where there are none."""
     ways = ((),) if still else _copies(rest, tuple([frozenset({need}) for need in needs]))
     return min(((*_copying(rest, c), c) for c in ways if _served((rest, c), needs)), default=None)
+
+
+@lru_cache(maxsize=1 << 14)
+def _fitting(
+    needs: tuple[tuple[int, ...], ...], operands: tuple[int, ...], rests: tuple[int, ...], still: bool
+) -> list[tuple[int, int]]:
+    """The modes of a reader, by what they need of all operands, with the places of one from where they can read it."""
+    return [
+        (k, r) for k, some in enumerate(needs) for r, place in enumerate(rests)
+        if _cheapest_copies((place,), tuple([(some[j],) for j in operands]), still)
+    ]  # fmt: skip
 
 
 def _choices(

@@ -39,6 +39,13 @@ class OpStep:
     reduces: Literal["sum", "max"] = "sum"
 
     @property
+    def alike(self) -> object:
+        """All of a step but the names of its tensors and its place: equal for steps that do the same."""
+        op = self.op
+        loops = op.indices, op.output_indices, self.indices, self.output_indices
+        return op.kind, op.attributes, loops, self.part, self.linear, self.reduces
+
+    @property
     def whole(self) -> tuple[int, ...]:
         """The loop indices that the step needs whole, of all its operands."""
         # A norm of examples that is not taken apart has the statistics of what a rank has.
