@@ -66,13 +66,7 @@ def derive(
     Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice,
     ``AccountingError`` where the bytes of one rank are to be those over all boundaries.
     """
-    if strategy is None:
-        raise StrategyError("no strategy is named", hint="for instance data(k)")
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    if collective is not None and collective not in SHORT:
-        raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
-    if phase is not None and phase not in (*_PHASES, "microbatch"):
-        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join((*_PHASES, "microbatch")))
     setting = setting.in_format(dtype)
     cut = strategy.pipeline
     if microbatches is not None and cut is not None:

@@ -11,7 +11,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collectives.algorithms import algorithm, runs_by, share
 from symcomm.core.collectives.cost import Case
-from symcomm.core.derivation import Numbers, Witness
+from symcomm.core.derivation import Numbers
 from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.form import Form, Ratio, Sym, Total, combined, num, product
 from symcomm.core.parallel.strategy import Strategy
@@ -164,20 +164,15 @@ def sent_over_boundaries(work: StepWriter, strategy: Strategy, counted: list[For
     elif choice == "all_boundaries":
         stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
         name = f"`{stages.name}`" if isinstance(stages, Sym) else "the"
-        sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
-                           f"{name} stages have {name} - 1 boundaries.",
-                           witness=_at_each_boundary(stages, sent))  # fmt: skip
+        one = sent
+        sent = work.define(
+            "V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
+            f"{name} stages have {name} - 1 boundaries.",
+            witness=lambda numbers: number(one, numbers) * len([*pairwise(range(int(number(stages, numbers))))]),
+        )  # fmt: skip
     ranks = [size for size in strategy.sizes.values() if size != num(1)]
     if accounting.communication in ("all_links", "contributed") and ranks:
-        sent = work.define("V_pipelines", product(*ranks, sent), BYTE, "all pipelines",
-                           "Every rank of a stage sends what it has to the same rank of the next stage.",
-                           witness=_by_each_rank(ranks, sent))  # fmt: skip
+        text = "Every rank of a stage sends what it has to the same rank of the next stage."
+        return work.define("V_pipelines", product(*ranks, sent), BYTE, "all pipelines", text,
+                           witness=lambda n: number(sent, n) * passes(number(one, n) for one in ranks))  # fmt: skip
     return sent
-
-
-def _at_each_boundary(stages: Form, sent: Form) -> Witness:
-    return lambda numbers: number(sent, numbers) * len([*pairwise(range(int(number(stages, numbers))))])
-
-
-def _by_each_rank(ranks: Sequence[Form], sent: Form) -> Witness:
-    return lambda numbers: number(sent, numbers) * passes(number(one, numbers) for one in ranks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Annotated
 
 from symcomm.core.derivation import Derivation, Numbers
@@ -98,8 +97,7 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
         if want == "increase" and not first.number:
             raise ValuesError("an increase from 0 is no part of it")
         one, other = (
-            work.define(name, value, value.unit, "measured", f"The {which} measurement.",
-                        witness=partial(_measured, value))
+            work.combine(name, value, value.unit, "measured", f"The {which} measurement.")
             for name, value, which in (("x_1", first, "first"), ("x_2", second, "second"))
         )  # fmt: skip
         if want == "ratio":
@@ -132,10 +130,6 @@ def _numbers(work: StepWriter, want: str, values: Sequence[Num], unit: Unit) -> 
 
     text = "The standard deviation is in the unit of the numbers."
     work.define("s", Root(variance), unit, "root", text, witness=squared)
-
-
-def _measured(value: Num, numbers: Numbers) -> Fraction:
-    return value.number
 
 
 def _line(work: StepWriter, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated
 
-from symcomm.core.derivation import Condition, Derivation, Numbers, exact
+from symcomm.core.derivation import Condition, Derivation, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Total, from_expr, negative, num, product, value
@@ -48,8 +48,6 @@ def derive(
 
     Source: Kwon et al., arXiv 2309.06180, section 4.
     """
-    if capacity is None:
-        raise ValuesError("no capacity is given", hint="say capacity: 80 GB, and capacity_is")
     if capacity_is is None and setting.accounting.capacity != "unnamed":
         capacity_is = setting.accounting.capacity
     there_are = capacity_of(capacity, capacity_is)
@@ -84,18 +82,13 @@ def derive(
                              "The prefix that sequences share is there once.")  # fmt: skip
     free = work.combine("M_free", Total(tuple(room)), BYTE, "subtract", "This is left for caches.")
     work.define("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "Only whole sequences count: round down.",
-                witness=partial(_fitting, free, cache))  # fmt: skip
+                witness=lambda numbers: number(free, numbers) // number(cache, numbers))  # fmt: skip
     left = from_expr(value(mine, work.known))
     fits = Condition(left, "<=", num(there_are), "the weights alone do not fit")
     made = setting.derivation("Sequences that fit", work.steps)
     if {*fits.names} <= setting.values.keys() and not fits.holds(setting.values):
         raise ValuesError(f"the weights alone do not fit into {capacity}", hint="more ranks, or fewer bytes a number")
     return replace(made, where=(*made.where, fits) if fits.names else made.where)
-
-
-def _fitting(free: Form, each: Form, numbers: Numbers) -> Fraction:
-    """So often one takes the bytes of a sequence from what is left."""
-    return Fraction(number(free, numbers) // number(each, numbers))
 
 
 def weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.core.derivation import Derivation, Numbers
+from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Largest, Num, Ratio, Total, num, product
 from symcomm.core.parallel.strategy import degree
@@ -62,12 +61,8 @@ def derive(
     busy = product(many, slowest)
     gap = work.define("t_gap", Largest((way, busy)), SECOND, "steady state",
                       "A group waits until its last token is there, or for its turn on the slowest stage.",
-                      witness=partial(_gap, times, each, many))  # fmt: skip
+                      witness=lambda n: between_tokens(times, int(number(many, n)), each))  # fmt: skip
     if of == "rate":
         work.combine("X", Ratio(many, gap), Unit.parse("1/second"), "rate", "A token of each group in that time.")
     title = "Time between two tokens through a pipeline" if of == "gap" else "Tokens a second of all groups"
     return setting.derivation(title, work.steps)
-
-
-def _gap(times: tuple[Fraction, ...], hop: Fraction, groups: Form, numbers: Numbers) -> Fraction:
-    return between_tokens(times, int(number(groups, numbers)), hop)

@@ -379,13 +379,11 @@ class PipelineTime:
         if what == "network" and self.reducing is not None:
             end = self.reducing if end is None else Total((self.reducing, end))
         terms += [end] if end is not None else []
-        counted = _one_by_one(witness, end)
+
+        def counted(numbers: Numbers) -> Fraction | int:
+            return (witness(numbers) if witness else 0) + (number(end, numbers) if end is not None else 0)
+
         return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None
-
-
-def _one_by_one(first: Witness | None, end: Form | None) -> Witness:
-    """What one witness counts, and the end of the batch."""
-    return lambda numbers: (first(numbers) if first else 0) + (number(end, numbers) if end is not None else 0)
 
 
 def _longer(last: Form, usual: Form) -> Witness:
