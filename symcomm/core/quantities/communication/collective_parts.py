@@ -15,7 +15,7 @@ from symcomm.core.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus
 from symcomm.core.collectives.messages import run
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, exact
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.errors import AccountingError, DerivationError, ValuesError, nearest
+from symcomm.core.errors import DerivationError, ValuesError
 from symcomm.core.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate, product
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.witnesses import number
@@ -86,11 +86,8 @@ def read_call(
 ) -> TimedCall:
     """The call that options describe; every number is checked.
 
-    Raises ``ValuesError`` for a number that makes no sense or has the wrong unit, ``AccountingError`` for an unknown
-    collective.
+    Raises ``ValuesError`` for a number that makes no sense or has the wrong unit.
     """
-    if collective not in BOUNDS:
-        raise AccountingError(f"unknown collective '{collective[:40]}'", hint=nearest(collective, [*BOUNDS]))
     rank_symbol = "k"
     known: dict[str, Fraction] = {}
     for option, symbol in SYMBOLS.items():

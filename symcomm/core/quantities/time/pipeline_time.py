@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core.derivation import Derivation, Numbers
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Largest, Num, Ratio, Sym, Total, combined, negative, num, product
 from symcomm.core.optimum.minimum import minimise
 from symcomm.core.optimum.writing import SECOND, Name, continued, known, made, step
@@ -217,8 +217,6 @@ def derive(
         if text is not None and option not in ROWS:
             raise ValuesError(f"'{option}' belongs to a schedule", hint=f"say schedule: {USUAL_SCHEDULE}, for instance")
     want = _BEFORE.get(want, want)
-    if want not in WANTED:
-        raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
     ran = _pass(setting, per != "batch", said, str(listed or ""))
     if want in ("utilisation", "full_steps"):
         if ran.times:
