@@ -141,28 +141,22 @@ class Roofs(PeakRates, total=False):
     memory: Memory
 
 
-class Rates(Roofs, total=False):
-    """The rates of a machine."""
+class NetworkRates(PeakRates, total=False):
+    """The rates of one device and of the network that joins it to others, without the memory."""
 
     network: Network
     latency: Latency
     utilisation: Utilisation
+
+
+class Rates(Roofs, NetworkRates, total=False):
+    """The rates of a machine."""
 
 
 class LinkedRates(Rates, total=False):
     """The same, and the links of mesh axes."""
 
     links: Links
-
-
-class NetworkRates(TypedDict, total=False):
-    """The same without the memory."""
-
-    device: DeviceName
-    peak: Peak
-    network: Network
-    latency: Latency
-    utilisation: Utilisation
 
 
 class DeviceCount(TypedDict, total=False):
