@@ -44,9 +44,6 @@ RATES: dict[str, Rate] = {
 }
 
 
-ONE_LINK = num(1)
-
-
 @dataclass(frozen=True)
 class MachineLink:
     """The link of some calls: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
@@ -59,7 +56,7 @@ class MachineLink:
     name: str
     rate: Form
     latency: Form | None = None
-    count: Form = ONE_LINK
+    count: Form = num(1)
     below: MachineLink | None = None
     unit: int = 1
     cards: Fraction | None = None

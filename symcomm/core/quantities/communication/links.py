@@ -28,16 +28,7 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES, HOST, READ, WRITTEN
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.wire import Wire, by_level, direct, wire
-from symcomm.core.quantities.machine import (
-    ONE_LINK,
-    RATES,
-    Machine,
-    MachineLink,
-    Rate,
-    checked,
-    host_bandwidth,
-    machine,
-)
+from symcomm.core.quantities.machine import RATES, Machine, MachineLink, Rate, checked, host_bandwidth, machine
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity
@@ -104,7 +95,7 @@ def pairs(said: object) -> Iterable[tuple[str, object]]:
 class _Said:
     """What is said of one link: how many of those of the network it is, or its bandwidth; and its latency."""
 
-    count: Form = ONE_LINK
+    count: Form = num(1)
     bandwidth: Fraction | None = None
     latency: Fraction | Sym | None = None
 
@@ -349,7 +340,7 @@ def _steps(
             latency = symbol(Rate("latency", f"alpha_{name}", RATES["latency"].unit, "", ""), level.latency)
         cards = hop.cards if found and hop.rate is not None else None
         below = found[-1] if found else None
-        count = ONE_LINK if found or level.rate is None else forms.rational(hop.cards)
+        count = num(1) if found or level.rate is None else forms.rational(hop.cards)
         found.append(MachineLink(name, rate, latency, count, below, hop.unit, cards, level.line, where, level.rails))
     return tuple(found)
 

@@ -8,24 +8,10 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
+from symcomm.core import form as forms
 from symcomm.core.derivation import Condition, Numbers
 from symcomm.core.errors import StrategyError, ValuesError, nearest
-from symcomm.core.form import (
-    Ceiling,
-    Form,
-    Largest,
-    Num,
-    Ratio,
-    Smallest,
-    Total,
-    combined,
-    evaluate,
-    from_expr,
-    names,
-    num,
-    product,
-)
-from symcomm.core.form import total as added
+from symcomm.core.form import Form, Num, Ratio, Total, combined, evaluate, from_expr, names, num, product
 from symcomm.core.graph.axis_roles import find_vocabulary
 from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.parallel.layouts import Layout
@@ -140,8 +126,8 @@ class ShapeChoice:
         both = (shape.rows, shape.columns)
         if term.block:
             parts = both if term.per == "tile" else (product(*both),)
-            return product(shape.many, *(Ceiling(Ratio(part, num(term.block))) for part in parts))
-        sides = {"r": shape.rows, "c": shape.columns, "s": Smallest(both), "l": Largest(both)}
+            return product(shape.many, *(forms.Ceiling(Ratio(part, num(term.block))) for part in parts))
+        sides = {"r": shape.rows, "c": shape.columns, "s": forms.Smallest(both), "l": forms.Largest(both)}
         twice = next((sides[n] for n in "rc" if term.per.count(n) > 1), None)
         if term.most and twice is not None and self.reaches(twice, term.most + 1):
             return None
@@ -163,7 +149,7 @@ def kept_bytes(choice: ShapeChoice, strategy: Strategy, role: str, weight: Tenso
     """The bytes of one weight on a rank, of its gradient or its states."""
     shape = weight_shape(choice.setting.graph, strategy, weight, layout)
     found = [(term.size, choice.kept(term, shape)) for term in choice.recipe.kept(role, choice.state_class(shape))]
-    return added(*(product(count, Num(Fraction(size), BYTE)) for size, count in found if count is not None))
+    return forms.total(*(product(count, Num(Fraction(size), BYTE)) for size, count in found if count is not None))
 
 
 def shaped_states(
