@@ -209,23 +209,22 @@ def mixed(form: Form, known: Mapping[str, Unit]) -> Unit | None:
 
     Raises ``ValuesError`` where it mixes an amount of a whole with one of a part.
     """
-    names = forms.names(form)
+    found, clash = None, False
     try:
         found = _EXTENTS.named(lambda sym, go: known.get(sym.name))(form)
     except _MixedError:
-        found = None
         clash = True
-    else:
-        clash = False
     powers = dict(found.powers) if found else {}
+    amounts = {name: dict(known[name].powers) for name in forms.names(form) if name in known}
     for whole, text in _WHOLES.items():
         parts = {part: powers.get(part, 0) for part, (of, _) in _PARTS.items() if of == whole}
-        amounts = {name: dict(known[name].powers) for name in names if name in known}
-        of_whole = [n for n, p in amounts.items() if p.get(whole) and not any(p.get(part) for part in parts)]
-        of_part = [(n, part) for n, p in amounts.items() for part in parts if p.get(whole) and p.get(part)]
         odd = [part for part, power in parts.items() if power]
         right = not odd or (len(odd) == 1 and parts[odd[0]] == -powers.get(whole, 0))
-        if (clash or not right) and of_part and (of_whole or len({part for _, part in of_part}) > 1):
+        if right and not clash:
+            continue
+        of_whole = [n for n, p in amounts.items() if p.get(whole) and not any(p.get(part) for part in parts)]
+        of_part = [(n, part) for n, p in amounts.items() for part in parts if p.get(whole) and p.get(part)]
+        if of_part and (of_whole or len({part for _, part in of_part}) > 1):
             (name, part), (last, its) = of_part[0], of_part[-1]
             other = f"`{of_whole[0]}` is of {text}" if of_whole else f"`{last}` is of {_PARTS[its][1]}"
             raise ValuesError(f"`{name}` is of {_PARTS[part][1]} and {other}: they do not go together")
