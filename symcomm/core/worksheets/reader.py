@@ -1,40 +1,12 @@
-"""Reads worksheets: text files of formulas with reasons, as a teacher writes them.
+"""Reads worksheets: text files of formulas with reasons, as a teacher writes them. docs/worksheets.md shows every line.
 
-A worksheet is a Markdown file. Its title is a heading of one mark, its first paragraph says what it tells; then come
-sections of lists, each item on lines of its own (an indented line goes on)::
+A worksheet is a Markdown file. Its title is a heading of one mark, its first paragraph says what it tells. Then come
+sections of lists, each item on lines of its own; an indented line goes on. ``Units``, ``Symbols``, ``Choices`` and
+``Options`` say what it takes, ``Lines`` define names and prove algebra, ``Answers`` are questions that need no lines of
+their own, and ``Table: TITLE`` is shown where all symbols are left that its first column names.
 
-    ## Units                      - truck, trucks: a unit of your own, which the other words spell, too
-    ## Symbols                    - NAME [UNIT] from OPTION or 0 = VALUE put in: what it means
-    ## Choices                    - OPTION = DEFAULT: what is chosen
-    ## Options                    - strategy, device, all of step_time  (options of quantities that are passed on)
-    ## Lines                      - NAME [UNIT] := FORMULA     (a rule defines the name)
-                                  - NAME [UNIT] from QUANTITY(OPTION: CHOICE, OPTION: none)  (a fact of the model)
-                                  - NAME = FORMULA             (algebra, proved; ... writes the names out)
-                                  - NAME ≈ FORMULA where WORDS (holds only there)
-                                      RULE: the reason, a sentence
-                                      run: NAME(FORMULA, ...)  (a brute-force run of ``worksheets.runs``, if any)
-                                  - require A < B: what is wrong otherwise
-                                  - note where A = B: what is told then
-
-A fact without a reason has its own steps shown; one that may be nothing says ``or 0``. Lines that define a name, and
-what is required, may end in ``, with OPTION or OPTION``, ``, under FIELD: CHOICE or CHOICE`` or ``, where A < B``;
-several lines may define one name, and the first one whose conditions hold does. They, algebra and answers may end in
-``, if A < B``, too: where numbers that are put in say so. Such a number (``put in``) stands in formulas itself.
-
-    ## Answers                  - CHOICE = ANSWER [UNIT]: title      (a question that needs no lines of its own)
-
-    ## Table: TITLE             | where `rho` is small | = FORMULA |    (cells below a head, in the form of Markdown)
-
-A table is shown where all symbols are left that its first column names. ``ANSWER`` is what stands behind ``answer:``
-below; the choice is one of the option under Choices, or of ``want``, whose first answer is the default.
-
-Every other section is a question, with lines of its own. ``key: choice`` below its heading says which choice asks for
-it, ``with: option`` that an option is given, ``under: flops: mac`` a convention, ``unit: N [parameter]`` what a common
-line counts here, and ``answer:`` the name of a line, ``c that makes T least``, ``whole c that makes T least``,
-``least T over c``, ``n where A = B`` or ``least whole n with A >= B`` (``n`` may be a symbol of the model). All but the
-heading may be left out; the answer is then the last line. It takes the lines before it that its formulas name, and
-those that their reasons name in backticks. The unit of a symbol that counts things is
-``count``; a number in a formula may have a unit: ``2 [FLOP/FMA]``.
+Every other section is a question with lines of its own. It takes the lines before it that its formulas name, and those
+that their reasons name in backticks. Of several lines that define a name the first one counts whose conditions hold.
 """
 
 from __future__ import annotations
