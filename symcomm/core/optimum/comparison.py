@@ -14,7 +14,7 @@ from symcomm.core.derivation import Condition
 from symcomm.core.form import Form, Product, Ratio, Sym, Total, negative, product, total
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.optimum.dimension import in_unit
-from symcomm.core.optimum.equality import Reached, above_zero, cancelled, meeting, meets
+from symcomm.core.optimum.equality import Reached, above_zero, meeting, meets
 from symcomm.core.optimum.powers import has_both_signs, sign, terms
 from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
@@ -123,7 +123,7 @@ class Comparison:
         kind = "at_least" if lower.sign == -1 else "at_most" if higher.sign == -1 else ""
         form = Ratio(_less(one, other, -sense), _less(slope, other_slope, sense))
         told = higher.told and lower.told  # two numbers of different signs: nothing is left to be held
-        where = None if told else above_zero(cancelled(-lower.gap / higher.gap), self.x, self.known)
+        where = None if told else above_zero(-lower.gap / higher.gap, self.x, self.known)
         rises = None if signs == [None, None] else sense == 1
         return Reached(kind, form, rises, where, (higher if sense == 1 else lower).worth)
 

@@ -231,9 +231,9 @@ def above_zero(root: Expr, x: Expr, known: Mapping[str, Fraction]) -> Condition 
 @lru_cache(maxsize=1024)
 def _deciding(root: Expr) -> Expr:
     """The factors of a root on which its sign depends."""
-    top, bottom = sp.fraction(sp.together(root))
-    number, factors = sp.factor(top * bottom).as_coeff_Mul()
-    unsure = [factor for factor in sp.Mul.make_args(factors) if not factor.is_positive]
+    number, factors = sp.factor(root).as_coeff_Mul()
+    above = (1 / factor if factor.is_Pow and factor.exp.is_negative else factor for factor in sp.Mul.make_args(factors))
+    unsure = [factor for factor in above if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
     return sp.sign(number) * sp.Mul(*unsure)
 
