@@ -15,7 +15,7 @@ from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount, symbol
 from symcomm.core.optimum.cost import closed, units_of
 from symcomm.core.optimum.dimension import counted, in_unit, with_units, worth
-from symcomm.core.optimum.equality import meets, rises, sure_root
+from symcomm.core.optimum.equality import coefficients, meets, rises, sure_root
 from symcomm.core.optimum.roots import sign_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -162,7 +162,9 @@ class Pair:
 
     def solved(self, root: Expr) -> list[Step]:
         """The steps that name the solution."""
-        left = self.difference.subs(self.variable, root)
+        found = coefficients(self.difference, self.variable)  # of its numerator, which is short
+        powers = [c * root**power for power, c in enumerate(reversed(found or ()))]
+        left = sp.Add(*powers) if found else self.difference.subs(self.variable, root)
         if sp.cancel(sp.together(sp.expand(left))) != 0:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
         text = "Set the difference to zero and solve for it."
