@@ -222,7 +222,7 @@ NAMES = {
     "symcomm.teaching.differentiation.sweeps": "forward hessian_product jacobian reverse",
     "symcomm.teaching.differentiation.tables": "adjoints primal tangents",
     "symcomm.teaching.einsum.gradients": "einsum_gradients=gradients",
-    "symcomm.teaching.einsum.orders": "COUNTS einsum_orders_written=written orders path sums_first trees",
+    "symcomm.teaching.einsum.orders": "COUNTS orders path sums_first trees",
     "symcomm.teaching.sums": "added compensated pairwise promoted summed",
     "symcomm.verify": "expected launch",
     "symcomm.verify.conventions": "CallEntry RunContext conventions_CONVENTIONS=CONVENTIONS",

@@ -125,18 +125,6 @@ class PageWriter:
     def form(self, form: Form, names: printing.Names | None = None) -> Markup:
         return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
 
-    def quantity(self, quantity: Quantity) -> Markup:
-        return self.maths(printing.quantity_in(self.dialect, quantity), printing.quantity_in("text", quantity))
-
-    def equation(self, left: Form, right: Form | Quantity) -> Markup:
-        equals = printing.RELATIONS[self.dialect]["="]
-        if isinstance(right, Quantity):
-            written, said = printing.quantity_in(self.dialect, right), printing.quantity_in("text", right)
-        else:
-            written, said = printing.PRINTERS[self.dialect](right, None, self.notation), printing.plain(right)
-        head = printing.PRINTERS[self.dialect](left, None, self.notation)
-        return self.maths(f"{head} {equals} {written}", f"{printing.plain(left)} = {said}")
-
     def stated(self, name: str, quantity: Quantity) -> Markup:
         """``f = 1.41 GHz``: a given number in its shortest exact way."""
         plain = type(quantity) is Quantity
@@ -160,26 +148,6 @@ class PageWriter:
         alt = f"{name} {mark} {said}".strip()
         tall = broken.tall if len(broken.lines) == 1 else "frac" in broken.lines[0]
         return RowView(self.bare(left, name), self.bare(sign, mark), right, alt, tall)
-
-    def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
-        """``= 12 884 901 888 B = 12 GiB ≈ 12.88 GB``, in as many lines as it needs."""
-        left = printing.name_in(self.dialect, name, self.notation) if name else ""
-        ways = list(zip(printing.amounts(self.dialect, quantity), printing.amounts("text", quantity), strict=True))
-        lines: list[list[tuple[str, str]]] = []
-        length = 0
-        space = "" if self.kind == "html" else " "
-        for (relation, text), (said_relation, said) in ways:
-            piece = f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()
-            length += len(f" {said_relation} {said}")
-            if lines and 0.55 * length <= limit:
-                lines[-1].append(piece)
-            else:
-                lines.append([piece])
-                length = len(piece[1])
-        right = tuple(self._line(line) for line in lines)
-        sign = self.bare(printing.RELATIONS[self.dialect][quantity.relation], quantity.relation)
-        alt = f"{name} {quantity.relation} {printing.quantity_in('text', quantity)}".strip()
-        return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
     def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
         """A form as a piece of a chain, in lines of at most ``limit`` em."""

@@ -53,8 +53,6 @@ class Orders:
     ties: int
     best: Tree
     largest: int
-    in_order: int
-    with_sums_first: int
 
 
 class _Trees:
@@ -169,19 +167,11 @@ def orders(einsum: Einsum, count: str = "fma2") -> Orders:
     >>> from symcomm.core.graph.subscripts import bound, read_subscripts
     >>> chain = bound(read_subscripts("ij,jk,kl->il"), [(10, 100), (100, 5), (5, 50)])
     >>> found = orders(chain)
-    >>> found.least, found.most, written(found.best), found.largest
-    (15000, 1000000, '((0,1),2)', 500)
+    >>> found.least, found.most, found.best, found.largest
+    (15000, 1000000, ((0, 1), 2), 500)
     """
-    search = _Trees(einsum, count)
-    every = (1 << len(einsum.operands)) - 1
-    least, largest, most, ties, number, best = search.found(every)
-    in_order: Tree = 0
-    for n in range(1, len(einsum.operands)):
-        in_order = in_order, n
-    lean, before = sums_first(einsum)
-    summed_first = before + (_Trees(lean, count).found(every)[0] if before else least)
-    return Orders(number, least, most, ties, best, largest, sum(c.cost for c in search.path(in_order)),
-                  min(least, summed_first))  # fmt: skip
+    least, largest, most, ties, number, best = _Trees(einsum, count).found((1 << len(einsum.operands)) - 1)
+    return Orders(number, least, most, ties, best, largest)
 
 
 def path(einsum: Einsum, tree: Tree, count: str = "fma2") -> list[Contraction]:
@@ -205,8 +195,3 @@ def trees(members: tuple[int, ...]) -> Iterator[Tree]:
         for one in trees(left):
             for other in trees(right):
                 yield one, other
-
-
-def written(tree: Tree) -> str:
-    """A tree as text: ``((0,1),2)``."""
-    return str(tree) if isinstance(tree, int) else f"({written(tree[0])},{written(tree[1])})"
