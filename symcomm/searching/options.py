@@ -58,9 +58,8 @@ def serving_options(
         raise ValuesError(f"{name} belongs to a search for training, and a decode step has no backward pass",
                           hint=f"leave it out; serving has {', '.join(serves)}")  # fmt: skip
     for name, value in (("prompt", prompt), ("prompts", prompts)):
-        whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_MESH
-        if value is not None and not whole:
-            raise ValuesError(f"{name} = {str(value)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
+        if value is not None:
+            _check_count(name, value, LARGEST_MESH)
     if first_token is not None and prompt is None:
         raise ValuesError("the time to the first token needs a prompt", hint="for instance prompt=2048")
     found = []
@@ -72,13 +71,18 @@ def serving_options(
     return found[0], found[1]
 
 
+def _check_count(name: str, value: object, most: int) -> None:
+    """Raises ``ValuesError`` for what is no whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValuesError(f"{name} = {str(value)[:40]}: a whole number from 1 to {most:,}")
+
+
 def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
-    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= LARGEST_MESH:
-        raise ValuesError(f"devices = {str(devices)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
-    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= MOST_TOP:
-        raise ValuesError(f"top = {str(top)[:40]}: a whole number from 1 to {MOST_TOP:,}")
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= 1000):
-        raise ValuesError(f"jobs = {str(jobs)[:40]}: a whole number from 1 to 1,000")
+    """Raises ``ValuesError`` for numbers, and ``AccountingError`` for conventions, with which nothing is searched."""
+    _check_count("devices", devices, LARGEST_MESH)
+    _check_count("top", top, MOST_TOP)
+    if jobs is not None:
+        _check_count("jobs", jobs, 1000)
     if accounting.recomputation != "activations_kept":
         raise AccountingError("a search goes over recomputation itself", hint="say recomputation='full'")
     if accounting.shards == "padded_shards":

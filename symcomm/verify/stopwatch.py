@@ -22,18 +22,7 @@ def measured(spec: dict[str, Any]) -> dict[str, Any]:
     # Other programs take the processor away for a while: what this process had of it counts, where it waits for nobody.
     now = time.process_time if device == "cpu" and spec["ranks"] == 1 else time.perf_counter
 
-    def once(times: int) -> float:
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = now()
-        for _ in range(times):
-            act()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return (now() - begin) / times
-
-    once(1)
-    times = max(1, min(10_000, round(AT_LEAST / max(once(1), 1e-7))))
+    once, times = _timer(act, now, 10_000, torch.cuda.synchronize if device == "cuda" else lambda: None)
     if spec["ranks"] > 1:
         times = _agreed(torch, times)
     name, memory = "one thread of the CPU", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -41,6 +30,23 @@ def measured(spec: dict[str, Any]) -> dict[str, Any]:
         name, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
     return {"seconds": [once(times) for _ in range(spec["repeats"])], "device": name, "memory": memory,
             "torch": torch.__version__}  # fmt: skip
+
+
+def _timer(
+    act: Callable[[], Any], now: Callable[[], float], most: int, ready: Callable[[], Any] = lambda: None
+) -> tuple[Callable[[int], float], int]:
+    """The seconds of an act, done so many times, and how many make a measurement; ``ready`` waits for a device."""
+
+    def once(times: int) -> float:
+        ready()
+        begin = now()
+        for _ in range(times):
+            act()
+        ready()
+        return (now() - begin) / times
+
+    once(1)
+    return once, max(1, min(most, round(AT_LEAST / max(once(1), 1e-7))))
 
 
 def _product(torch: Any, side: int, dtype: str, device: str) -> Callable[[], Any]:
@@ -127,13 +133,5 @@ def rows(spec: dict[str, Any], made: Any) -> dict[str, Any]:
 
 def _least(act: Callable[[], Any], repeats: int) -> float:
     """The least seconds of the processor that an act takes, of some measurements."""
-
-    def once(times: int) -> float:
-        begin = time.process_time()
-        for _ in range(times):
-            act()
-        return (time.process_time() - begin) / times
-
-    once(1)
-    times = max(1, min(1000, round(AT_LEAST / max(once(1), 1e-7))))
+    once, times = _timer(act, time.process_time, 1000)
     return min(once(times) for _ in range(repeats))

@@ -206,12 +206,14 @@ def _meeting(
     _dress(axes, a, over, unit, log)
     ys = [worth(x) for worth in curves for x in (low, high)]
     if log and min(ys) > 0:
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         axes.set_yscale("log")
         if a.unit != ONE:
             axes.yaxis.set_major_formatter(prefixed(a.unit))
-            axes.yaxis.set_minor_formatter(_nothing())
+            axes.yaxis.set_minor_formatter(NullFormatter())
         if max(ys) < 300 * min(ys):
-            axes.yaxis.set_major_locator(_ones_twos_fives())
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.set_xlim(low, high)
     axes.set_title(words(title) or f"Where {names[0]} and {names[1]} are equal", fontsize=10)
     below(axes)
@@ -220,6 +222,8 @@ def _meeting(
 
 def _dress(axes: Any, cost: Derivation, over: str, unit: Unit, log: bool) -> None:
     """The axes with their names, units and scale."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     meaning = cost.notation.meaning(over)
     axes.set_xlabel(
         f"{words(meaning)} {maths(Sym(over), cost.notation)}".strip() + (f" ({unit})" if unit != ONE else "")
@@ -230,29 +234,12 @@ def _dress(axes: Any, cost: Derivation, over: str, unit: Unit, log: bool) -> Non
     for axis, measured in ((axes.xaxis, unit), (axes.yaxis, cost.unit)):
         if measured != ONE:
             axis.set_major_formatter(prefixed(measured))
-            axis.set_minor_formatter(_nothing())
+            axis.set_minor_formatter(NullFormatter())
         elif log and axis is axes.xaxis:
-            axis.set_major_formatter(_plain())
+            thousands = FuncFormatter(lambda x, _: f"{x:,.0f}".replace(",", "\u202f") if x >= 1 else f"{x:g}")
+            axis.set_major_formatter(thousands)
     axes.grid(which="major", color=GRID, linewidth=0.6)
     axes.tick_params(labelsize=8)
-
-
-def _plain() -> Any:
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda x, _: f"{x:,.0f}".replace(",", "\u202f") if x >= 1 else f"{x:g}")
-
-
-def _ones_twos_fives() -> Any:
-    from matplotlib.ticker import LogLocator
-
-    return LogLocator(subs=(1, 2, 5))
-
-
-def _nothing() -> Any:
-    from matplotlib.ticker import NullFormatter
-
-    return NullFormatter()
 
 
 def _range(place: float) -> tuple[float, float, bool]:

@@ -32,30 +32,26 @@ def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict
         return found
 
 
-def slope(trace: EvaluationTrace, of: int, by: int) -> Any:
-    """The central difference of one variable for another."""
+def slope(trace: EvaluationTrace, of: int, ways: Mapping[int, Any]) -> Any:
+    """The central difference of a variable, for another one or along a direction: how far each variable goes."""
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
-        return (run(trace, {by: step})[of] - run(trace, {by: -step})[of]) / (2 * step)
+        ahead, back = ({number: way * far for number, far in ways.items()} for way in (step, -step))
+        return (run(trace, ahead)[of] - run(trace, back)[of]) / (2 * step)
 
 
-def along(trace: EvaluationTrace, of: int, vector: Mapping[str, Expr]) -> Any:
-    """The central difference of a variable along a direction."""
-    with mpmath.workdps(_DIGITS):
-        step = mpmath.mpf(10) ** -_STEP
-        shifts = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
-        back = {number: -amount for number, amount in shifts.items()}
-        return (run(trace, shifts)[of] - run(trace, back)[of]) / (2 * step)
+def along(trace: EvaluationTrace, vector: Mapping[str, Expr]) -> dict[int, Any]:
+    """The direction of a vector: how far each input goes."""
+    return {v.number: number(vector[v.input]) for v in trace.inputs if v.input in vector}
 
 
-def turned(trace: EvaluationTrace, of: int, by: int, vector: Mapping[str, Expr]) -> Any:
+def turned(trace: EvaluationTrace, of: int, by: int, ways: Mapping[int, Any]) -> Any:
     """The second difference of a variable, for one input and along a direction."""
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
-        ways = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
 
         def value(a: int, b: int) -> Any:
-            shifts = {number: a * amount for number, amount in ways.items()}
+            shifts = {number: a * step * far for number, far in ways.items()}
             shifts[by] = shifts.get(by, 0) + b * step
             return run(trace, shifts)[of]
 

@@ -68,7 +68,7 @@ def hessian_steps(
 
 def _moved(trace: EvaluationTrace, vector: Mapping[str, Expr], number: int) -> Callable[[Numbers], Fraction]:
     """The central difference of a variable along the vector."""
-    return lambda numbers: numeric.fraction(numeric.along(trace, number, vector))
+    return lambda numbers: numeric.fraction(numeric.slope(trace, number, numeric.along(trace, vector)))
 
 
 def _turned(
@@ -76,4 +76,4 @@ def _turned(
 ) -> Callable[[Numbers], Fraction]:
     """The second difference of the output, for a variable and along the vector."""
     of = dict(trace.outputs)[output]
-    return lambda numbers: numeric.fraction(numeric.turned(trace, of, number, vector))
+    return lambda numbers: numeric.fraction(numeric.turned(trace, of, number, numeric.along(trace, vector)))

@@ -204,4 +204,4 @@ def _primal_witness(trace: EvaluationTrace, number: int) -> Callable[[Numbers], 
 
 def _slope_witness(trace: EvaluationTrace, of: int, by: int) -> Callable[[Numbers], Fraction]:
     """The central difference of one variable for another."""
-    return lambda numbers: numeric.fraction(numeric.slope(trace, of, by))
+    return lambda numbers: numeric.fraction(numeric.slope(trace, of, {by: 1}))

@@ -11,9 +11,7 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import StepWriter
-from symcomm.core.units import Unit
-
-VALUE = Unit.parse("element")
+from symcomm.core.units import ELEMENT
 
 
 def derive(
@@ -30,13 +28,13 @@ def derive(
     """
     total, distance = (Sym(one) if isinstance(one, str) else num(one) for one in (operations, every))
     work = StepWriter(setting, total, distance)
-    kept = work.define("M_checkpoints", Ratio(total, distance), VALUE, "one each segment",
+    kept = work.define("M_checkpoints", Ratio(total, distance), ELEMENT, "one each segment",
                        "The value before each segment is kept.",
                        witness=lambda n: len(range(0, int(number(total, n)), int(number(distance, n)))))  # fmt: skip
-    inside = work.define("M_segment", Total((distance, num(-1))), VALUE, "recompute",
+    inside = work.define("M_segment", Total((distance, num(-1))), ELEMENT, "recompute",
                          "The values inside the segment that is reversed.",
                          witness=lambda numbers: len(range(1, int(number(distance, numbers)))))  # fmt: skip
-    work.define("M", Total((kept, inside)), VALUE, "add", "While the last segment is reversed.",
+    work.define("M", Total((kept, inside)), ELEMENT, "add", "While the last segment is reversed.",
                 witness=lambda numbers: chain(int(number(total, numbers)), int(number(distance, numbers))))  # fmt: skip
     meanings = {"T": "operations of the chain", "k": "operations between two checkpoints"}
     own = replace(setting.notation, meanings={**meanings, **setting.notation.meanings})

@@ -11,11 +11,9 @@ from symcomm.core.form import Largest, num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.setting import StepWriter
-from symcomm.core.units import Unit
+from symcomm.core.units import ELEMENT
 from symcomm.teaching.differentiation.costs import Segment, kept_values, peak, segments
 from symcomm.teaching.quantities.differentiation.asked import Formulas, Outputs, Point, answer, traced
-
-VALUE = Unit.parse("element")
 
 
 def _alive(part: Segment, numbers: Numbers) -> int:
@@ -45,19 +43,19 @@ def derive(
     if every:
         parts = segments(made, every)
         names = [
-            work.define(f"M_{n}", num(part.values), VALUE, "segment",
+            work.define(f"M_{n}", num(part.values), ELEMENT, "segment",
                         f"Operations {part.first} to {part.last}: {len(part.checkpoints)} values of checkpoints and "
                         f"{len(part.again)} that are computed again.",
                         witness=partial(_alive, part))
             for n, part in enumerate(parts, 1)
         ]  # fmt: skip
         if len(names) > 1:
-            work.define("M", Largest(tuple(names)), VALUE, "largest", "The segment that needs the most memory.",
+            work.define("M", Largest(tuple(names)), ELEMENT, "largest", "The segment that needs the most memory.",
                         witness=lambda numbers: peak(made, every))  # fmt: skip
     else:
         kept = kept_values(made)
         listed = ", ".join(f"`{made[number].name}`" for number in kept) or "none"
-        work.define("M", num(len(kept)), VALUE, "what partial derivatives read", f"Kept: {listed}.",
+        work.define("M", num(len(kept)), ELEMENT, "what partial derivatives read", f"Kept: {listed}.",
                     witness=lambda numbers: len(set(kept_values(made))))  # fmt: skip
     tried = [(k, peak(made, k), sum(len(s.again) for s in segments(made, k))) for k in range(1, total + 1)]
     least = min(number for _, number, _ in tried)

@@ -82,7 +82,7 @@ def derive(
     start = round_step(work, given, own)
     title = f"{decimal(given)} added {n} times in {f.name}"
     notes = _notes(found, own, f, n, method)
-    exhibits = [_strides(found, f)] if method == "in_order" and found.strides else []
+    exhibits = [_strides(found)] if method == "in_order" and found.strides else []
     exhibits += [_ADDED[method]] if want == "sum" and method in _ADDED else []
     if want in ("last_change", "limit", "overflow"):
         _ends(work, found, f, want, method)
@@ -273,7 +273,7 @@ def _overflows(found: sums.RepeatedSum, f: NumberFormat, numbers: Numbers) -> bo
     return sums.replayed(found.x, int(at), f) is None and sums.replayed(found.x, int(at) - 1, f) is not None
 
 
-def _strides(found: sums.RepeatedSum, f: NumberFormat) -> Exhibit:
+def _strides(found: sums.RepeatedSum) -> Exhibit:
     """The additions gathered by what they add."""
     joined: list[sums.Stride] = []
     for s in found.strides:  # what grows alike in one binade is one row
