@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from symcomm.core.errors import ValuesError
+from symcomm.core.libraries import sp
 
 MOST = 100_000  # values of one size
 LARGEST = 10**9
@@ -76,11 +77,4 @@ def divisors(n: int) -> tuple[int, ...]:
     >>> divisors(12)
     (1, 2, 3, 4, 6, 12)
     """
-    low, high, d = [], [], 1
-    while d * d <= n:
-        if n % d == 0:
-            low.append(d)
-            if d * d != n:
-                high.append(n // d)
-        d += 1
-    return (*low, *reversed(high))
+    return tuple(map(int, sp.divisors(n)))

@@ -173,7 +173,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all nodes below it, in the order they are written."""
+    """A node and all below it, in the order in which they are written."""
     yield node
     for child in children(node):
         yield from walk(child)
