@@ -8,6 +8,7 @@ from dataclasses import field
 from html import escape
 
 from symcomm.core.errors import RenderError
+from symcomm.core.files import temporary_folder
 from symcomm.core.records import dataclass
 
 FONT = "New Computer Modern, Latin Modern Roman, STIX Two Text, Georgia, serif"
@@ -78,19 +79,16 @@ class Sketch:
         """The bytes of a picture in a format: ``svg``, or ``pdf`` and ``png``, which Typst makes of it."""
         if kind == "svg":
             return self.svg()
-        import tempfile
-        from pathlib import Path
-
         try:
             import typst
         except ImportError as error:
             raise RenderError.lacking("pdf", f"a drawing as {kind} needs Typst") from error
-        with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
-            (Path(folder) / "drawing.svg").write_bytes(self.svg())
-            source = Path(folder) / "main.typ"
+        with temporary_folder() as folder:
+            (folder / "drawing.svg").write_bytes(self.svg())
+            source = folder / "main.typ"
             source.write_text('#set page(width: auto, height: auto, margin: 0pt)\n#image("drawing.svg")\n')
             made: object = typst.compile(
-                str(source), root=folder, format="pdf" if kind == "pdf" else "png", ignore_system_fonts=True,
+                str(source), root=str(folder), format="pdf" if kind == "pdf" else "png", ignore_system_fonts=True,
                 timestamp=0,
             )  # fmt: skip
         if not isinstance(made, bytes):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -72,33 +74,33 @@ def _layers(points: tuple[Point, ...]) -> int:
     return max(p.layer for p in points)
 
 
+def _runs(
+    points: tuple[Point, ...], ends: list[float], alike: Callable[[Point], Any]
+) -> Iterator[tuple[Any, float, float]]:  # fmt: skip
+    """Points that follow one another and are alike: what they share, where they begin and where they end."""
+    at = 0
+    for shared, run in groupby(points, alike):
+        start, at = at, at + len([*run])
+        yield shared, ends[start], ends[at]
+
+
 def _mark_phases(axes: Any, points: tuple[Point, ...], ends: list[float]) -> None:
     """The phases, separated and named, and the numbers of the layers below them."""
     ticks: list[float] = []
     labels: list[str] = []
     count = _layers(points)
     every = max(1, -(-count // 8))
-    start = 0
-    for n in range(1, len(points) + 1):
-        here = points[n] if n < len(points) else None
-        before = points[n - 1]
-        if here is None or here.layer != before.layer or here.phase != before.phase:
-            middle = (ends[start] + ends[n]) / 2
-            layer = before.layer
-            opens = layer == (count if before.phase == "backward" else 1)
-            shown = opens or layer == 1 or count <= 8 or (layer % every == 0 and layer != count)
-            if layer and shown and count > 1:
-                ticks.append(middle)
-                labels.append(str(layer))
-            start = n
-    begin = 0
-    for n in range(1, len(points) + 1):
-        if n == len(points) or points[n].phase != points[n - 1].phase:
-            axes.axvline(ends[n], color=SOFT, linewidth=0.7)
-            axes.annotate(points[n - 1].phase, ((ends[begin] + ends[n]) / 2, 0), xycoords=("data", "axes fraction"),
-                          xytext=(0, -24 if count > 1 else -13), textcoords="offset points", fontsize=8.5, ha="center",
-                          rotation=0)  # fmt: skip
-            begin = n
+    for (layer, phase), start, stop in _runs(points, ends, attrgetter("layer", "phase")):
+        opens = layer == (count if phase == "backward" else 1)
+        shown = opens or layer == 1 or count <= 8 or (layer % every == 0 and layer != count)
+        if layer and shown and count > 1:
+            ticks.append((start + stop) / 2)
+            labels.append(str(layer))
+    for phase, start, stop in _runs(points, ends, attrgetter("phase")):
+        axes.axvline(stop, color=SOFT, linewidth=0.7)
+        axes.annotate(phase, ((start + stop) / 2, 0), xycoords=("data", "axes fraction"),
+                      xytext=(0, -24 if count > 1 else -13), textcoords="offset points", fontsize=8.5, ha="center",
+                      rotation=0)  # fmt: skip
     axes.set_xticks(ticks, labels, fontsize=7)
     axes.tick_params(axis="x", length=2)
     axes.set_xlabel("\n" if count > 1 else " ", fontsize=8)  # room for the names of the phases
