@@ -24,7 +24,7 @@ from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.memory import kv_cache, serving_capacity
 from symcomm.core.quantities.time import decode_time, step_time, time
 from symcomm.core.quantities.time.terms import Terms
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on
 from symcomm.core.units import BYTE, Quantity
 from symcomm.searching import explain
@@ -113,7 +113,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         notes.extend(writer.told(work.steps))
         numbers.update(dict(writer.machine.given))
         if strategy is not None:
-            for rule in training.constraints(ByIdentity(at.graph), strategy, m):
+            for rule in training.constraints(at.graph, strategy, m):
                 if cut is None or batch not in {*forms.names(rule[1]), *forms.names(rule[2])}:
                     constraints[rule] = None
         return made, regions, hops

@@ -242,14 +242,14 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
             count = held.times(one.region)
             mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))
         states, holds, fields = _states(
-            ByIdentity(graph), kept, question.recipe, question.frozen, number, before, sizes, adds, question.accounting
+            graph, kept, question.recipe, question.frozen, number, before, sizes, adds, question.accounting
         )
         touched += fields
         steps += [*states, *named(f"{before}kept: ", activations.steps)]
         holds = (*holds, ("activations", Sym(f"{before}kept: {activations.answer.name}")))
         steps.append((f"{before}memory", forms.Total(tuple(form for _, form in holds))))
         for on, _ in question.shared:
-            there, parts, _ = _states(ByIdentity(graph), kept, question.recipe, question.frozen, number,
+            there, parts, _ = _states(graph, kept, question.recipe, question.frozen, number,
                                       f"{before}{on}, ", sizes, adds, question.accounting, on)  # fmt: skip
             steps += there
             away.setdefault(on, []).append(forms.total(*(form for _, form in parts)))
@@ -279,7 +279,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
     collected = told.only("time", "memory", *SHARED_MEMORY.values())
     check_known(steps, collected.names - {*variables})
-    divides = (*constraints(ByIdentity(micro.graph), made.strategy, m), *_places(draft, made.strategy))
+    divides = (*constraints(micro.graph, made.strategy, m), *_places(draft, made.strategy))
     return Structure(
         draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
         tuple(dict.fromkeys(touched)), calls_apart(made), made.notes,
@@ -358,7 +358,7 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: ByIdentity[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None,
+    graph: Graph, strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None,
     before: str, layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
     on: Literal["device", "host", "nvme"] = "device",
 ) -> tuple[list[tuple[str, Form]], tuple[tuple[str, Form], ...], tuple[str, ...]]:  # fmt: skip
@@ -367,7 +367,7 @@ def _states(
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
         several = None
-    setting = Setting(held.it, accounting, values=dict(layers), frozen=frozen, told=False)
+    setting = Setting(graph, accounting, values=dict(layers), frozen=frozen, told=False)
     steps: list[tuple[str, Form]] = []
     holds: list[tuple[str, Form]] = []
     touched: dict[str, None] = {}
@@ -411,9 +411,9 @@ def _kept(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None, str
 
 
 @lru_cache(maxsize=64)
-def constraints(held: ByIdentity[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
+def constraints(graph: Graph, strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
     """The sizes to divide, and their divisors: each named axis that the strategy cuts, the batch, and the layers."""
-    graph, sizes = held.it, degrees(strategy)
+    sizes = degrees(strategy)
     found: dict[tuple[Expr, Expr], tuple[str, Form, Form]] = {}
 
     def add(label: str, size: Expr, axes: tuple[str, ...]) -> None:

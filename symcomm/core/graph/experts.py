@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from symcomm.core.form import Applied, Form, NumericFunction, Power, Ratio, Smallest, Total, negative, num, product
@@ -29,6 +30,7 @@ class Routing:
     tokens: tuple[Expr, ...]
 
 
+@lru_cache(maxsize=256)
 def chosen_experts(graph: Graph) -> dict[str, Routing]:
     """The weights of experts, each with how tokens are routed to them.
 

@@ -23,7 +23,7 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program.pipeline import check_stages
 from symcomm.core.program.program import unstaged
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, cuts
 from symcomm.core.units import Quantity
 
@@ -99,7 +99,7 @@ def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -
         symbolic, degrees = _symbolic(options) if quantity in BY_FORMS else (options, {})
         sound = degrees and setting.accounting.rings == "one_way"  # rings both ways ask whether a degree is even
         known = _known(
-            ByIdentity(setting.graph), setting.accounting, setting.dtype, tuple(setting.values.items()), quantity,
+            setting.graph, setting.accounting, setting.dtype, tuple(setting.values.items()), quantity,
             tuple(symbolic.items()),
         ) if sound else None  # fmt: skip
     except (SymcommError, TypeError):  # no strategy: the pass says so; an option that is no key is not kept
@@ -120,7 +120,7 @@ def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -
 
 
 @lru_cache(maxsize=256)
-def _known(held: ByIdentity[Graph], accounting: Accounting, dtype: str, values: tuple[tuple[str, Fraction], ...],
+def _known(graph: Graph, accounting: Accounting, dtype: str, values: tuple[tuple[str, Fraction], ...],
            quantity: str, options: tuple[tuple[str, Any], ...]) -> _Kept:  # fmt: skip
     return _Kept()
 
@@ -154,11 +154,11 @@ def _symbolic(options: Options) -> tuple[Options, dict[str, Fraction]]:
 
 @lru_cache(maxsize=256)
 def _cuts(
-    held: ByIdentity[Graph], strategy: Strategy, values: tuple[tuple[str, Fraction], ...]
+    graph: Graph, strategy: Strategy, values: tuple[tuple[str, Fraction], ...]
 ) -> tuple[tuple[Fraction, tuple[Form, ...]], ...]:
     """The known sizes that a strategy cuts, each with the degrees that must divide it."""
     known = dict(values)
-    sizes = ((size, parts) for size, parts in cuts(held.it, strategy) if {*names(size)} <= known.keys())
+    sizes = ((size, parts) for size, parts in cuts(graph, strategy) if {*names(size)} <= known.keys())
     return tuple(dict.fromkeys((evaluate(size, known), parts) for size, parts in sizes))
 
 
@@ -168,7 +168,7 @@ def _divides(setting: Setting, strategy: Strategy, degrees: Mapping[str, Fractio
     try:
         if strategy.pipeline is not None:
             check_stages(setting.graph, strategy.pipeline, known)
-        cuts = _cuts(ByIdentity(setting.graph), unstaged(strategy), tuple(setting.values.items()))
+        cuts = _cuts(setting.graph, unstaged(strategy), tuple(setting.values.items()))
         for size, sizes in cuts:
             degrees_known = {name for part in sizes for name in names(part)} <= known.keys()
             if degrees_known and (size / prod(evaluate(part, known) for part in sizes)).denominator != 1:

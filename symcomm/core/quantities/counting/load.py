@@ -14,7 +14,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.errors import AccountingError
 from symcomm.core.form import Form, Ratio, num, product
-from symcomm.core.graph.experts import EXPERTS_READ, Routing, chosen_experts
+from symcomm.core.graph.experts import EXPERTS_READ, chosen_experts
 from symcomm.core.graph.gradient import trains_inputs
 from symcomm.core.graph.graph import KEPT, Graph, Op, Region
 from symcomm.core.libraries import Expr
@@ -24,7 +24,7 @@ from symcomm.core.program.instructions import Program
 from symcomm.core.program.program import batch_of, program, unstaged
 from symcomm.core.quantities.communication.call import Call, calls
 from symcomm.core.quantities.counting.flops import counted, counts, shared_pairs
-from symcomm.core.records import ByIdentity, dataclass, replace
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
@@ -172,19 +172,18 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
     keeps = setting.keeps if isinstance(setting.keeps, str) else ", ".join(f"{n}={b}" for n, b in setting.keeps.items())
-    return _load(ByIdentity(setting.graph), setting.accounting, setting.dtype, strategy, setting.frozen, gradient_dtype,
-                 keeps)  # fmt: skip
+    return _load(setting.graph, setting.accounting, setting.dtype, strategy, setting.frozen, gradient_dtype, keeps)
 
 
 @lru_cache(maxsize=64)
 def _load(
-    held: ByIdentity[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str],
+    model: Graph, accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str],
     gradient_dtype: str | None, keeps: str,
 ) -> Load:  # fmt: skip
-    setting = Setting(held.it, accounting, dtype, frozen=frozen, keeps=keeps)
+    setting = Setting(model, accounting, dtype, frozen=frozen, keeps=keeps)
     shared = replace(accounting, recomputation=Accounting.recomputation)
-    graph, ops = _computed(held, shared, dtype, unstaged(strategy), frozen)
-    made = program(held.it, strategy, accounting, frozen)
+    graph, ops = _computed(model, shared, dtype, unstaged(strategy), frozen)
+    made = program(model, strategy, accounting, frozen)
     counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
     for turn in made.turns:
         one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
@@ -234,13 +233,13 @@ def _inside_kernels(setting: Setting, made: Program, ops: Sequence[OpLoad]) -> t
 
 @lru_cache(maxsize=64)
 def _computed(
-    held: ByIdentity[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
+    model: Graph, accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
 ) -> tuple[Graph, tuple[OpLoad, ...]]:
     """The training graph, and what a rank computes for one microbatch."""
-    setting = Setting(held.it, accounting, dtype, frozen=frozen)
-    whole = program(held.it, strategy, accounting, frozen)
+    setting = Setting(model, accounting, dtype, frozen=frozen)
+    whole = program(model, strategy, accounting, frozen)
     made, graph = whole.plan, whole.graph
-    backward = ("input_gradient",) if not held.it.repeat and trains_inputs(held.it) else ()
+    backward = ("input_gradient",) if not model.repeat and trains_inputs(model) else ()
     ops: list[OpLoad] = []
     for step in whole.works():
         if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
@@ -357,18 +356,12 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
 
 
-@lru_cache(maxsize=256)
-def experts_of(held: ByIdentity[Graph]) -> dict[str, Routing]:
-    """The weights of experts, each with how tokens are routed to them."""
-    return chosen_experts(held.it)
-
-
 def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: Form | None = None) -> Form:
     """The elements of a tensor that an op reads or writes: of experts those of the tokens that it works on.
 
     The tokens are divided into ``parts``, of which an op works on one.
     """
-    routing, sizes = experts_of(ByIdentity(graph)).get(name), list(sizes_moved(graph, op, name))
+    routing, sizes = chosen_experts(graph).get(name), list(sizes_moved(graph, op, name))
     if routing is None or name == op.output:
         return setting.sizes(sizes)
     every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)
@@ -407,13 +400,13 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
         return setting
     size = setting.written(setting.graph.axes[batch_of(setting.graph)].size)
     setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
-    return replace(setting, graph=_in_microbatches(ByIdentity(setting.graph), microbatches))
+    return replace(setting, graph=_in_microbatches(setting.graph, microbatches))
 
 
 @lru_cache(maxsize=64)
-def _in_microbatches(held: ByIdentity[Graph], microbatches: Form) -> Graph:
-    graph, batch = held.it, batch_of(held.it)
-    size, parts = graph.axes[batch].size, forms.value(microbatches)
+def _in_microbatches(graph: Graph, microbatches: Form) -> Graph:
+    batch, parts = batch_of(graph), forms.value(microbatches)
+    size = graph.axes[batch].size
     axes = {
         name: replace(axis, size=axis.size.xreplace({size: size / parts}))
         if size.is_Symbol or name == batch else axis

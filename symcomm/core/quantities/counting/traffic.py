@@ -11,13 +11,12 @@ from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Num, Total, product, total
-from symcomm.core.graph.experts import Routing
+from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Op, Region, worded
 from symcomm.core.libraries import Expr
-from symcomm.core.quantities.counting.load import elements_moved, experts_of, moves, sizes_moved, uses
+from symcomm.core.quantities.counting.load import elements_moved, moves, sizes_moved, uses
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import experts_hit, often, passes, size
-from symcomm.core.records import ByIdentity
 from symcomm.core.setting import Setting, StepWriter, slug, times
 from symcomm.core.units import BYTE
 
@@ -85,7 +84,7 @@ def write_down(work: StepWriter, op: str | None) -> Form:
 
 def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers) -> Fraction:
     """The bytes of operands and results, laid out one by one."""
-    graph, found, experts = setting.graph, Fraction(0), experts_of(ByIdentity(setting.graph))
+    graph, found, experts = setting.graph, Fraction(0), chosen_experts(setting.graph)
     for region, op in ops:
         for name, (_, count) in uses(setting, graph, op).items():
             tensor = graph.tensors[name]
