@@ -164,7 +164,7 @@ NAMES = {
     "symcomm.documents.render.words": "Words words_words=words",
     "symcomm.documents.render.writer": "Kind PageWriter table_view",
     "symcomm.exams": "decision kept_answers",
-    "symcomm.exams.asking": "Asking",
+    "symcomm.exams.candidates": "Candidates",
     "symcomm.exams.choices": "option_text",
     "symcomm.exams.common": "with_mistakes",
     "symcomm.exams.decision": "TimeUpError deadline decide",

@@ -97,6 +97,10 @@ class Unit:
         return Unit(tuple((base, p * n) for base, p in self.powers if p * n))
 
     def __str__(self) -> str:
+        return self._spelled
+
+    @cached_property
+    def _spelled(self) -> str:
         def side(sign: int) -> str:
             return "·".join(
                 _SYMBOLS.get(base, base) + (f"^{abs(p)}" if abs(p) > 1 else "")
@@ -241,6 +245,8 @@ class Quantity:
     @property
     def is_long(self) -> bool:
         """Whether its exact number is a fraction with more than four digits, which nobody reads."""
+        if type(self) is Quantity and self.value.denominator == 1:
+            return False
         parts = re.match(r"-?([\d ]+)/([\d ]+)", self.exact)
         return len(self.lines()) > 1 and parts is not None and any(len(part.strip()) > 4 for part in parts.groups())
 
@@ -576,10 +582,10 @@ def decimal_text(value: Fraction, digits: int = 6) -> str:
 def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> tuple[str, str] | None:
     table = _SMALL if base == 10 and abs(value) < 1 else table
     size = abs(value)
-    fitting = [(power, name) for name, power in table.items() if size >= _power(base, power)]
-    if not fitting:
+    whole = int(size) if size >= 1 else size
+    power, name = max(((power, name) for name, power in table.items() if whole >= _power(base, power)), default=(0, ""))
+    if not power:
         return None
-    power, name = max(fitting)
     scaled = value / _power(base, power)
     text = decimal_text(scaled, 9) if (scaled * 10**6).denominator == 1 else ""
     room = 7 if "second" in dict(unit.powers) else 9  # rates and times are measured, bytes and operations are counted
@@ -601,8 +607,8 @@ def _in_clock(seconds: Fraction) -> tuple[str, str]:
 
 
 @cache
-def _power(base: int, exponent: int) -> Fraction:
-    return Fraction(base) ** exponent
+def _power(base: int, exponent: int) -> int | Fraction:
+    return base**exponent if exponent >= 0 else Fraction(base) ** exponent
 
 
 def _relation(text: str, value: Fraction) -> str:

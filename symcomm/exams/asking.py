@@ -10,7 +10,7 @@ import re
 from collections.abc import Hashable
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
@@ -75,8 +75,8 @@ class Asking:
     forgotten: frozenset[str] = frozenset()
     step: str = ""
     notation: Notation | None = None
-    # What was derived already; another question, made of this one, has to derive its own.
-    answered: list[Derivation] = field(default_factory=list, init=False, repr=False, compare=False)
+    # The changed questions, None where one has no answer: all that are made of one question share them.
+    changed: dict[Hashable, Asking | None] = field(default_factory=dict, repr=False, compare=False)
 
     def option(self, name: str) -> Any:
         """The value of an option; its default where it is not given, None where there is none."""
@@ -101,22 +101,13 @@ class Asking:
     @cached_property
     def derivation(self) -> Derivation:
         """The derivation; raises a ``SymcommError`` where there is none."""
-        if self.answered:
-            return self.answered[0]
         return derive(self.asked, self._counted, dict(self.options), self.accounting, dict(self.values), ())
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no number can change what was derived here, whatever was asked again."""
-        return self.derivation.otherwise is None and all(one.is_settled for one in self._asked.values() if one)
 
     @property
     def _counted(self) -> Model:
         if not self.forgotten:
             return self.model
-        graph = self.model.graph
-        tensors = {n: replace(t, role="constant") if n in self.forgotten else t for n, t in graph.tensors.items()}
-        return replace(self.model, graph=replace(graph, tensors=tensors))
+        return replace(self.model, graph=_without(ByIdentity(self.model.graph), self.forgotten))
 
     @cached_property
     def form(self) -> Form:
@@ -293,23 +284,15 @@ class Asking:
             found |= {alone: None, alone | bias: None}
         return tuple(found)
 
-    def again(self, **changes: Any) -> Asking | None:
-        """The same question under other choices; None where nothing can be derived under them."""
-        return self.derived(replace(self, **changes))
-
     def derived(self, changed: Asking) -> Asking | None:
-        """A changed question with its answer; what was asked before, as another convention, is not derived again."""
+        """A changed question with its answer, None where it has none; what was asked before is not derived again."""
         about = ByIdentity(changed.model), changed.accounting, changed.forgotten, changed.options
         try:
-            if about not in self._asked:
-                self._asked[about] = changed if changed._has_answer() else None
-            return self._asked[about]
+            if about not in self.changed:
+                self.changed[about] = changed if changed._has_answer() else None
+            return self.changed[about]
         except TypeError:  # an option that is no key
             return changed if changed._has_answer() else None
-
-    @cached_property
-    def _asked(self) -> dict[Hashable, Asking | None]:
-        return {}
 
     def _has_answer(self) -> bool:
         try:
@@ -317,6 +300,13 @@ class Asking:
         except SymcommError:
             return False
         return True
+
+
+@lru_cache(maxsize=256)  # what is kept of a graph is kept of it without these weights, too
+def _without(held: ByIdentity[Graph], forgotten: frozenset[str]) -> Graph:
+    graph = held.it
+    tensors = {n: replace(t, role="constant") if n in forgotten else t for n, t in graph.tensors.items()}
+    return replace(graph, tensors=tensors)
 
 
 def worth(form: Form) -> Expr:

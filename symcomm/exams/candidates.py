@@ -136,7 +136,7 @@ class Candidates:
     def is_settled(self) -> bool:
         """Whether no number can change what is known, whatever was asked again for a convention or a mistake."""
         self.singles  # noqa: B018  (what they ask again is looked at, too)
-        return all(one.is_settled for one in (self.question, *(question for question, _ in self.others)))
+        return all(one.derivation.otherwise is None for one in (self.question, *self.question.changed.values()) if one)
 
     def _wrong(self, mistakes: Sequence[Misconception], draft: Attempt) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)

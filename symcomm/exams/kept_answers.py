@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -269,7 +270,11 @@ class KeptAnswers:
     def _compare(self, entry: _Entry, fresh: Answer, read: _Read) -> None:
         assert entry.symbolic is not None
         d, values = entry.symbolic, _values(read.known, read.numbers)
-        entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
+        entry.whole = fresh.quantity is not None
+        for name in values:
+            with suppress(SymcommError):
+                d.check_names([name])
+                entry.names |= {name}
         try:
             same = d.at(values) == fresh.quantity
         except SymcommError:
@@ -373,14 +378,6 @@ def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fra
 def _simplified(d: Derivation) -> Form:
     form, steps = d.answer.form, {step.name for step in d.steps}
     return form if steps.isdisjoint(names(form)) else from_expr(d.expr)  # names of steps are ours
-
-
-def _knows(d: Derivation, name: str) -> bool:
-    try:
-        d.check_names([name])
-    except SymcommError:
-        return False
-    return True
 
 
 def _refilled(entry: _Entry, d: Derivation, ask: Ask, read: _Read, pages: bool) -> Answer:

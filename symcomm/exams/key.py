@@ -92,7 +92,7 @@ def key_for(derivation: Derivation, **values: object) -> Key:
     if "origin" in derivation.kept:
         model, quantity, options = derivation.kept["origin"]
         question = Asking(quantity, model, tuple(options.items()), derivation.accounting, given)
-        question.answered.append(derivation)
+        question.__dict__["derivation"] = derivation  # which is cached, and derived again in a changed question
         return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
     question = _derived(derivation, model, derivation.accounting, given)
@@ -104,7 +104,7 @@ def _derived(
 ) -> Asking:
     """A question of which only the derivation is known, such as the ratio of two answers."""
     question = Asking("", model, (), accounting, given)
-    question.answered.append(derivation)
+    question.__dict__["derivation"] = derivation
     return question
 
 
@@ -174,7 +174,8 @@ def _others(question: Asking, chosen: Choices | None, scale: Fraction, unit: Uni
     statements = {(row.field, row.name): row.statement for row in CONVENTIONS}
     for some in chosen:
         changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}
-        again = question.again(accounting=replace(question.accounting, **changed)) if changed else None
+        other = replace(question, accounting=replace(question.accounting, **changed))
+        again = question.derived(other) if changed else None
         if again is not None and not any(_cuts_one(step.form) for step in again.derivation.steps):
             form = same_names(question, again)
             form = form if scale == 1 else forms.product(forms.num(scale), form)

@@ -614,6 +614,34 @@ def test_a_question_about_a_model_that_a_draw_makes_unreadable_stops_though_it_s
     assert found == {("one", True), ("one", False), ("two", True), ("four", True), (NOT_WHOLE, False)}
 
 
+ELSEWHERE = """---
+exam: {questions: 1, alike: yes}
+draw: {r: [1, 2, 4]}
+---
+# One (2 points)
+
+The clock of the other question runs at {{ f }}.
+
+```symcomm
+{ask: pipeline_time, id: one, want: utilisation, given: {p: 4, m: 8}}
+```
+
+# Two (2 points)
+
+```symcomm
+{ask: peak_rate, id: two, given: {f: "{{ r }} GHz", n_SM: 108 SM, n_FMA: 512 FMA/clock/SM}}
+```
+"""
+
+
+def test_prose_tells_the_number_of_a_question_that_its_paper_does_not_ask():
+    papers = [Exam(parse_template(ELSEWHERE, "t.md"), "1").paper(student) for student in numbered(12)]
+    said = {(paper.drawn["r"].text, item.markdown) for paper in papers for item in paper.problem.items
+            if paper.parts[0].id == "one" and "clock" in getattr(item, "markdown", "")}  # fmt: skip
+    assert len(said) > 1
+    assert said == {(r, f"The clock of the other question runs at {r} 000 000 000 Hz.") for r, _ in said}
+
+
 def test_an_option_that_is_said_twice_lists_both(tmp_path):
     (tmp_path / "t.md").write_text(UNREADABLE.replace("[16, 24]", "[8, 16]"), encoding="utf-8")
     words = ["exam", str(tmp_path / "t.md"), "--variants", "2", "--to", "json", "--to", "csv", "-o", str(tmp_path)]

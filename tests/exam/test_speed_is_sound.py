@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from api import (
-    Asking,
+    Candidates,
     Ceiling,
     Exam,
     Form,
@@ -208,7 +208,7 @@ def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch)
 @pytest.mark.parametrize("settled", [True, False])
 def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_numbers_decide(monkeypatch, settled):
     if not settled:  # as where stages differ, so that numbers say which one has the most
-        monkeypatch.setattr(Asking, "is_settled", False)
+        monkeypatch.setattr(Candidates, "is_settled", False)
     text = STRUCTURES.replace("{{ s }}", "2").replace("N: {multiples_of: 8, from: 8, to: 32}", "N: [8, 16]")
     exam = exam_of(parse_template(text, "t.md"), "1")
     found = []

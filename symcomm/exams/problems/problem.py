@@ -259,6 +259,11 @@ class Problem:
         """The models by name, in order."""
         return {item.name: item for item in self.items if isinstance(item, ModelBlock)}
 
+    @cached_property
+    def without_numbers(self) -> dict[Span, Ask]:
+        """The questions by their places, without their numbers: they stand where a paper does not ask them."""
+        return {ask.span: replace(ask, given=()) for ask in self.asks}
+
     @property
     def tables(self) -> tuple[Table, ...]:
         """The layer tables that stand in the text, in order."""
@@ -378,9 +383,11 @@ class Template:
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
 
     @cached_property
-    def _closed(self) -> frozenset[int]:
-        """The numbers of the parts that hold no reference."""
-        return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
+    def _draws_tell_all(self) -> bool:
+        """Whether prose refers to drawn values alone: then it tells nothing of questions beside it."""
+        prose = (part for part in self.parts if isinstance(part, (Prose, Heading)))
+        every = (one for part in prose for one in references(part.markdown, part.span))
+        return all(not one.topic and one.name in self.draws.names for one in every)
 
     @cached_property
     def _kept(self) -> Kept:
@@ -401,7 +408,7 @@ class Template:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
         Without ``drawn`` it has the values of an example. Parts ``beside`` the paper belong to questions that it does
-        not ask: where a draw makes one unreadable, the question of the example stands there.
+        not ask: the question of the example stands there where a draw makes one unreadable, or nothing hangs on it.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": NamedValue("4096")})
         >>> made.items[0].markdown
@@ -412,7 +419,8 @@ class Template:
         reader = _Reader(self.file, self._head, drawn, self._kept)
         for number, part in enumerate(self.parts):
             reader.example = self.example if number in beside else None
-            reader.take(part, number not in self._closed)
+            reader.spared = self.example.without_numbers if number in beside and self._draws_tell_all else {}
+            reader.take(part)
         return reader.problem()
 
 
@@ -501,6 +509,13 @@ def _depends_on(held: ByIdentity[Section]) -> tuple[tuple[str, ...], tuple[str, 
     return every, tuple(sorted(referred(replace(section, entries=others))))
 
 
+@lru_cache(maxsize=4096)
+def _may_be_kept(held: ByIdentity[Section]) -> bool:
+    """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
+    keys = {*held.it.keys}
+    return bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts", "of"} & keys
+
+
 @lru_cache(maxsize=1024)
 def _options_of(quantity: str) -> dict[str, Option] | None:
     """The options of a quantity by their names; None where it is not known."""
@@ -535,21 +550,24 @@ class _Reader:
         self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = self.head.text("dtype")
         self.example: Problem | None = None  # while a question is read that the paper does not ask
+        self.spared: dict[Span, Ask] = {}  # what stands instead of such questions where they need not be read
         self.lost: dict[str, SymcommError] = {}  # models of such questions that these draws make unreadable
         self.names = NAMES.read(self.head, "names") if "names" in self.head else ()
 
-    def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
-        """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
+    def take(self, piece: pieces.Piece | Value) -> None:
+        """Adds one piece, in which the values known so far stand for its references."""
         if isinstance(piece, (Scalar, Listing, Section)):
             before = len(self.items)
             try:
-                self.entry(piece, refers)
+                self.entry(piece)
             except SymcommError as error:
                 del self.items[before:]
                 self.stand_in(piece, error)
             return
+        if self.spared and isinstance(piece, Prose):
+            return
         final = isinstance(piece, pieces.TablePiece)
-        match pieces.filled(piece, self.known(final)) if refers else piece:
+        match pieces.filled(piece, self.known(final)):
             case (Prose() | Heading()) as item:
                 self.items.append(item)
             case Only() as only:
@@ -566,10 +584,9 @@ class _Reader:
         sections, example = _sections(value), self.example
         if example is None or any(not {"ask", "model", "figure"} & {*section.keys} for section in sections):
             raise error
-        asks = {ask.span: ask for ask in example.asks}
         for section in sections:
             if key := section.key("ask"):
-                self.items.append(replace(asks[key.span], given=()))
+                self.items.append(example.without_numbers[key.span])
             elif "model" in section and section.text("model") in example.models:
                 self.models[section.text("model")] = example.models[section.text("model")]
                 self.lost[section.text("model")] = error
@@ -630,15 +647,18 @@ class _Reader:
 
         return [pieces.filled(item, once) if isinstance(item, (Prose, Heading)) else item for item in self.items]
 
-    def entry(self, value: Value, refers: bool) -> None:
+    def entry(self, value: Value) -> None:
         """Adds what a block says; one that was read with the same drawn values is not read again."""
-        names = _names(ByIdentity(value)) if refers else frozenset[str]()
+        if self.spared and isinstance(value, Section) and (asks := value.key("ask")):
+            self.items.append(self.spared[asks.span])
+            return
+        names = _names(ByIdentity(value))
         if not names <= self.drawn.keys():  # it hangs on values that stand before it
             self.block(filled(value, self.known()))
         elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):
             for item in value.items:
-                self.entry(item, refers)
-        elif not isinstance(value, Section) or not self.may_be_kept(value):
+                self.entry(item)
+        elif not isinstance(value, Section) or self.inside is not None or not _may_be_kept(ByIdentity(value)):
             self.block(filled(value, self.known()) if names else value)
         else:
             self.compiled(value)
@@ -680,11 +700,6 @@ class _Reader:
         options = _options_of(item.quantity) or {}
         given = read_values(_follows(given_options(section, options), options)[1], gives, blocks.quantity)
         return replace(item, section=section, given=given)
-
-    def may_be_kept(self, section: Section) -> bool:
-        """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
-        keys = {*section.keys}
-        return self.inside is None and bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts", "of"} & keys
 
     def again(self, made: Iterable[Item]) -> None:
         """Adds what was read before."""
