@@ -481,6 +481,7 @@ def test_a_template_of_ones_own_replaces_ours(tmp_path: Path) -> None:
         ("<% set a = 'a' * 99999 %>" + "<% set a = a ~ a %>" * 20, "this takes too long, or makes too much"),
         ("<< 10 ** 5000 >>", "line 1: a number has more than 4,300 digits"),
         ("<< '{:>99999999}'.format(1) >>", "unsafe"),
+        ("<< kept(page.title.upper, page) >>", "kept takes a macro and what it writes"),
         ("<% macro f(n) %><< f(n+1) >><% endmacro %><< f(0) >>", "macros, loops or included files nest too deep"),
     ],
 )
@@ -506,6 +507,7 @@ WASTEFUL = [  # each more than 20 MB, or more than 400,000 turns
     "<% set ns = namespace(a=['a']) %><% for i in range(60) %><% set ns.a = [ns.a, ns.a] %><% endfor %><< ns.a >>",
     "<% for i in range(99999) %><% set x = range(99999)|sort %><% endfor %>",
     "<< [1]|batch(99999999, 'x')|list >>",
+    "<% macro f(t) %><< 'a' * 99999 >><% endmacro %><% for i in range(999) %><< kept(f, page) >><% endfor %>",
 ]
 
 
@@ -521,6 +523,14 @@ def test_a_template_may_run_90000_turns_and_use_filters(tmp_path: Path) -> None:
     text = "<% for i in range(300) %><% for j in range(300) %>x<% endfor %><% endfor %><< ['a', 'b']|join('-')|upper >>"
     (tmp_path / "solution.md.jinja").write_text(text)
     assert source(document(), "md", templates=tmp_path) == "x" * 90000 + "A-B"
+
+
+def test_what_a_macro_writes_of_a_thing_is_kept_for_this_very_thing(tmp_path: Path) -> None:
+    macro = "<% macro f(t) %><% set ns.times = ns.times + 1 %><< t.title >><% endmacro %>"
+    text = "<% set ns = namespace(times=0) %>" + macro + "<< kept(f, page) >> << kept(f, page) >> << ns.times >>"
+    (tmp_path / "solution.md.jinja").write_text(text)
+    assert source(document(title="one"), "md", templates=tmp_path) == "one one 1"
+    assert source(document(title="two"), "md", templates=tmp_path) == "two two 1"
 
 
 def test_a_missing_folder_of_templates(tmp_path: Path) -> None:

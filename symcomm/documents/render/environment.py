@@ -19,6 +19,7 @@ from jinja2.visitor import NodeTransformer
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.printing import html_text, markdown_text, tex_text, typst_string
+from symcomm.core.records import ByIdentity
 from symcomm.core.units import endless
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ _REMOVED = ("center", "format", "indent", "pprint", "slice", "tojson", "urlize",
 _MOST = 20_000_000  # bytes that a template may make while a page is filled
 _STEP = 50  # what a turn of a loop, a call or an operation counts at least
 _LISTS = (list, tuple, dict, range, set)
+_KEPT = 1024  # things that many pages have and that are kept as a macro wrote them
 
 
 def _bytes(value: object) -> int:
@@ -182,6 +184,7 @@ class _Counted(NodeTransformer):
 def environment(form: str, templates: Path | None) -> Environment:
     """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
     from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined
+    from jinja2.runtime import Macro
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from markupsafe import Markup
 
@@ -198,6 +201,19 @@ def environment(form: str, templates: Path | None) -> Environment:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return Markup(str(value))  # noqa: S704  (digits mean the same everywhere)
         return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
+
+    written: dict[tuple[object, ...], object] = {}
+
+    def kept(macro: object, thing: object, *more: object) -> object:
+        """What a macro writes of a thing that many pages have, such as a table; it must not use anything else."""
+        if not isinstance(macro, Macro):  # other functions are called by the sandbox alone
+            raise TypeError("kept takes a macro and what it writes")
+        about = macro._func.__code__, ByIdentity(thing), more
+        if about not in written:
+            if len(written) >= _KEPT:
+                written.clear()
+            written[about] = macro(thing, *more)
+        return written[about]
 
     ours = FileSystemLoader(TEMPLATES)
     named = PrefixLoader({"symcomm": ours})  # a template of one's own extends symcomm/solution.typ.jinja
@@ -252,7 +268,6 @@ def environment(form: str, templates: Path | None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["cell"] = _cell
-    made.filters["striptags"] = lru_cache(maxsize=4096)(made.filters["striptags"])  # of tables that many papers have
     for name in _REMOVED:
         del made.filters[name]
     for name, does in [*made.filters.items()]:
@@ -261,6 +276,7 @@ def environment(form: str, templates: Path | None) -> Environment:
     made.filters["joined"] = made.work.joined
     for name in ("cycler", "joiner", "lipsum"):
         del made.globals[name]
+    made.globals["kept"] = kept
     # For the few places where Typst takes a string instead of content.
     made.filters["typst_string"] = lambda text: Markup(typst_string(str(text)))  # noqa: S704
     return made

@@ -122,12 +122,7 @@ def _views(
                 answers.here.clear()
                 yield BlockView("heading", prose(markdown, True), level=depth, points=points)
             case LayerTable(table):
-                columns = tuple(prose(c, True) for c in table.columns)
-                rows = tuple(tuple(prose(_set(c.text), True) for c in row) for row in table.rows)
-                cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
-                longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
-                left = (False,) * len(columns)
-                yield BlockView("table", table=TableView("", columns, rows, True, shares(longest), left))
+                yield BlockView("table", table=_laid_out(ByIdentity(table), writer.kind))
             case Answer() if edition == "paper":
                 text = answers.question(alike, asked)
                 yield BlockView("prose", writer.markup(f"<p>{text}</p>") if writer.kind == "html" else text)
@@ -228,12 +223,22 @@ def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
 
 
 @lru_cache(maxsize=64)  # the papers of a class share their tables
+def _laid_out(held: ByIdentity[Table], kind: Kind) -> TableView:
+    """A layer table as it was written, with its prose converted."""
+    table, prose = held.it, _prose((LayerTable(held.it),), kind)
+    columns = tuple(prose(c, True) for c in table.columns)
+    rows = tuple(tuple(prose(_set(c.text), True) for c in row) for row in table.rows)
+    cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
+    longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
+    return TableView("", columns, rows, True, shares(longest), (False,) * len(columns))
+
+
+@lru_cache(maxsize=64)
 def _cells(held: ByIdentity[Table]) -> list[InlinePiece]:
     columns = [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in held.it.columns]
     return columns + [InlinePiece(_set(cell.text), cell.span(), True) for row in held.it.rows for cell in row]
 
 
-@lru_cache(maxsize=4096)
 def _set(cell: str) -> str:
     r"""A cell of a layer table as it is set: shapes as maths, names of functions upright.
 
