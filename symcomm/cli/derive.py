@@ -45,9 +45,10 @@ class _Derive(click.Group):
 def _declared(name: str) -> DeclaredQuantity:
     from symcomm.core.errors import DocumentError
     from symcomm.core.quantities import QUANTITIES
+    from symcomm.core.worksheets import read_worksheet
 
     if name.endswith(".md"):
-        return QUANTITIES.of_file(name)
+        return QUANTITIES.of_worksheet(read_worksheet(name))
     if name not in QUANTITIES:
         raise DocumentError(f"unknown quantity '{name[:60]}'", hint=QUANTITIES.hint(name))
     return QUANTITIES[name]

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
-# The order in which they are told.
-# Those that are told first where many may be meant.
+# Those that are told first where many may be meant, and the order in which they are told.
 USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
 GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
 
@@ -168,16 +167,14 @@ class Registry(Mapping[str, DeclaredQuantity]):
 
     def __getitem__(self, name: str) -> DeclaredQuantity:
         if name not in self._read:
-            self._read[name] = self._declared(name, self.groups[name])
+            package = next((one for one, path in self.packages.items() if name in _groups(tuple(path), "py")), None)
+            if package is None:
+                from symcomm.core.worksheets import built_in
+
+                self._read[name] = self.of_worksheet(built_in()[name], self.groups[name])
+            else:
+                self._read[name] = _declared(package, self.groups[name], name)
         return self._read[name]
-
-    def _declared(self, name: str, group: str) -> DeclaredQuantity:
-        for package, path in self.packages.items():
-            if name in _groups(tuple(path), "py"):
-                return _declared(package, group, name)
-        from symcomm.core.worksheets import built_in
-
-        return self.of_worksheet(built_in()[name], group)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.groups)
@@ -213,12 +210,6 @@ class Registry(Mapping[str, DeclaredQuantity]):
     def with_facts(self) -> Registry:
         """The same with the facts that worksheets take from a model."""
         return Registry(self.packages, self.worksheets, facts=True)
-
-    def of_file(self, path: str | Path) -> DeclaredQuantity:
-        """The quantity of a worksheet in a file."""
-        from symcomm.core.worksheets import read_worksheet
-
-        return self.of_worksheet(read_worksheet(path))
 
     def of_worksheet(self, sheet: Worksheet, group: str = "") -> DeclaredQuantity:
         """The quantity that a worksheet is, or one line of it; its choices come behind the strategy that it passes on.
