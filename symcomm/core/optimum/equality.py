@@ -221,29 +221,24 @@ def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Co
 
 def above_zero(root: Expr, x: Expr, known: Mapping[str, Fraction]) -> Condition | None:
     """The condition under which a root is positive. Raises ``ValuesError`` where it is not with the given numbers."""
-    signed = _deciding(root)
+    signed, condition = _deciding(root)
     numbers = signed.subs(put(dict(_numbers(known, signed)), ""))
     if signed.free_symbols and numbers.is_number and not numbers.is_positive:
         raise _never(x, (), None)
-    return None if numbers.is_number or numbers.is_positive else _positive(signed)
+    return None if numbers.is_number or numbers.is_positive else condition
 
 
 @lru_cache(maxsize=1024)
-def _deciding(root: Expr) -> Expr:
-    """The factors of a root on which its sign depends."""
+def _deciding(root: Expr) -> tuple[Expr, Condition]:
+    """The factors of a root on which its sign depends; that they are positive together, as two sums."""
     number, factors = sp.factor(root).as_coeff_Mul()
     above = (1 / factor if factor.is_Pow and factor.exp.is_negative else factor for factor in sp.Mul.make_args(factors))
     unsure = [factor for factor in above if not factor.is_positive]
     unsure = [factor for factor in unsure if not factor.is_nonnegative] or unsure  # k - 1 alone decides, or not at all
-    return sp.sign(number) * sp.Mul(*unsure)
-
-
-@lru_cache(maxsize=1024)
-def _positive(signed: Expr) -> Condition:
-    """That an expression is positive, as two sums of positive terms."""
+    signed = sp.sign(number) * sp.Mul(*unsure)
     terms = sp.Add.make_args(sp.expand(signed))
     more, less = (sp.Add(*(t * sign for t in terms if t.could_extract_minus_sign() == (sign < 0))) for sign in (1, -1))
-    return Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))
+    return signed, Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))
 
 
 def rises(gap: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:

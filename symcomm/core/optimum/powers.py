@@ -23,7 +23,7 @@ from symcomm.core.units import ONE
 if TYPE_CHECKING:
     from symcomm.core.optimum.cost import Cost
 
-_FAR = Fraction(2**24)  # has whole roots and logarithms
+_FAR = 2**24  # has whole roots and logarithms
 
 Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
 
@@ -97,13 +97,12 @@ def has_both_signs(expr: Expr) -> bool:
     >>> has_both_signs(symbol("p") - 1), has_both_signs(symbol("p") - symbol("q"))
     (False, True)
     """
-    sums = expr.atoms(sp.Add)
-    if not any(len({term.could_extract_minus_sign() for term in one.args}) > 1 for one in sums):
+    mixed = any(len({term.could_extract_minus_sign() for term in one.args}) > 1 for one in expr.atoms(sp.Add))
+    if not (mixed and all(s.is_positive for s in expr.free_symbols)):
         return False
     names = [s.name for s in expr.free_symbols]
-    ones = dict.fromkeys(names, Fraction(1))
-    far = dict.fromkeys(names, _FAR)
-    points = (ones, *({**ones, name: _FAR} for name in names), *({**far, name: Fraction(1)} for name in names))
+    ones, far = (dict.fromkeys(names, Fraction(n)) for n in (1, _FAR))
+    points = (ones, *({**ones, name: far[name]} for name in names), *({**far, name: ones[name]} for name in names))
     found = set[bool]()
     try:
         form = forms.from_expr(expr)
@@ -111,7 +110,7 @@ def has_both_signs(expr: Expr) -> bool:
             worth = forms.evaluate(form, point)
             found |= {worth > 0} if worth else set()
             if len(found) > 1:
-                return all(s.is_positive for s in expr.free_symbols)
+                return True
     except (TypeError, SymcommError):  # what no form says, or no fraction: the assumptions decide
         return False
     return False
