@@ -288,7 +288,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
 
 
 def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fraction]) -> tuple[Constraint, ...]:
-    """What must divide, each with its size and its divisor, all numbers put in."""
+    """The constraints of sizes that must divide, all numbers put in."""
     found = []
     for label, size, divisor in divides:
         sums = collect((("size", size), ("divisor", divisor)), ("size", "divisor"), numbers).sums

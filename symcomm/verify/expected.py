@@ -578,7 +578,7 @@ Moved = dict[Key, tuple[Fraction, int | None]]  # by kind, phase and group: elem
 
 
 def expected_calls(case: RunCase, context: RunContext) -> tuple[Moved, Moved, dict[Key, list[str]]]:
-    """What is moved as derived and under PyTorch's conventions, and the conventions that change it."""
+    """The calls as derived and under PyTorch's conventions, and the conventions that change each of them."""
     derived = entries = _calls(case)
     explained: dict[Key, list[str]] = {}
     for name in case.method.conventions:

@@ -201,7 +201,7 @@ class Derivation:
 
     @property
     def answer_form(self) -> forms.Form:
-        """The answer in symbols alone: as it is written, or worked out where a step stands in it."""
+        """The answer in symbols alone: as it is written, or worked out where it names a step."""
         form = self.answer.form
         return form if {step.name for step in self.steps}.isdisjoint(forms.names(form)) else self._form
 
