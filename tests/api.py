@@ -173,7 +173,7 @@ NAMES = {
     ),
     "symcomm.exams.exports.drawing": "draw_items exam_of items_of",
     "symcomm.exams.exports.item": "Medium QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in",
-    "symcomm.exams.exports.markup": "fill_export=fill",
+    "symcomm.exams.exports.markup": "fill_export=fill packed zipped",
     "symcomm.exams.exports.moodle": "FRACTIONS",
     "symcomm.exams.grading": "grade",
     "symcomm.exams.key": "key_of",

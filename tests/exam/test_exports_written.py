@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +16,9 @@ from api import (
     Template,
     draw_items,
     fill_export,
+    packed,
     parse_template,
+    zipped,
 )
 from api import exports_writing as writing
 
@@ -43,6 +48,22 @@ id: formula
 ```
 """
 
+SUM = """---
+draw: {x: [0.1, 0.01, 0.001, 0.3, 3], n: {multiples_of: 500, from: 500, to: 5000}, accumulator: [fp16, bf16]}
+---
+
+# Sum (3 points)
+
+The number {{ x }} is added {{ n }} times in {{ accumulator }}. What is the sum?
+
+```symcomm
+ask: accumulation
+id: sum
+x: {{ x }}
+n: {{ n }}
+accumulator: {{ accumulator }}
+```
+"""
 OTHER_PARTS = r"""---
 draw: {columns: [P, Q], rows: [R, S, T]}
 ---
@@ -150,6 +171,27 @@ def test_variants_of_other_parts_share_no_page_and_the_question_is_pointed_at(tm
     assert caught.value.span is not None
     assert caught.value.span.place == "other.md:6"
     assert not [*tmp_path.glob("prairielearn/**/*.py")]
+
+
+def test_numbers_share_a_page_whatever_mistakes_are_known_in_each_variant(tmp_path):
+    sums = parse_template(SUM, "sum.md")
+    items = draw_items(sums, "7", 12)
+    assert len({tuple(one.names for one in item.parts[0].recognised) for item in items}) > 1
+    writing.export(sums, ("prairielearn",), 12, "7", tmp_path, processes=1)
+    assert (tmp_path / "prairielearn/sum/question.html").read_text().count("<pl-number-input") == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"one two " * 3_000])
+def test_a_zip_file_of_packed_files_is_the_one_that_python_writes(data):
+    files = {"b.xml": data, "a.xml": b"<a />", "folder/ä.svg": b"\x00" * 70_000}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+            archive.writestr(entry, files[name])
+    sent = pickle.loads(pickle.dumps([packed(name, data) for name, data in files.items()]))  # from another process
+    assert zipped(sent) == out.getvalue()
 
 
 def test_what_a_template_is_given_ends_neither_an_element_nor_an_attribute():

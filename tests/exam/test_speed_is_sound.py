@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -100,8 +101,15 @@ def test_the_bounds_of_a_number_are_written_as_their_fractions_are(value, tolera
     spread = abs(value) * tolerance or Fraction(1, 10**9)
     assert part.spread(value) == spread
     assert part.bounds(value) == (number_text(value - spread, spread), number_text(value + spread, spread))
-    assert part.number(value) == number_text(value, spread / 10)
-    assert part.spread_text(value) == number_text(spread, spread)
+    assert part.texts(value) == (number_text(value, spread / 10), number_text(spread, spread))
+
+
+@given(st.fractions(Fraction(1, 10**6), 10**9, max_denominator=10**6), st.integers(-30, 30))
+def test_a_number_may_be_off_by_half_a_unit_of_its_third_digit(value, power):
+    for number in (value, Fraction(10) ** power):
+        part = QuestionPart("q", "numeric", "", Fraction(1), number, "", (), None, Num(number), (), (), (), "")
+        exponent = int(f"{Decimal(number.numerator) / Decimal(number.denominator):.20e}".split("e")[1])
+        assert part.spread(number) == Fraction(501, 1000) * Fraction(10) ** (exponent - 2)
 
 
 STRUCTURES = r"""---

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from html import escape
@@ -15,7 +14,7 @@ from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.form import Form, names
 from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
-from symcomm.core.records import ByIdentity
+from symcomm.core.records import ByIdentity, replace
 from symcomm.core.text.table import Table
 from symcomm.core.units import Unit
 from symcomm.documents.editions import ONLY
@@ -47,8 +46,10 @@ from symcomm.exams.roster import numbered
 from symcomm.exams.rubric import credit_of
 
 _NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
+_TEXTS = 50_000  # that are kept with their conversions
 _MARK = "\ufdd1"  # refused in texts: where converted prose will stand
 _MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
+_Wrong = tuple[tuple[int, ...], dict[int, Recognised], tuple[Recognised, ...]]
 
 
 def draw_items(template: Template, seed: str, variants: int, tolerance: Fraction | None = None) -> tuple[Item, ...]:
@@ -79,12 +80,14 @@ def exam_of(template: Template, seed: str, tolerance: Fraction | None = None) ->
 
 def items_of(exam: Exam, papers: Sequence[Paper], tolerance: Fraction | None = None) -> list[Item]:
     """The questions of papers, whose students are numbers of variants; their prose is converted together."""
-    prose = _Prose()
+    prose = _prose_of(exam)
     drawn = [item for paper in papers for item in _items(exam, paper, tolerance, prose)]
     done = prose.converted()
     made = [_settled(item, done) for item in drawn]  # texts of several items are put together once
     for item in made:
         item.check()
+    if len(done) > _TEXTS:
+        _prose_of.cache_clear()
     return made
 
 
@@ -92,21 +95,29 @@ class _Prose:
     """Markdown that becomes XHTML: gathered first, since much of it is converted at once; a mark keeps its place."""
 
     def __init__(self) -> None:
-        self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
+        self.marks: dict[tuple[str, bool], str] = {}
+        self.wanted: dict[str, InlinePiece] = {}  # by their marks
+        self.done: dict[str, str] = {}
         self.sentences = Remembered[Hashable, str]()
-        self.wrong = Remembered[Hashable, dict[int, Recognised]]()
+        self.wrong = Remembered[Hashable, _Wrong]()
         self.tables = Remembered[ByIdentity[Table], str]()
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
         about = markdown, inline
-        if about not in self.wanted:
-            self.wanted[about] = f"{_MARK}{len(self.wanted)}{_MARK}", InlinePiece(markdown, span, inline)
-        return self.wanted[about][0]
+        if about not in self.marks:
+            mark = self.marks[about] = f"{_MARK}{len(self.marks)}{_MARK}"
+            self.wanted[mark] = InlinePiece(markdown, span, inline)
+        return self.marks[about]
 
     def converted(self) -> dict[str, str]:
         """The text that each mark stands for."""
-        done = convert([piece for _, piece in self.wanted.values()], "html")
-        return {mark: done[piece] for mark, piece in self.wanted.values()}
+        done = convert([*self.wanted.values()], "html")
+        self.done |= {mark: done[piece] for mark, piece in self.wanted.items()}
+        self.wanted.clear()
+        return self.done
+
+
+_prose_of = lru_cache(1)(lambda exam: _Prose())  # what is converted serves all papers of an exam
 
 
 def _settled(item: Item, done: dict[str, str]) -> Item:
@@ -117,13 +128,10 @@ def _settled(item: Item, done: dict[str, str]) -> Item:
             done[marked] = _MARKED.sub(lambda found: done[found[0]], marked) if _MARK in marked else marked
         return done[marked]
 
-    def told(some: tuple[Recognised, ...]) -> tuple[Recognised, ...]:
-        return tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in some)
-
     def part(one: QuestionPart) -> QuestionPart:
         options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
-        return replace(one, prompt=text(one.prompt), worked=text(one.worked), options=options,
-                       recognised=told(one.recognised), every=told(one.every))  # fmt: skip
+        recognised = tuple(replace(wrong, feedback=text(wrong.feedback)) for wrong in one.recognised)
+        return replace(one, prompt=text(one.prompt), worked=text(one.worked), options=options, recognised=recognised)
 
     blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
     title = plain_text(text(item.title)) if _MARK in item.title else item.title
@@ -208,30 +216,18 @@ def _part(
     kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str,
     tolerance: Fraction | None, prose: _Prose,
 ) -> QuestionPart:  # fmt: skip
-    ask, span, quantity = part.ask, part.ask.span, answer.quantity
-    notation = answer.derivation.notation
+    ask, span, quantity, notation = part.ask, part.ask.span, answer.quantity, answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
     key = kept.key(problem, asked)
-    known, values, form = key.candidates, key.values, key.candidates.right
+    known, form = key.candidates, key.candidates.right
     about = ByIdentity(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
-    every = prose.wrong.once(about, lambda: _all_wrong(known, ask, problem, prose))  # for some papers
-    symbols = dict.fromkeys(names(form))
-    all_known: tuple[Recognised, ...] = ()
-    first = {known.same[n]: n for n in reversed(every)}  # of equal formulas the one of most credit
-    if quantity is None:
-        apart = [every[n] for n in first.values() if not known.recognised[n].prefix]  # no number, no GB
-        symbols |= dict.fromkeys(known.numbers.names)
-    else:
-        at = tuple(values.get(name) for name in known.numbers.names)
-        used, found = _told_apart(ByIdentity(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
-        symbols |= dict.fromkeys(used)
-        worths, single = dict(found), {*first.values()}
-        all_known = tuple(
-            Recognised(one.names, worths.get(n), one.form, one.credit, one.feedback)
-            for n, one in every.items() if n in single
-        )  # fmt: skip
-        apart = [one for one in all_known if one.value is not None]
+    order, single, formulas = prose.wrong.once(about, lambda: _all_wrong(known, ask, problem, prose))  # for some papers
+    recognised = formulas if quantity is None else ()
+    if quantity is not None and not part.choices:
+        at = tuple(key.values.get(name) for name in known.numbers.names)
+        apart = _told_apart(ByIdentity(known), order, at, quantity.value, quantity.unit, scale, tolerance)
+        recognised = tuple(replace(single[n], value=number) for n, number in apart if n in single)
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
@@ -251,12 +247,12 @@ def _part(
     worked = markdown_maths(kept.tex(shown, notation))
     if value is not None:
         worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
-    free = tuple(symbols)
-    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
+    free = tuple(dict.fromkeys((*names(form), *known.numbers.names))) if kind == "symbolic" else ()
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if free else ()
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
         tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
-        tuple(apart), options, prose(worked, span), relations, () if options else all_known,
+        recognised, options, prose(worked, span), relations,
     )  # fmt: skip
 
 
@@ -305,58 +301,59 @@ def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem)
     return prose.sentences.once(about, lambda: prose(" ".join(told), ask.span))
 
 
-def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, Recognised]:
-    """What is recognised of a question by its place, most credit first; without numbers."""
+def _all_wrong(known: Candidates, ask: Ask, problem: Problem, prose: _Prose) -> _Wrong:
+    """What is recognised of a question, without numbers.
+
+    Its places, most credit first; by place, what has a formula of its own; what a question for a formula recognises.
+    """
     made = {}
     for n, one in enumerate(known.recognised):
         conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
         credit = credit_of(conventions, mistakes, ask, problem)
         made[n] = Recognised(one.names, None, one.form, credit, _sentences(one.says, ask, prose, problem))
-    return dict(sorted(made.items(), key=lambda one: -one[1].credit))
+    order = sorted(made, key=lambda n: -made[n].credit)
+    first = {known.same[n]: n for n in reversed(order)}  # of equal formulas the one of most credit
+    single = {n: replace(made[n], place=at) for at, n in enumerate(filter({*first.values()}.__contains__, order), 1)}
+    formulas = [made[n] for n in first.values() if not known.recognised[n].prefix]  # no number, no GB
+    return tuple(order), single, tuple(replace(one, place=at) for at, one in enumerate(formulas, 1))
 
 
 @lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
 def _told_apart(
     known: ByIdentity[Candidates], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
     scale: Fraction, tolerance: Fraction | None,
-) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
-    """The names in what is near the right number, and those that differ from it and from one another.
+) -> list[tuple[int, Fraction]]:  # fmt: skip
+    """The places and numbers, divided by ``scale``, of what is near the right number and differs from it.
 
-    They do by more than both may be off: their places and numbers, divided by ``scale``.
+    They do from one another, too: by more than both may be off.
     """
 
-    def numbers(over: int, under: int) -> tuple[Fraction, Fraction]:
-        """A number in its unit, and how far it may be off."""
-        number = Fraction(over * scale.denominator, under * scale.numerator)
-        return number, Fraction(*spread_of(number, tolerance))
+    def number(over: int, under: int) -> tuple[float, Fraction, tuple[int, int]]:
+        """A number about and in its unit, and how far it may be off."""
+        exact = Fraction(over * scale.denominator, under * scale.numerator)
+        return _rough((over, under)), exact, spread_of(exact, tolerance)
 
     values = {name: number for name, number in zip(known.it.numbers.names, at, strict=True) if number is not None}
-    near = {
-        n: worth for n, (one, worth) in enumerate(zip(known.it.recognised, known.it.numbers.at(values), strict=True))
-        if worth is not None and one.unit == unit and _is_near(worth, right)
-    }  # fmt: skip
+    worths, recognised = known.it.numbers.at(values), known.it.recognised
     least, most = (0.000501, 0.00501) if tolerance is None else (float(tolerance), float(tolerance))
     apart, alike = most + 1e-9, least - 1e-9
-    first = right.numerator, right.denominator
-    others = [(first, _rough(first))]
+    others = [number(right.numerator, right.denominator)]
     found = []
     for n in order:
-        if n not in near:
+        worth = worths[n]
+        if worth is None or recognised[n].unit != unit or not _is_near(worth, right):
             continue
-        a = near[n]
-        x = _rough(a)
-        size = abs(x)
-        for b, y in others:
-            gap, spread = abs(x - y), size + abs(y)
+        x, one, off = made = number(*worth)
+        for y, other, wide in others:
+            gap, spread = abs(x - y), abs(x) + abs(y)
             if gap > apart * spread:
                 continue
-            (one, off), (other, wide) = numbers(*a), numbers(*b)
-            if gap < alike * spread or abs(one - other) <= off + wide:  # floats are too near
+            if gap < alike * spread or abs(one - other) <= Fraction(*off) + Fraction(*wide):  # floats are too near
                 break
         else:
-            others.append((a, x))
-            found.append((n, numbers(*a)[0]))
-    return tuple(dict.fromkeys(name for n in near for name in known.it.recognised[n].number.names)), tuple(found)
+            others.append(made)
+            found.append((n, one))
+    return found
 
 
 def _rough(number: WholeNumbers) -> float:

@@ -31,7 +31,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
 
 def _row(item: Item, part: QuestionPart) -> list[str]:
     if part.kind == "numeric":
-        answer, tolerance = part.text, part.spread_text(part.answer)
+        answer, tolerance = part.texts(part.answer)
     else:
         answer, tolerance = plain_text(next((o.text for o in part.options if o.right), part.worked)), ""
     lines = [(part.points, "right")]

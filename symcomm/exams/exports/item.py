@@ -27,13 +27,14 @@ _REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-
 
 @dataclass(frozen=True)
 class Recognised:
-    """An answer that is not the right one but known: its number or formula, the share of the points, and why."""
+    """A known wrong answer: number or formula, share of the points, why, and its place in a list of all variants."""
 
     names: tuple[str, ...]
     value: Fraction | None
     form: Form | None
     credit: Fraction
     feedback: str
+    place: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class QuestionPart:
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
     ``tolerance`` is a share of the number; None is half a unit of its third digit. ``symbols`` are those that a formula
-    may have; ``relations`` hold between them, a name and what it stands for each. ``every`` has all that some variant
-    recognises, in one order, without a number where this one does not.
+    may have; ``relations`` hold between them, a name and what it stands for each.
     """
 
     id: str
@@ -70,15 +70,14 @@ class QuestionPart:
     options: tuple[QuestionOption, ...]
     worked: str
     relations: tuple[tuple[str, Form], ...] = ()
-    every: tuple[Recognised, ...] = ()
 
     @property
     def answers(self) -> tuple[Recognised, ...]:
         """The right answer, then those that are recognised; of options their places from 1 on."""
         if self.options:
-            order = sorted(enumerate(self.options, start=1), key=lambda one: not one[1].right)
-            return tuple(Recognised(("option",), Fraction(n), None, o.credit, o.feedback) for n, o in order)
-        return Recognised((), self.answer, self.form, Fraction(1), ""), *self.recognised
+            made = enumerate(sorted(enumerate(self.options, start=1), key=lambda one: not one[1].right))
+            return tuple(Recognised(("option",), Fraction(n), None, o.credit, o.feedback, at) for at, (n, o) in made)
+        return Recognised((), self.answer, self.form, Fraction(1), "", 0), *self.recognised
 
     @property
     def text(self) -> str:
@@ -87,20 +86,18 @@ class QuestionPart:
 
     def number(self, value: Fraction | None) -> str:
         """A number in the unit of the answer."""
-        assert value is not None
-        over, under = spread_of(value, self.tolerance)
-        return _decimal(value.numerator, value.denominator, over, 10 * under)
+        return self.texts(value)[0]
 
     def spread(self, value: Fraction | None) -> Fraction:
         """How far a number may be off; at least a little, so that a rounded number is never missed."""
         assert value is not None
         return Fraction(*spread_of(value, self.tolerance))
 
-    def spread_text(self, value: Fraction | None) -> str:
-        """The same as a decimal."""
+    def texts(self, value: Fraction | None) -> tuple[str, str]:
+        """A number in the unit of the answer, and how far it may be off, as decimals."""
         assert value is not None
-        off = spread_of(value, self.tolerance)
-        return _decimal(*off, *off)
+        over, under = spread_of(value, self.tolerance)
+        return _decimal(value.numerator, value.denominator, over, 10 * under), _decimal(over, under, over, under)
 
     def bounds(self, value: Fraction | None) -> tuple[str, str]:
         """The numbers between which one lies that is not off by more."""
@@ -180,7 +177,7 @@ class Item:
         yield from (self.id, self.title, *(block for block in self.blocks if isinstance(block, str)))
         for part in self.parts:
             yield from (part.id, part.prompt, part.unit, part.worked, *part.symbols, *(name for name, _ in part.units))
-            yield from (text for one in part.every or part.recognised for text in (*one.names, one.feedback))
+            yield from (text for one in part.recognised for text in (*one.names, one.feedback))
             yield from (text for one in part.options for text in (one.text, one.feedback))
         yield from (text for medium in self.media for text in (medium.name, medium.alt))
 
@@ -215,9 +212,7 @@ def spread_of(value: Fraction, share: Fraction | None) -> tuple[int, int]:
         return 1, 10**9
     if share is not None:
         return top * share.numerator, bottom * share.denominator
-    power = len(str(top)) - len(str(bottom))
-    if top * 10 ** max(-power, 0) < bottom * 10 ** max(power, 0):
-        power -= 1  # now that of the first digit
+    power = len(str(top // bottom)) - 1 if top >= bottom else -len(str((bottom - 1) // top))  # of the first digit
     return 501 * 10 ** max(power - 5, 0), 10 ** max(5 - power, 0)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from html import escape
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MATHML = "http://www.w3.org/1998/Math/MathML"
+Packed = tuple[zipfile.ZipInfo, bytes]
 _BREAK = "\ufdd0"  # refused in texts: stands where an empty element keeps MathJax from seeing a delimiter
 _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 
@@ -32,11 +33,6 @@ _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 def fill(template: str, **shown: object) -> str:
     """A template of ``templates/exports`` filled in: every value is escaped that is no ``Markup``."""
     return _templates().get_template(template).render(shown)
-
-
-def stream(template: str, **shown: object) -> Iterator[str]:
-    """The same in pieces: a large file is not held as a text."""
-    return _templates().get_template(template).generate(shown)
 
 
 @cache
@@ -59,7 +55,6 @@ def _templates() -> Environment:
     return made
 
 
-@lru_cache(4096)
 def decimal(number: Fraction | int) -> str:
     """Points, or a share of them."""
     return number_text(Fraction(number), Fraction(1, 10**5))
@@ -82,12 +77,9 @@ def markup(text: str) -> object:
 
 
 def xml_file(texts: Iterable[str]) -> bytes:
-    """An element, told in texts one after the other, as a file; no copy of the whole is made."""
-    out = io.BytesIO(b"<?xml version='1.0' encoding='utf-8'?>\n")
-    out.seek(0, io.SEEK_END)
-    out.writelines(text.replace("<text></text>", "<text />").encode() for text in texts)
-    out.write(b"\n")
-    return out.getvalue()
+    """An element, told in texts one after the other, as a file."""
+    text = "".join(["<?xml version='1.0' encoding='utf-8'?>\n", *texts, "\n"])
+    return text.replace("<text></text>", "<text />").encode()
 
 
 def fragment(html: str) -> Element:
@@ -205,12 +197,23 @@ def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     return {medium.name: medium.data for piece in pieces for medium in piece["media"]}
 
 
-def zipped(files: Mapping[str, bytes]) -> bytes:
-    """A zip file: entries in order, with one date, so that the same files give the same bytes."""
+def packed(name: str, data: bytes) -> Packed:
+    """A file as it is in a zip file, with one date, so that the same files give the same bytes."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, files[name])
+    with zipfile.ZipFile(out, "w") as archive:
+        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+        archive.writestr(entry, data)
+        return entry, out.getvalue()  # no list of files is behind it yet
+
+
+def zipped(files: Iterable[Packed]) -> bytes:
+    """A zip file of files that are packed already, maybe in other processes, in the order of their names."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for entry, data in sorted(files, key=lambda one: one[0].filename):
+            entry.header_offset = out.tell()
+            out.write(data)
+            archive.filelist.append(entry)
+            archive.start_dir = out.tell()
     return out.getvalue()

@@ -15,7 +15,7 @@ from itertools import chain, groupby
 
 from symcomm.core.errors import DocumentError
 from symcomm.exams.exports.item import Item, QuestionPart
-from symcomm.exams.exports.markup import fill, with_tex, xml_file
+from symcomm.exams.exports.markup import escaped, fill, markup, with_tex, xml_file
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -36,12 +36,11 @@ def piece(title: str, item: Item) -> list[str]:
     )  # fmt: skip
     said = [(one.credit, tex(one.text), "", one.feedback) for one in first.options if kind == "multichoice"]
     if kind == "numerical":
-        said = [(one.credit, first.number(one.value), first.spread_text(one.value), one.feedback)
-                for one in first.answers]  # fmt: skip
-    answers = [(fraction(credit, item), *told) for credit, *told in said]
+        said = [(one.credit, *first.texts(one.value), one.feedback) for one in first.answers]
+    answers = [(fraction(credit, item), said, off, _written(feedback)) for credit, said, off, feedback in said]
     made = fill("moodle.xml.jinja", kind=kind, title=item.title, variant=item.variant, name=item.name, text=text,
-                worked=tex(item.worked), points=item.points, media=item.media, units=first.units, answers=answers,
-                tex=tex)  # fmt: skip
+                worked=tex(item.worked), points=item.points, media=item.media, units=first.units,
+                answers=answers)  # fmt: skip
     return [category(title, item), made]
 
 
@@ -59,8 +58,12 @@ def quiz(pieces: Sequence[list[str]]) -> bytes:
 
 def category(title: str, item: Item) -> str:
     """The category that holds the variants of a question; a slash in a name is written twice."""
-    path = "/".join(name.replace("/", "//") for name in (title or "symcomm", f"{item.title} [{item.id}]"))
-    return fill("category.xml.jinja", path=path)
+    return _category(title or "symcomm", f"{item.title} [{item.id}]")
+
+
+@lru_cache(1024)
+def _category(*names: str) -> str:
+    return fill("category.xml.jinja", path="/".join(name.replace("/", "//") for name in names))
 
 
 def tex(content: str) -> str:
@@ -68,9 +71,14 @@ def tex(content: str) -> str:
     return with_tex(content, _PICTURE)
 
 
+@lru_cache(4096)  # variants have the same feedback
+def _written(feedback: str) -> object:
+    return markup(escaped(tex(feedback)))
+
+
 def fraction(credit: Fraction, item: Item) -> str:
     """A share of the points as Moodle knows it."""
-    found = _percent(credit)
+    found = _percent(*credit.as_integer_ratio())
     if found is None:
         known = ", ".join(FRACTIONS)
         raise DocumentError(f"{item.id}: Moodle knows no credit of {credit}", item.span, f"percents it knows: {known}")
@@ -78,7 +86,8 @@ def fraction(credit: Fraction, item: Item) -> str:
 
 
 @lru_cache(256)
-def _percent(credit: Fraction) -> str | None:
+def _percent(top: int, bottom: int) -> str | None:
+    credit = Fraction(top, bottom)
     return next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
 
 
@@ -107,12 +116,13 @@ def _gap(part: QuestionPart, item: Item) -> str:
         kind, said = "MULTICHOICE_V", [answer(_quoted(one.text), one.credit, one.feedback) for one in part.options]
     else:
         kind, said = "NUMERICAL", [
-            answer(f"{part.number(one.value)}:{part.spread_text(one.value)}", one.credit, one.feedback)
+            answer(":".join(part.texts(one.value)), one.credit, one.feedback)
             for one in part.answers
         ]  # fmt: skip
     return f"<p>{without_gaps(tex(part.prompt))} {{{part.points}:{kind}:{'~'.join(said)}}}</p>"
 
 
+@lru_cache(4096)
 def _quoted(content: str) -> str:
     r"""HTML inside of a gap, where ``} # ~ / " \`` have a backslash before them."""
     return re.sub(r'[}#~/"\\]', r"\\\g<0>", tex(content))

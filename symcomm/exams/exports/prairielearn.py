@@ -15,21 +15,19 @@ from typing import Any
 
 from symcomm.core.errors import DocumentError
 from symcomm.core.form import Sym
-from symcomm.exams.exports.item import Item, QuestionPart
+from symcomm.exams.exports.item import Item
 from symcomm.exams.exports.markup import fill, unpacked, with_tex
 from symcomm.exams.exports.spelled import check_names, stands_for, tree, without_relations
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
-    """The values drawn for a variant, and the page that all share.
+    """The values drawn for a variant, and the parts of the page that all share.
 
     Raises ``DocumentError`` for names that PrairieLearn takes for others.
     """
-    return {
-        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": item.media,
-        "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
-        "place": item.span,
-    }  # fmt: skip
+    shape = [("text", 1, ()) if isinstance(one, str) else (one.kind, one.points, one.symbols) for one in item.blocks]
+    return {"id": item.id, "title": item.title, "folder": f"prairielearn/{item.group}", "drawn": _variant(item),
+            "media": item.media, "shape": shape, "place": item.span}  # fmt: skip
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
@@ -37,27 +35,26 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     for name, group in groupby(pieces, key=lambda one: one["id"]):
         every = list(group)
-        folder = every[0]["folder"]
-        if any(one["shape"] != every[0]["shape"] for one in every):
+        folder, shape = every[0]["folder"], every[0]["shape"]
+        if any(one["shape"] != shape for one in every):
             raise DocumentError(f"{name}: its variants have other parts, and share one page", every[0]["place"])
+        scale = lcm(*(points.denominator for _, points, _ in shape))
+        page = fill("prairielearn-question.html.jinja", blocks=shape, scale=scale)
         server = fill("prairielearn-server.py.jinja", variants=[ascii(one["drawn"]) for one in every])
         made |= {
-            f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
+            f"{folder}/info.json": _info(title, every[0]).encode(), f"{folder}/question.html": page.encode(),
             f"{folder}/server.py": server.encode(),
         }  # fmt: skip
         made |= {f"{folder}/clientFilesQuestion/{picture}": data for picture, data in unpacked(every).items()}
     return made
 
 
-def _shape(block: str | QuestionPart) -> tuple[str, ...]:
-    return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
-
-
-def _info(title: str, item: Item) -> str:
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{item.id}")  # the same question, the same uuid
+def _info(title: str, one: dict[str, Any]) -> str:
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{one['id']}")  # the same question, the same uuid
+    kinds = (kind for kind, _, _ in one["shape"] if kind != "text")
     told = {
-        "uuid": str(name), "title": item.title, "topic": title or "symcomm",
-        "tags": ["symcomm", *dict.fromkeys(part.kind for part in item.parts)], "type": "v3", "partialCredit": True,
+        "uuid": str(name), "title": one["title"], "topic": title or "symcomm",
+        "tags": ["symcomm", *dict.fromkeys(kinds)], "type": "v3", "partialCredit": True,
         "comment": "Made by symcomm; change the document it was made from.",
     }  # fmt: skip
     return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
@@ -70,13 +67,6 @@ def _html(text: str) -> str:
 
 def _dollars(tex: str, display: bool) -> str:
     return f"$${tex}$$" if display else f"${tex}$"
-
-
-def _page(item: Item) -> str:
-    """The page of all variants: what differs is among the parameters."""
-    places = {id(part): n for n, part in enumerate(item.parts, start=1)}
-    return fill("prairielearn-question.html.jinja", item=item, place=lambda part: places[id(part)],
-                scale=lcm(*(part.points.denominator for part in item.parts)))  # fmt: skip
 
 
 def _variant(item: Item) -> str:
@@ -100,8 +90,8 @@ def _variant(item: Item) -> str:
             answers[f"a{n}"] = tree(part.form, item)
             params["stands"][f"a{n}"] = {name: tree(form, item) for name, form in stands_for(part).items()}
         else:
-            answers[f"a{n}"] = float(part.text)
-            params[f"spread{n}"] = part.spread_text(part.answer)
+            said, params[f"spread{n}"] = part.texts(part.answer)
+            answers[f"a{n}"] = float(said)
             params["units"][f"a{n}"] = {name: float(times) for name, times in part.units} or {part.unit: 1.0}
         known = part.answers if part.relations else part.recognised  # the element itself does not know them
         params["recognised"][f"a{n}"] = [

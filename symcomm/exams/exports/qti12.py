@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from symcomm.exams.exports.item import Item, number_text
-from symcomm.exams.exports.markup import equation_image, fill, stream, unpacked, with_tex, xml_file, zipped
+from symcomm.exams.exports.markup import equation_image, fill, packed, unpacked, with_tex, xml_file, zipped
 
 _ID = "symcomm_quiz"
 _PICTURE = "$IMS-CC-FILEBASE$/symcomm/{}".format
@@ -52,11 +52,12 @@ def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> 
     ]  # fmt: skip
     points = _decimal(sum((group[0]["worth"] for group in groups), Fraction(0)))
     made = {
-        f"{_ID}/{_ID}.xml": stream("qti12.xml.jinja", title=told, groups=groups),
-        f"{_ID}/assessment_meta.xml": stream("qti12-meta.xml.jinja", title=told, points=points),
-        "imsmanifest.xml": stream("qti12-manifest.xml.jinja", media=sorted(media)),
+        f"{_ID}/{_ID}.xml": fill("qti12.xml.jinja", title=told, groups=groups),
+        f"{_ID}/assessment_meta.xml": fill("qti12-meta.xml.jinja", title=told, points=points),
+        "imsmanifest.xml": fill("qti12-manifest.xml.jinja", media=sorted(media)),
     }
-    return {f"{name}.zip": zipped({**{at: xml_file(texts) for at, texts in made.items()}, **media})}
+    files = {at: xml_file([text]) for at, text in made.items()} | media
+    return {f"{name}.zip": zipped(packed(at, data) for at, data in files.items())}
 
 
 def _decimal(number: Fraction) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from symcomm.documents.render.prose import apart_from_numbers
 from symcomm.exams.exports.item import Item
-from symcomm.exams.exports.markup import fill, markup, stream, unpacked, with_mathml, xml_file, zipped
+from symcomm.exams.exports.markup import fill, markup, packed, unpacked, with_mathml, xml_file, zipped
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
@@ -22,17 +22,20 @@ def piece(title: str, item: Item) -> dict[str, Any]:
     tests = [(part, part.answers if part.kind != "symbolic" else ()) for part in item.parts]
     text = fill("qti21-item.xml.jinja", item=item, parts=tests,
                 place=lambda part: places[id(part)], mathml=_mathml)  # fmt: skip
-    return {"id": item.id, "group": item.group, "name": item.name, "title": item.title, "text": text,
+    file = packed(f"items/{item.name}.xml", xml_file([text]))
+    return {"id": item.id, "group": item.group, "name": item.name, "title": item.title, "file": file,
             "media": item.media}  # fmt: skip
 
 
 def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The zip file."""
     groups = [list(variants) for _, variants in groupby(pieces, key=lambda one: one["id"])]
-    made = {f"items/{item['name']}.xml": xml_file([item["text"]]) for item in pieces}
-    made["imsmanifest.xml"] = xml_file(stream("qti21-manifest.xml.jinja", items=pieces))
-    made["test.xml"] = xml_file(stream("qti21-test.xml.jinja", title=title or "symcomm", groups=groups))
-    return {"qti21.zip": zipped({**made, **{f"media/{name}": data for name, data in unpacked(pieces).items()}})}
+    test = fill("qti21-test.xml.jinja", title=title or "symcomm", groups=groups)
+    made = {"imsmanifest.xml": fill("qti21-manifest.xml.jinja", items=pieces), "test.xml": test}
+    files = {name: xml_file([text]) for name, text in made.items()}
+    files |= {f"media/{name}": data for name, data in unpacked(pieces).items()}
+    every = [*(item["file"] for item in pieces), *(packed(name, data) for name, data in files.items())]
+    return {"qti21.zip": zipped(every)}
 
 
 @lru_cache(2048)  # parts of a question have the same text

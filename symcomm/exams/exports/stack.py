@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import permutations
+from itertools import chain, permutations, zip_longest
 from math import perm
 from typing import Any
 
@@ -23,8 +23,8 @@ _WORDS = ("do", "if", "in", "or", "and", "for", "not", "from", "next", "step", "
           "pm")  # fmt: skip
 _NEVER = 10**12  # below minus this are the numbers of what a variant does not recognise: nobody types them
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
-# By place, name, credit and feedback: what is compared with, what a question test types, and how far it may be off.
-_Nodes = dict[tuple[int, str, Fraction, str], tuple[str, str, str]]
+# By place, name, feedback and credit: what is compared with, what a question test types, how far it may be off.
+_Nodes = dict[tuple[int, str, str, int, int], tuple[str, str, str]]
 
 
 def piece(title: str, item: Item) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def piece(title: str, item: Item) -> dict[str, Any]:
     return {
         "head": category(title, item), "shapes": tuple(_shape(item, part, n) for n, part in parts), "answers": answers,
         "shared": {"title": item.title, "name": item.name, "media": item.media, "points": item.points},
-        "number": item.variant, "texts": (text, _castext(item.worked)),
+        "number": item.variant, "texts": tuple(tuple(_NUMBER.split(one)) for one in (text, _castext(item.worked))),
         "nodes": [_nodes(item, part) for _, part in parts],
     }  # fmt: skip
 
@@ -53,8 +53,8 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """One file with all questions; variants that differ in numbers alone are one of them."""
     alike: dict[object, list[dict[str, Any]]] = {}
     for one in pieces:
-        kinds = (tuple(_NUMBER.split(text)[::2]) for text in one["texts"])
-        alike.setdefault((one["head"], one["shared"]["media"], one["shapes"], *kinds), []).append(one)
+        about = one["head"], one["shared"]["media"], one["shapes"], *(text[::2] for text in one["texts"])
+        alike.setdefault(about, []).append(one)
     return {"stack.xml": quiz([[some[0]["head"], _question(some)] for some in alike.values()])}
 
 
@@ -68,9 +68,10 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
         same = len({*every}) == 1
         return every[0] if same else shown.format(lists.setdefault(every, f"drawn{len(lists) + 1}"))
 
-    def sentence(texts: Sequence[str]) -> str:
-        pieces = zip(*map(_NUMBER.split, texts), strict=True)
-        return "".join(one[0] if len({*one}) == 1 else pick(map(_string, one), "{{@{}@}}") for one in pieces)
+    def sentence(texts: Sequence[Sequence[str]]) -> str:
+        numbers = zip(*(one[1::2] for one in texts), strict=True)
+        said = (one[0] if len({*one}) == 1 else pick(map(_string, one), "{{@{}@}}") for one in numbers)
+        return "".join(chain.from_iterable(zip_longest(texts[0][::2], said, fillvalue="")))
 
     def nodes(every: Sequence[_Nodes]) -> Iterator[dict[str, Any]]:
         keys = dict.fromkeys(key for some in every for key in some)
@@ -78,7 +79,7 @@ def _question(variants: Sequence[dict[str, Any]]) -> str:
             never = f"-{_NEVER + at}"
             told = zip(*(one.get(key, (never, never, "0.001")) for one in every), strict=True)
             found = dict(zip(("told", "typed", "spread"), map(pick, told), strict=True))
-            yield {"at": at, "name": key[1], "credit": key[2], "feedback": key[3], **found}
+            yield {"at": at, "name": key[1], "credit": Fraction(*key[3:]), "feedback": key[2], **found}
 
     known = [[*nodes([one["nodes"][n] for one in variants])] for n in range(len(first["nodes"]))]
     trees = [(*shape, some) for shape, some in zip(first["shapes"], known, strict=True)]
@@ -155,16 +156,16 @@ def _runs(part: QuestionPart) -> dict[str, str]:
 def _nodes(item: Item, part: QuestionPart) -> _Nodes:
     """The possible answers, the right one first; compared without the symbols that relations eliminate."""
     found: _Nodes = {}
-    for at, one in enumerate((part.answers[0], *(part.every or part.answers[1:]))):
+    for one in part.answers:
         told = typed = spread = ""
         if part.kind == "symbolic" and one.form is not None:
             told, typed = maxima(without_relations(one.form, part), item), maxima(one.form, item)
         elif one.value is not None:
-            told = typed = part.number(one.value)
-            spread = part.spread_text(one.value) if part.kind == "numeric" else ""
+            told, off = part.texts(one.value)
+            typed, spread = told, off if part.kind == "numeric" else ""
         if told:
-            feedback = "" if part.options else one.feedback
-            found[at, ", ".join(one.names) or "right", one.credit, feedback] = told, typed, spread
+            name, credit = ", ".join(one.names) or "right", one.credit.as_integer_ratio()
+            found[one.place, name, "" if part.options else one.feedback, *credit] = told, typed, spread
     return found
 
 
