@@ -182,9 +182,8 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
             document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name, layout="exam"
         )
         files = {f"{name}.{form}": data for form, data in made.items()}
-        for form in ("md", "tex"):
-            if form in forms:
-                files |= pictures.files(document, form, name, edition)
+        for form in sorted({"md", "tex"} & {*forms}):
+            files |= pictures.files(document, form, name, edition)
         write_files(files, output)
         lines += [
             {"file": file, "paper": student.id, "from": mark, "sha256": hashlib.sha256(data).hexdigest()}

@@ -17,6 +17,7 @@ from symcomm.documents.render.document import Document
 FORMATS = ("md", "tex", "html", "pdf", "json")
 Engine = Literal["typst", "latex"]
 Layout = Literal["solution", "exam"]
+_BEHIND = re.compile(r"[,.;:)]+")  # punctuation behind a formula
 
 
 def render(
@@ -130,12 +131,10 @@ def source(
 
 def _with_punctuation(text: str) -> str:
     """HTML in which no line begins with the comma behind a formula."""
-    import re
-
     first, *others = text.split("</math>")
     done, before = [], first
     for after in others:
-        if mark := re.match(r"[,.;:)]+", after):
+        if mark := _BEHIND.match(after):
             start = before.rfind("<math")
             done.append(f'{before[:start]}<span class="nowrap">{before[start:]}</math>{mark[0]}</span>')
         else:

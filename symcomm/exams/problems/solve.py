@@ -170,9 +170,10 @@ def solve(
                 answer = answer_of(problem, asked, models.get(item.model), extra)
                 if problem.detail != "brief":
                     answer = _with_others(problem, asked, models.get(item.model), extra, answer)
-            softmax = accounting_of(problem.conventions, asked.conventions, extra).softmax
-            derived = with_run(problem.file, asked, models.get(item.model), answer.derivation, softmax)
-            answer = replace(answer, derivation=derived)
+            if asked.verify:
+                softmax = accounting_of(problem.conventions, asked.conventions, extra).softmax
+                derived = with_run(problem.file, asked, models.get(item.model), answer.derivation, softmax)
+                answer = replace(answer, derivation=derived)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 answer = replace(answer, reading=f"Read as {models[item.model].graph.reading('`')}.")
