@@ -87,7 +87,7 @@ def new_name(context: Context, item: Branch, wanted: str = "before its shape", h
     scripts = [Script("^", "T", one.start, one.stop) if one.kind == "T" else one for one in scripts_of(context, factor)]
     key, family, member = spelling(stem.word, scripts)
     check_key(context, key, factor)
-    if re.search(r"\w\(", member):  # the j(i)-th of some
+    if member and re.search(r"\w\(", member):  # the j(i)-th of some
         hint = f"a row computes all members at once: write {family}_j, or Repeat({family}_j) in a row of its own"
         raise context.wrong(f"'{key}' is one member of a family", item, hint)
     scope, index = context.scope, ""

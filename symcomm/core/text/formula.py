@@ -240,8 +240,10 @@ class _Layer:
             self.learn(one)
         target = Target([one.name for one in declared["Output"]])
         equation = read_equation(contexts["Computation"], items["Computation"], ranges, target)
-        equation = replace(equation, ranges=self.all_ranges(equation, ranges, declared))
-        notes = [f"{key} is read as a number, for it has no shape" for key in sorted(self.numbers & _keys([equation]))]
+        if (every := self.all_ranges(equation, ranges, declared)) != equation.ranges:
+            equation = replace(equation, ranges=every)
+        numbers = sorted(self.numbers & _keys([equation])) if self.numbers else []
+        notes = [f"{key} is read as a number, for it has no shape" for key in numbers]
         return LayerRow(
             number, equation, declared["Input"], declared["Output"], (*target.notes, *notes),
             cells["Computation"].span(),
@@ -266,6 +268,8 @@ class _Layer:
         self, equation: Equation, ranges: tuple[Range, ...], declared: dict[str, tuple[Declaration, ...]]
     ) -> tuple[Range, ...]:
         """The row's ranges, and those of indices that earlier rows gave a range."""
+        if not (self.running or self.letters):
+            return ranges
         found = list(ranges)
         names = [node for node in walk(equation) if isinstance(node, Identifier)]
         names += [one.name for cell in declared.values() for one in cell]
@@ -302,9 +306,7 @@ def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tup
     return context, items, ranges
 
 
-def _atoms(
-    cell: Cell, shapes: ReadShapes | None = None, declared: set[str] | None = None
-) -> set[str]:
+def _atoms(cell: Cell, shapes: ReadShapes | None = None, declared: set[str] | None = None) -> set[str]:
     """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there.
 
     The names of its tensors are added to ``declared``.
