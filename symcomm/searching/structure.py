@@ -215,7 +215,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     if draft.bucketed:
         cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
     setting = replace(setting, graph=graph, keeps=question.recipe)
-    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None, **cut_up)
+    made = _timed(question, replace(draft, single=False), setting, strategy, m, draft.schedule or None, rates, cut_up)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = named("", made.work.steps)
@@ -232,7 +232,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     for kind, number in pipeline.fullest(setting.graph, cut, setting.values):
         before = f"{kind} stage, " if kind else ""
         at = {**flying, **({"stage": number} if kind else {})}
-        key = replace(draft, nesting=None, bucketed=False), number
+        key = replace(draft, nesting=None, bucketed=False, single=False), number
         activations = _activations(question, key, whole, kept, at)
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
@@ -393,11 +393,31 @@ def _shared(held: ByIdentity[SearchQuestion]) -> Shared:
     return {}
 
 
+def _timed(
+    question: SearchQuestion, key: Draft, setting: Setting, strategy: Strategy | None, m: Sym, schedule: str | None,
+    rates: Mapping[str, object], cut_up: Mapping[str, Any],
+) -> step_time.StepTime:  # fmt: skip
+    """The time of a draft's step: the same where a batch is one microbatch, which is asked for beside several."""
+    last, dtype = _last(ByIdentity(question)), question.gradient_dtype
+    made = last.get(key)
+    if made is None:
+        made = step_time.write(setting, strategy, m, None, dtype, rates, schedule, **cut_up)
+        last.clear()
+        last[key] = made
+    return made
+
+
+@lru_cache(maxsize=8)
+def _last(held: ByIdentity[SearchQuestion]) -> dict[Draft, step_time.StepTime]:
+    """The time that was asked for last."""
+    return {}
+
+
 def _activations(
     question: SearchQuestion, key: tuple[Draft, str | None], setting: Setting, strategy: Strategy | None,
     options: Mapping[str, Any],
 ) -> Derivation:  # fmt: skip
-    """What a draft keeps on a stage: the same however the axes of its mesh fill nodes."""
+    """What a draft keeps on a stage: the same however the axes of its mesh fill nodes, and for one microbatch."""
     known, at = _kept(ByIdentity(question)), (*key, setting.accounting.offloading)
     if at not in known:
         known[at] = activation_memory.derive(setting, strategy, recomputation=key[0].recomputation, **options)

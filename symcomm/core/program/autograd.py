@@ -69,6 +69,12 @@ def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
 
     A tensor that it sends to the host in between is not kept; what stands beside one is.
     """
+    return _saved(ByIdentity(made), region, dtype)
+
+
+@lru_cache(maxsize=64)
+def _saved(held: ByIdentity[Program], region: str, dtype: str) -> tuple[Saved, ...]:
+    made = held.it
     sends = (t.work for t in made.turns if t.region.name == region and t.phase == "forward")
     away = {(w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST}
     kept = autograd(made, region, dtype).kept(made.dropped, made.runs)

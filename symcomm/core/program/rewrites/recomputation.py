@@ -7,7 +7,6 @@ from functools import cached_property
 
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.graph.graph import Graph
-from symcomm.core.libraries import nx
 from symcomm.core.parallel.placement import Collective, Compute
 from symcomm.core.program.autograd import autograd
 from symcomm.core.program.instructions import Instruction, Program, Rewrite, gathers_weight, made_by, weights_gathered
@@ -137,10 +136,16 @@ class RecomputedOps:
         runs, needed = self.runs, {*self.needed, *self.moved.values()}
         if self.program.recomputation == "full" or not needed:
             return [runs]
-        order = {op.output: n for n, op in enumerate(self.graph.ops)}
-        found = map(frozenset, nx.weakly_connected_components(self.graph.nx.subgraph(needed)))
-        *pieces, last = sorted(found, key=lambda piece: max(order[name] for name in piece))
-        return [*pieces, last | runs - needed]
+        apart: dict[str, set[str]] = {}  # the piece of each result
+        for op in (op for op in self.graph.ops if op.output in needed):
+            apart[op.output] = {op.output}
+            for name in needed.intersection(op.inputs):
+                less, more = sorted((apart[name], apart[op.output]), key=len)
+                if less is not more:
+                    more |= less
+                    apart |= dict.fromkeys(less, more)
+        last, *pieces = map(frozenset, {id(apart[name]): apart[name] for name in reversed(apart)}.values())
+        return [*reversed(pieces), last | runs - needed]
 
     def reads(self, turn: Instruction, made: frozenset[str]) -> bool:
         """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
@@ -29,7 +30,7 @@ from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES, HOST, READ
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.communication.wire import Wire, by_level, direct, wire
 from symcomm.core.quantities.machine import RATES, Machine, MachineLink, Rate, checked, host_bandwidth, machine
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import Quantity
 
@@ -490,6 +491,14 @@ def node_ranks(said: object) -> int:
 
 def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[MachineLink, Form]]:
     """The links that a group over some axes of the mesh spans, each with the ranks that it joins."""
+    return [*_levels(ByIdentity(made), ByIdentity(strategy), meshes)]
+
+
+@lru_cache(maxsize=64)  # every call of a step asks
+def _levels(
+    held: ByIdentity[Machine], strategy_held: ByIdentity[Strategy], meshes: tuple[str, ...]
+) -> tuple[tuple[MachineLink, Form], ...]:
+    made, strategy = held.it, strategy_held.it
     found: dict[MachineLink, list[Form]] = {}
     for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE, *BELOW).index):
         mesh = DISKS[0] if mesh == DISKS[1] and mesh not in made.routes else mesh  # written as fast as they are read
@@ -497,7 +506,7 @@ def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[t
         if size != num(1):
             for link, ranks in made.routes.get(mesh, ((made.one_network, size),)):
                 found.setdefault(link, []).append(ranks)
-    return [(link, product(*ranks)) for link, ranks in found.items()]
+    return tuple([(link, product(*ranks)) for link, ranks in found.items()])
 
 
 def shared(link: MachineLink, inside: Callable[[MachineLink], Form]) -> MachineLink:
