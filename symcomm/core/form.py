@@ -404,7 +404,7 @@ def extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
 
     SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.
     """
-    if all(c.is_Number for c in choices):
+    if all(c.is_number for c in choices):  # roots and logarithms of numbers, too: which one it is can be said
         return kind(*choices)
     flat = dict.fromkeys(inner for c in choices for inner in (c.args if isinstance(c, kind) else (c,)))
     kept: list[Expr] = []

@@ -218,6 +218,11 @@ def test_the_course_case_gives_the_number_the_size_and_the_least_overhead():
     assert "2·√(o·s/w)" in said["least"]
 
 
+def test_the_smaller_of_two_given_numbers_is_said_where_one_is_a_root():
+    made = buckets(setting(s=15 * 10**9, w=20 * 10**9, o=F(4, 10**4)), "size").at()  # sqrt(12 10^16) bytes
+    assert str(made) == "200 000 000·√(3) B ≈ 346.4 MB ≈ 330.4 MiB"
+
+
 def test_a_compute_bound_model_takes_the_larger_of_two_numbers():
     made = buckets(setting(s=100, w=1, o=1), "number", 2)
     assert made.at().value == 100
