@@ -252,8 +252,9 @@ class PlacementProblem:
         return tuple(found) if wish is None or wish in found else (*found, wish)
 
     def look(self, name: str, mesh: str) -> object:
-        """What the modes of a step along an axis of the mesh depend on of a tensor: steps whose tensors are alike have
-        the same. Under rules about some ops, and where slots are filled, each step is one of its own.
+        """The facts of a tensor that decide the modes of a step along an axis of the mesh: equal ones, equal modes.
+
+        Under rules about some ops, and where slots are filled, each tensor is one of its own.
         """
         if mesh in self.limited or self.slots:
             return name
