@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from symcomm.core.derivation.chosen import ChosenLine, chosen
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Sym
 from symcomm.core.irrational import Irrational
 from symcomm.core.notation import Notation
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import ByIdentity
 from symcomm.core.units import Quantity, decimals, exact_text
 from symcomm.documents.editions import Detail
 from symcomm.documents.render.document import Answer, Given

@@ -205,7 +205,7 @@ def environment(form: str, templates: Path | None) -> Environment:
     written: dict[tuple[object, ...], object] = {}
 
     def kept(macro: object, thing: object, *more: object) -> object:
-        """What a macro writes of a thing that many pages have, such as a table; it must not use anything else."""
+        """The text that a macro writes of a thing on many pages, such as a table; it must not use anything else."""
         if not isinstance(macro, Macro):  # other functions are called by the sandbox alone
             raise TypeError("kept takes a macro and what it writes")
         about = macro._func.__code__, ByIdentity(thing), more

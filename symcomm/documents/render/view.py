@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from symcomm.core.derivation import Exhibit
 from symcomm.core.errors import Span
 from symcomm.core.form import Form
 from symcomm.core.printing import short
-from symcomm.core.records import ByIdentity, replace
+from symcomm.core.records import ByIdentity
 from symcomm.core.text.table import Table
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import pictures
