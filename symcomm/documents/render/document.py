@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.core.derivation import Derivation, Exhibit
+from symcomm.core.derivation.chosen import chosen
 from symcomm.core.errors import Span
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
@@ -61,9 +62,9 @@ class Answer:
 
     ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
     under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
-    question, where it has its own, and ``grading`` those of its steps. ``options`` are those of the quantity, as they
-    were written; ``unasked`` says that no sentence of the document asks for it. ``reading`` says how its table was
-    read, for the author and those who grade.
+    question, where it has its own. The author's ``rubric`` says what steps are worth; without one the ``shared`` points
+    are divided among them. ``options`` are those of the quantity, as they were written; ``unasked`` says that no
+    sentence of the document asks for it. ``reading`` says how its table was read, for the author and those who grade.
     """
 
     label: str
@@ -75,10 +76,34 @@ class Answer:
     others: Exhibit | None = None
     mistakes: tuple[str, ...] = ()
     points: int | None = None
-    grading: tuple[StepPoints, ...] = ()
+    rubric: tuple[StepPoints, ...] = ()
+    shared: Fraction = Fraction(0)
     options: tuple[tuple[str, str], ...] = ()
     unasked: bool = False
     reading: str = ""
+
+    @property
+    def grading(self) -> tuple[StepPoints, ...]:
+        """The points of the steps, for those who grade."""
+        return self.rubric or (share_points(self.derivation, self.shared) if self.shared else ())
+
+
+def share_points(derivation: Derivation, points: Fraction) -> tuple[StepPoints, ...]:
+    """Points shared among the lines of a derivation and its number; the first ones take what does not divide.
+
+    >>> from symcomm.core.accounting import Accounting
+    >>> from symcomm.core.derivation import Reason, Step
+    >>> from symcomm.core.form import Sym, num, product
+    >>> from symcomm.core.units import ONE
+    >>> step = Step("V", product(num(2), Sym("n")), ONE, Reason("bytes", "Two each."))
+    >>> share_points(Derivation("bytes", Accounting(), (step,)), Fraction(5))
+    (StepPoints(what='`V`', points=Fraction(3, 1)), StepPoints(what='the number, with its unit', points=Fraction(2, 1)))
+    """
+    lines = [line for line in chosen(derivation) if line.forms and line.name]
+    what = [f"`{line.name}`" for line in lines[-max(1, min(4, int(points) - 1)) :]] if points > 1 else []
+    what.append("the number, with its unit")
+    each, left = divmod(points, len(what))
+    return tuple(StepPoints(name, each + min(Fraction(1), max(Fraction(0), left - i))) for i, name in enumerate(what))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The points of the steps of an answer: as the author says, or shared among the lines a person writes."""
+"""The points of each question, and of the steps of its answer as the author says."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from symcomm.core.derivation import Derivation
-from symcomm.core.derivation.chosen import chosen
 from symcomm.core.errors import DocumentError
 from symcomm.documents.render.document import Answer, Block, StepPoints
 from symcomm.exams.problems.problem import Problem
 
 
 def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
-    """The blocks, with the points of the steps in every answer whose points are known."""
+    """The blocks, with what the steps are worth in every answer whose points are known."""
     answers = iter(problem.asks)
     worth = points_of(problem)
     said = {id(a) for q in problem.questions if q.heading and q.heading.points is not None for a in q.asks}
@@ -24,7 +22,7 @@ def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
             ask = next(answers)
             points = worth[id(ask)] if ask.points is not None or id(ask) in said else Fraction(0)
             told = tuple(StepPoints(f"`{line.step}`", line.points) for line in ask.exam.rubric)
-            block = replace(block, grading=told or (shared(block.derivation, points) if points else ()))
+            block = replace(block, rubric=told, shared=points)
         blocks.append(block)
     return blocks
 
@@ -49,21 +47,3 @@ def points_of(problem: Problem) -> dict[int, Fraction]:
         share = Fraction(1) if whole is None else (whole - spent) / max(1, len(left))
         made |= {id(ask): share for ask in left}
     return made
-
-
-def shared(derivation: Derivation, points: Fraction) -> tuple[StepPoints, ...]:
-    """Points shared among the lines of a derivation and its number; the first ones take what does not divide.
-
-    >>> from symcomm.core.accounting import Accounting
-    >>> from symcomm.core.derivation import Reason, Step
-    >>> from symcomm.core.form import Sym, num, product
-    >>> from symcomm.core.units import ONE
-    >>> step = Step("V", product(num(2), Sym("n")), ONE, Reason("bytes", "Two each."))
-    >>> shared(Derivation("bytes", Accounting(), (step,)), Fraction(5))
-    (StepPoints(what='`V`', points=Fraction(3, 1)), StepPoints(what='the number, with its unit', points=Fraction(2, 1)))
-    """
-    lines = [line for line in chosen(derivation) if line.forms and line.name]
-    what = [f"`{line.name}`" for line in lines[-max(1, min(4, int(points) - 1)) :]] if points > 1 else []
-    what.append("the number, with its unit")
-    each, left = divmod(points, len(what))
-    return tuple(StepPoints(name, each + min(Fraction(1), max(Fraction(0), left - i))) for i, name in enumerate(what))
