@@ -21,7 +21,6 @@ from symcomm.core.quantities.communication.collective_table import times
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.documents.plots.figure import COLOURS, checked, figure, prefixed, save
-from symcomm.documents.plots.optimum import plot_unit
 from symcomm.exams.problems.problem import read_problem
 from symcomm.exams.problems.solve import no_model
 
@@ -58,7 +57,7 @@ def plot_costs(
     for i, (name, (xs, ys)) in enumerate(zip(names, curves, strict=True)):
         style = _STYLES[i // len(COLOURS) % len(_STYLES)]
         axes.plot(xs, ys, style, color=COLOURS[i % len(COLOURS)], linewidth=1.6, label=name)
-    unit = plot_unit(costs[0], over)
+    unit = costs[0].symbol_unit(over)
     for left, right in pairwise(stretches):
         x = float(right.low)
         y = float(_at(costs[right.best], over, right.low))

@@ -614,7 +614,7 @@ def test_a_question_about_a_model_that_a_draw_makes_unreadable_stops_though_it_s
     assert found == {("one", True), ("one", False), ("two", True), ("four", True), (NOT_WHOLE, False)}
 
 
-ELSEWHERE = """---
+BESIDE = """---
 exam: {questions: 1, alike: yes}
 draw: {r: [1, 2, 4]}
 ---
@@ -635,7 +635,7 @@ The clock of the other question runs at {{ f }}.
 
 
 def test_prose_tells_the_number_of_a_question_that_its_paper_does_not_ask():
-    papers = [Exam(parse_template(ELSEWHERE, "t.md"), "1").paper(student) for student in numbered(12)]
+    papers = [Exam(parse_template(BESIDE, "t.md"), "1").paper(student) for student in numbered(12)]
     said = {(paper.drawn["r"].text, item.markdown) for paper in papers for item in paper.problem.items
             if paper.parts[0].id == "one" and "clock" in getattr(item, "markdown", "")}  # fmt: skip
     assert len(said) > 1

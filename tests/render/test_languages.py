@@ -25,7 +25,6 @@ from api import (
     Quantity,
     RenderError,
     Sketch,
-    Sym,
     Unit,
     Words,
     built_in,
@@ -325,8 +324,8 @@ def test_a_number_has_the_word_of_its_unit_in_the_language(kind: Kind) -> None:
     count = Quantity(Fraction(1234), Unit.parse("token/parameter"))
     for language, told in (("de", "Token/Parameter"), ("zh", "词元/参数")):
         writer = PageWriter(kind, Notation(), catalogue(language))
-        assert told in writer.stated(Sym("x"), count)
-    assert "tokens/parameter" in PageWriter(kind, Notation()).stated(Sym("x"), count)
+        assert told in writer.stated("x", count)
+    assert "tokens/parameter" in PageWriter(kind, Notation()).stated("x", count)
     assert catalogue("de")("≈ 17 tokens/parameter") == "≈ 17 Token/Parameter"
 
 

@@ -68,7 +68,7 @@ def write(
         made.sustained(made.memory)
     work = StepWriter(setting, *placed.forms, *made.symbols)
     writer = TimeWriter(work, made, placed)
-    setting.decided(TAKES_OUT, wanted)
+    setting.decided(TAKES_OUT, lambda one: (wanted(one).ops, wanted(one).calls))  # graphs of two choices differ
     terms = writer.terms(part, only=only)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     return setting, work, writer, terms, shown
