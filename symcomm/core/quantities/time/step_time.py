@@ -288,8 +288,7 @@ def derive(
     whole microbatch where that is enough; else forwards and backwards (or the gradients of inputs and weights) are
     timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
     ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
-    ``documents`` mean what they mean for ``flops``. ``recipe`` says which
-    states the NVMe disks hold.
+    ``documents`` is the option of ``flops``; ``recipe`` says which states the NVMe disks hold.
     """
     setting = keeping(packed(setting.freeze(frozen), documents), recipe)
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,

@@ -97,10 +97,9 @@ def derive(
 
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
-    ``term`` chooses one of the terms instead; ``documents`` mean what they mean for ``flops``. ``recipe`` says which
-    states the NVMe disks hold.
-    How terms combine, the accounting says (``time: overlap``, ``per_op`` or ``serial``). Rates that are not given stay
-    symbols.
+    ``term`` chooses one of the terms instead. ``documents`` is the option of ``flops``; ``recipe`` says which states
+    the NVMe disks hold. How terms combine, the accounting says (``time: overlap``, ``per_op`` or ``serial``). Rates
+    that are not given stay symbols.
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
