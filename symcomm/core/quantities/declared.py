@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
-# Those that are told first where many may be meant, and the order in which they are told.
+# Where many quantities may be meant, a hint names these first; groups in the order in which they are listed.
 USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
 GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
 

@@ -93,8 +93,8 @@ class Scope:
 class Context:
     """The cell that is read, the scope it is in, and how much of its limits is used up.
 
-    ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` are those that other
-    cells of the table have.
+    ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` keeps the shapes of
+    the table's other cells, so that each is read once.
     """
 
     def __init__(self, cell: Cell, scope: Scope) -> None:

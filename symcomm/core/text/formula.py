@@ -145,8 +145,8 @@ def parse_layer(table: Table, scalars: Iterable[str] = ()) -> tuple[LayerRow, ..
 
     ``scalars`` are tensors of one number, where no row declares a shape for them.
 
-    A size is known by standing in a shape. What a row declares is known in the rows below it. The range of an index may
-    stand in any cell of the row.
+    A name in a shape is a size. The rows below know what a row declares. The range of an index may stand in any cell of
+    the row.
 
     >>> from symcomm.core.text.finder import read_tables
     >>> text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, D]\ty [B, D]"

@@ -1,4 +1,4 @@
-"""The calls of a training step as a reader is told of them: what each moves over which axes, and its seconds."""
+"""The calls of a training step for a reader: what each moves, over which axes, and how long that takes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _moved(call: Call, phase: str) -> str:
 
 
 def _seconds(made: StepTime, calls: Iterable[Call]) -> Iterator[Form]:
-    """The times of calls by themselves, those that are alike together."""
+    """The time of each call by itself; calls that are alike are timed together."""
     alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
     for call in calls:
         alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
