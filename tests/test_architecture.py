@@ -57,7 +57,6 @@ FLOORS = {
     "symcomm.documents.editions": 0,
     "symcomm.teaching": 5,
     "symcomm.teaching.sums": 2,
-    "symcomm.teaching.einsum": 3,
     "symcomm.teaching.differentiation": 4,
     "symcomm.documents": 6,
     "symcomm.exams": 6,
@@ -191,7 +190,7 @@ WIDTH = {
     ("exams", "teaching"): 3,
     ("searching", "core"): 74,
     ("searching", "documents"): 1,
-    ("teaching", "core"): 83,
+    ("teaching", "core"): 76,
     ("verify", "core"): 44,
     ("verify", "documents"): 1,
 }

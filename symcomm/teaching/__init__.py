@@ -1,1 +1,1 @@
-"""Exercises by hand: traces of derivatives, einsum, sums and number formats."""
+"""Exercises by hand: traces of derivatives, sums and number formats."""

@@ -12,8 +12,9 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import FormulaError, ValuesError
 from symcomm.core.form import Form, Sym, Total, num, product
+from symcomm.core.graph.contraction_orders import LISTED, orders, path, sums_first, trees
 from symcomm.core.graph.drafts import size_form
-from symcomm.core.graph.subscripts import Einsum, bound, read_subscripts
+from symcomm.core.graph.subscripts import Einsum, bound, gradients, read_subscripts
 from symcomm.core.libraries import sp
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
@@ -21,8 +22,6 @@ from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.text.formula import parse_size
 from symcomm.core.units import ELEMENT, FLOP, ONE, Quantity, Unit
-from symcomm.teaching.einsum.gradients import gradients
-from symcomm.teaching.einsum.orders import LISTED, orders, path, sums_first, trees
 
 Count = Literal["fma2", "mul_add", "opt_einsum"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,1 +1,0 @@
-"""Einstein summation and the order of its operands."""
