@@ -26,7 +26,13 @@ Rule = Callable[[Any, Any], Worth]  # of a node, and of what is called with its 
 
 @dataclass(frozen=True)
 class Form:
-    """A piece of a written formula."""
+    """A piece of a written formula.
+
+    Python's operators write it as they stand, with sums and products flattened.
+
+    >>> Sym("N") / (Sym("k") - 1) == Ratio(Sym("N"), Total((Sym("k"), num(-1))))
+    True
+    """
 
     @property
     def parts(self) -> tuple[Form, ...]:
@@ -50,6 +56,27 @@ class Form:
             change(f) if isinstance(f, Form) else tuple(map(change, f)) if isinstance(f, tuple) else f for f in fields
         )
         return type(self)(*changed)
+
+    def __add__(self, other: Form | Fraction | int) -> Form:
+        return total(self, _form(other))
+
+    def __sub__(self, other: Form | Fraction | int) -> Form:
+        return total(self, negative(_form(other)))
+
+    def __mul__(self, other: Form | Fraction | int) -> Form:
+        return product(self, _form(other))
+
+    def __truediv__(self, other: Form | Fraction | int) -> Form:
+        return Ratio(self, _form(other))
+
+    def __floordiv__(self, other: Form | Fraction | int) -> Form:
+        return Floor(self / other)
+
+    def __pow__(self, other: Form | Fraction | int) -> Form:
+        return Power(self, _form(other))
+
+    def __neg__(self) -> Form:
+        return negative(self)
 
 
 @dataclass(frozen=True)
@@ -247,6 +274,26 @@ class Related(Form):
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
     """A number as a form."""
     return Num(Fraction(value), unit)
+
+
+def _form(value: Form | Fraction | int) -> Form:
+    return value if isinstance(value, Form) else num(value)
+
+
+_KINDS: dict[str, Callable[..., Form]] = {
+    "sqrt": Root, "ceil": Ceiling, "floor": Floor, "ln": Logarithm, "log": Logarithm,
+    "log2": partial(Logarithm, base=2), "log10": partial(Logarithm, base=10),
+    "max": lambda *choices: Largest(choices), "min": lambda *choices: Smallest(choices),
+}  # fmt: skip
+
+
+def called(name: str, *arguments: Form) -> Form:
+    """A function of some forms by the name that formulas have for it, such as ``sqrt``, ``log2``, ``max`` and ``sin``.
+
+    >>> called("max", Sym("a"), num(1)) == Largest((Sym("a"), num(1))), called("exp", Sym("a")).function
+    (True, 'exp')
+    """
+    return _KINDS[name](*arguments) if name in _KINDS else Called(name, arguments)
 
 
 def product(*factors: Form) -> Form:

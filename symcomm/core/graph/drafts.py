@@ -147,12 +147,10 @@ def _size_form(node: tree.Node, aliases: Mapping[str, str], size_form: Callable[
             return forms.Power(size_form(base), size_form(exponent))
         case tree.Radical(inside=inside):
             return forms.Root(size_form(inside))
-        case tree.FunctionCall(function="ceil" | "floor" as function, arguments=(inside,), subscript=None):
-            return (forms.Ceiling if function == "ceil" else forms.Floor)(size_form(inside))
+        case tree.FunctionCall(function="ceil" | "floor" | "log" as function, arguments=(inside,), subscript=None):
+            return forms.called(function, size_form(inside))
         case tree.FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
-            return (forms.Largest if function == "max" else forms.Smallest)(tuple(size_form(c) for c in choices))
-        case tree.FunctionCall(function="log", arguments=(inside,), subscript=None):
-            return forms.Logarithm(size_form(inside))
+            return forms.called(function, *map(size_form, choices))
         case tree.FunctionCall(function="log", arguments=(inside,), subscript=tree.Number(value=base)) if (
             base.denominator == 1
         ):

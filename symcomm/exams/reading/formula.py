@@ -652,18 +652,11 @@ class _Parser:
             self.at += 1
             values.append(self.sum())
         self._close(closing)
-        if name in ("min", "max"):
-            return (forms.Smallest if name == "min" else forms.Largest)(tuple(values))
-        if len(values) > 1:
+        if len(values) > 1 and name not in ("min", "max"):
             raise UnreadError(f"{name} takes one value")
-        inside = values[0]
         if name == "abs":
-            return inside if isinstance(inside, (Sym, Product)) else forms.Largest((inside, forms.negative(inside)))
-        if name in ("ceil", "floor"):
-            return forms.Ceiling(inside) if name == "ceil" else forms.Floor(inside)
-        if name == "sqrt":
-            return forms.Root(inside)
-        return forms.Logarithm(inside, {"log2": 2, "log10": 10}.get(name, 0))
+            return values[0] if isinstance(values[0], (Sym, Product)) else forms.called("max", values[0], -values[0])
+        return forms.called(name, *values)
 
     # -- units ---------------------------------------------------------------------------------------------
 

@@ -7,25 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from math import log10
+from operator import neg, truediv
 
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import (
-    Called,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Total,
-    negative,
-    num,
-    product,
-)
+from symcomm.core.form import Form, Num, Product, Total, called, num
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass
 
@@ -67,11 +54,11 @@ def sign(number: Expr) -> int:
 def _power_partials(base: Form, exponent: Form, result: Form) -> tuple[Form, Form]:
     if isinstance(exponent, Num):
         lower = exponent.number - 1
-        raised = ONE if not lower else base if lower == 1 else Power(base, num(lower))
-        by_base = num(0) if not exponent.number else product(exponent, raised)
+        raised = ONE if not lower else base if lower == 1 else base**lower
+        by_base = num(0) if not exponent.number else exponent * raised
     else:
-        by_base = product(exponent, Power(base, Total((exponent, MINUS))))
-    return by_base, Product((result, Logarithm(base)))
+        by_base = exponent * base ** Total((exponent, MINUS))
+    return by_base, Product((result, called("ln", base)))
 
 
 def _power_undefined(base: Expr, exponent: Expr) -> str:
@@ -94,43 +81,36 @@ def _corner(name: str) -> Callable[..., str]:
     return lambda a, b: "" if sign(a - b) else told
 
 
-def _greater(a: Form, b: Form) -> Form:
-    return Called("greater", (a, b))
-
-
-def _square(u: Form) -> Form:
-    return Power(u, num(2))
-
-
+_greater = partial(called, "greater")
 OPERATIONS: tuple[Operation, ...] = (
     Operation("add", (), 2, lambda a, b: Total((a, b)), lambda a, b, v: (ONE, ONE), "sum"),
-    Operation("sub", (), 2, lambda a, b: Total((a, negative(b))), lambda a, b, v: (ONE, MINUS), "difference"),
+    Operation("sub", (), 2, lambda a, b: Total((a, -b)), lambda a, b, v: (ONE, MINUS), "difference"),
     Operation("mul", (), 2, lambda a, b: Product((a, b)), lambda a, b, v: (b, a), "product rule"),
-    Operation("div", (), 2, Ratio,
-              lambda a, b, v: (Ratio(ONE, b), negative(Ratio(v, b))), "quotient rule",
+    Operation("div", (), 2, truediv,
+              lambda a, b, v: (ONE / b, -(v / b)), "quotient rule",
               undefined=lambda a, b: "" if sign(b) else "a division by 0"),
-    Operation("neg", (), 1, negative, lambda u, v: (MINUS,), "sign"),
-    Operation("pow", (), 2, Power, _power_partials, "power rule", _power_undefined, _power_kink),
-    Operation("sin", ("sin",), 1, lambda u: Called("sin", (u,)), lambda u, v: (Called("cos", (u,)),), "sine"),
-    Operation("cos", ("cos",), 1, lambda u: Called("cos", (u,)), lambda u, v: (negative(Called("sin", (u,))),),
+    Operation("neg", (), 1, neg, lambda u, v: (MINUS,), "sign"),
+    Operation("pow", (), 2, pow, _power_partials, "power rule", _power_undefined, _power_kink),
+    Operation("sin", ("sin",), 1, partial(called, "sin"), lambda u, v: (called("cos", u),), "sine"),
+    Operation("cos", ("cos",), 1, partial(called, "cos"), lambda u, v: (-called("sin", u),),
               "cosine"),
-    Operation("tan", ("tan",), 1, lambda u: Called("tan", (u,)), lambda u, v: (Total((ONE, _square(v))),), "tangent",
+    Operation("tan", ("tan",), 1, partial(called, "tan"), lambda u, v: (ONE + v**2,), "tangent",
               undefined=lambda u: "" if sign(sp.cos(u)) else f"tan({u})"),
-    Operation("exp", ("exp",), 1, lambda u: Called("exp", (u,)), lambda u, v: (v,), "exponential"),
-    Operation("ln", ("ln", "log"), 1, Logarithm, lambda u, v: (Ratio(ONE, u),), "logarithm",
+    Operation("exp", ("exp",), 1, partial(called, "exp"), lambda u, v: (v,), "exponential"),
+    Operation("ln", ("ln", "log"), 1, partial(called, "ln"), lambda u, v: (ONE / u,), "logarithm",
               undefined=lambda u: "" if sign(u) > 0 else f"ln({u})"),
-    Operation("sqrt", ("sqrt",), 1, Root, lambda u, v: (Ratio(ONE, product(num(2), v)),), "square root",
+    Operation("sqrt", ("sqrt",), 1, partial(called, "sqrt"), lambda u, v: (ONE / (num(2) * v),), "square root",
               undefined=lambda u: "" if sign(u) >= 0 else f"the square root of {u}",
               kink=lambda u: "" if sign(u) else "the slope of the square root is infinite at 0"),
-    Operation("tanh", ("tanh",), 1, lambda u: Called("tanh", (u,)),
-              lambda u, v: (Total((ONE, negative(_square(v)))),), "hyperbolic tangent"),
-    Operation("sigmoid", ("sigmoid", "sigma"), 1, lambda u: Called("sigmoid", (u,)),
-              lambda u, v: (Product((v, Total((ONE, negative(v))))),), "logistic function"),
-    Operation("abs", ("abs",), 1, lambda u: Called("abs", (u,)), lambda u, v: (Called("sign", (u,)),), "absolute value",
+    Operation("tanh", ("tanh",), 1, partial(called, "tanh"),
+              lambda u, v: (ONE - v**2,), "hyperbolic tangent"),
+    Operation("sigmoid", ("sigmoid", "sigma"), 1, partial(called, "sigmoid"),
+              lambda u, v: (v * (ONE - v),), "logistic function"),
+    Operation("abs", ("abs",), 1, partial(called, "abs"), lambda u, v: (called("sign", u),), "absolute value",
               kink=lambda u: "" if sign(u) else "abs has a kink at 0: left derivative -1, right derivative 1"),
-    Operation("max", ("max",), 2, lambda a, b: Largest((a, b)), lambda a, b, v: (_greater(a, b), _greater(b, a)),
+    Operation("max", ("max",), 2, partial(called, "max"), lambda a, b, v: (_greater(a, b), _greater(b, a)),
               "maximum", kink=_corner("max")),
-    Operation("min", ("min",), 2, lambda a, b: Smallest((a, b)), lambda a, b, v: (_greater(b, a), _greater(a, b)),
+    Operation("min", ("min",), 2, partial(called, "min"), lambda a, b, v: (_greater(b, a), _greater(a, b)),
               "minimum", kink=_corner("min")),
 )  # fmt: skip
 OPERATION = {record.name: record for record in OPERATIONS}

@@ -50,7 +50,7 @@ def hessian_steps(
         terms = parts.get(v.number, [])
         known = {step.name for step in steps}
         kept = [one for one in terms if all(name in known for name in forms.names(one))] or [num(0)]
-        form = kept[0] if len(kept) == 1 else Total(tuple(kept))
+        form = forms.combined(Total, kept)
         witness = _turned(trace, output, vector, v.number)
         reason = Reason("product rule", f"The tangent of the adjoint of `{v.name}`.", None, witness)
         name = variable(v.number).replace("v", TURNED, 1)

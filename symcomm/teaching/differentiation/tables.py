@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Exhibit, Numbers, Reason, Step
-from symcomm.core.form import Form, Num, Product, Related, Sym, Total, num, product
+from symcomm.core.form import Form, Num, Product, Related, Sym, Total, num
 from symcomm.core.irrational import Irrational
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.printing import plain
@@ -64,19 +64,14 @@ def tangent(trace: EvaluationTrace, v: Variable) -> Form:
     """The formula of a tangent: each partial derivative times the tangent of its operand."""
     if v.input:
         return Sym(marked(v.input, DOT))
-    return _sum(_times(p.form, Sym(variable(p.of, DOT))) for p in trace.partials(v.number))
+    return forms.combined(Total, [_times(p.form, Sym(variable(p.of, DOT))) for p in trace.partials(v.number)])
 
 
 def _times(partial: Form, moved: Form) -> Form:
     """A partial derivative before a tangent: a one is not written, a minus stands in front."""
     if isinstance(partial, Product) and isinstance(partial.factors[0], Num):
         return Product((*partial.factors, moved))
-    return product(partial, moved)
-
-
-def _sum(terms: Iterable[Form]) -> Form:
-    found = tuple(terms)
-    return found[0] if len(found) == 1 else Total(found)
+    return partial * moved
 
 
 def tangents(trace: EvaluationTrace, name: str) -> Exhibit:
@@ -180,7 +175,7 @@ def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
         found = parts.get(v.number, [num(0)])
         text = "Every variable that reads it adds its part." if len(found) > 1 else "The chain rule."
         reason = Reason("chain rule", text, v.span, _slope_witness(trace, end, v.number))
-        steps.append(Step(variable(v.number, BAR), _sum(found), ONE, reason))
+        steps.append(Step(variable(v.number, BAR), forms.combined(Total, found), ONE, reason))
     for v in trace.inputs:
         text = f"The derivative of `{swept.output}` for `{v.input}`."
         reason = Reason("input", text, None, _slope_witness(trace, end, v.number))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Exhibit, Step
 from symcomm.core.errors import ValuesError, nearest
-from symcomm.core.form import Form, Ratio, Related, Sym
+from symcomm.core.form import Form, Related, Sym
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.setting import Setting
 from symcomm.core.text.spelling import plain_name
@@ -65,7 +65,7 @@ Results = Sequence[tuple[Related, Quantity | Form]]
 
 def slope(of: str, by: str, found: str, number: Expr) -> tuple[Related, Quantity | Form]:
     """A derivative as a line of an answer: what it is, the variable of the sweep that it is, its number."""
-    return Related(Ratio(Sym(f"d{of}"), Sym(f"d{by}")), Sym(found)), cell(number)
+    return Related(Sym(f"d{of}") / Sym(f"d{by}"), Sym(found)), cell(number)
 
 
 def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterable[Exhibit],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from symcomm.core.derivation import Condition, Derivation
-from symcomm.core.form import Floor, Ratio, Sym, Total, num, product
+from symcomm.core.form import Sym, num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.quantities.witnesses import number
@@ -28,18 +28,18 @@ def derive(
     """
     total, distance = (Sym(one) if isinstance(one, str) else num(one) for one in (operations, every))
     work = StepWriter(setting, total, distance)
-    kept = work.define("M_checkpoints", Ratio(total, distance), ELEMENT, "one each segment",
+    kept = work.define("M_checkpoints", total / distance, ELEMENT, "one each segment",
                        "The value before each segment is kept.",
                        witness=lambda n: len(range(0, int(number(total, n)), int(number(distance, n)))))  # fmt: skip
-    inside = work.define("M_segment", Total((distance, num(-1))), ELEMENT, "recompute",
+    inside = work.define("M_segment", distance - 1, ELEMENT, "recompute",
                          "The values inside the segment that is reversed.",
                          witness=lambda numbers: len(range(1, int(number(distance, numbers)))))  # fmt: skip
-    work.define("M", Total((kept, inside)), ELEMENT, "add", "While the last segment is reversed.",
+    work.define("M", kept + inside, ELEMENT, "add", "While the last segment is reversed.",
                 witness=lambda numbers: chain(int(number(total, numbers)), int(number(distance, numbers))))  # fmt: skip
     meanings = {"T": "operations of the chain", "k": "operations between two checkpoints"}
     own = replace(setting.notation, meanings={**meanings, **setting.notation.meanings})
     made = replace(setting, notation=own).derivation("Values kept for the reverse sweep of a chain", work.steps)
-    whole = Condition(product(distance, Floor(Ratio(total, distance))), "=", total)
+    whole = Condition(distance * (total // distance), "=", total)
     return replace(made, where=(whole,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Exhibit
-from symcomm.core.form import Total, num, product
+from symcomm.core.form import num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
@@ -44,8 +44,8 @@ def derive(
         each = work.define("F_pass", num(cost.operations), unit, "count the rows",
                            f"{cost.multiplications} multiplications and {cost.additions} additions.",
                            witness=lambda numbers: cost.multiplications + cost.additions)  # fmt: skip
-        all_of = work.define("F_all", product(count, each), unit, "all passes", "Every pass costs the same.")
-        work.define("F", Total((all_of, num(trace, unit))), unit, "add the trace",
+        all_of = work.define("F_all", count * each, unit, "all passes", "Every pass costs the same.")
+        work.define("F", all_of + num(trace, unit), unit, "add the trace",
                     f"The {trace} operations of the trace, once.",
                     witness=lambda numbers: trace + passes * cost.operations)  # fmt: skip
     rows = tuple(

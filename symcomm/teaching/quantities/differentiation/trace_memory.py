@@ -7,7 +7,7 @@ from typing import Annotated
 
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Largest, num
+from symcomm.core.form import called, num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
 from symcomm.core.setting import StepWriter
@@ -50,7 +50,7 @@ def derive(
             for n, part in enumerate(parts, 1)
         ]  # fmt: skip
         if len(names) > 1:
-            work.define("M", Largest(tuple(names)), ELEMENT, "largest", "The segment that needs the most memory.",
+            work.define("M", called("max", *names), ELEMENT, "largest", "The segment that needs the most memory.",
                         witness=lambda numbers: peak(made, every))  # fmt: skip
     else:
         kept = kept_values(made)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.core.dtypes import NumberFormat, Value, decimal, number_format
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Called, Form, Ratio, Related, Sym, Total, negative, num, product
+from symcomm.core.form import Form, Related, Sym, Total, called, num
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
@@ -25,7 +25,7 @@ _S, _C, _X, _Y, _T = map(Sym, ("s", "c", "x_r", "y", "t"))
 
 
 def _rounded(*terms: Form) -> Form:
-    return Called("round", (Total(terms),))
+    return called("round", Total(terms))
 
 
 _ADDED = {
@@ -33,9 +33,9 @@ _ADDED = {
                     place="before")
     for method, rows in {
         "pairwise": [(_S, _rounded(Sym("s_left"), Sym("s_right")), "the sums of both halves, added and rounded")],
-        "compensated": [(_Y, _rounded(_X, negative(_C)), "the addend without what was added too much before"),
+        "compensated": [(_Y, _rounded(_X, -_C), "the addend without what was added too much before"),
                         (_T, _rounded(_S, _Y), "the new sum"),
-                        (_C, _rounded(_rounded(_T, negative(_S)), negative(_Y)), "what this addition added too much")],
+                        (_C, _rounded(_rounded(_T, -_S), -_Y), "what this addition added too much")],
     }.items()
 }  # fmt: skip
 Accumulator = Annotated[str, Reads("dtype"), Meaning("the number format of the sum")]
@@ -96,7 +96,7 @@ def derive(
             _accumulation(work, value, start, n)
         elif want == "error":
             one, other = _representation(work, start, given, n), _accumulation(work, value, start, n)
-            work.define("E", Total((one, other)), ONE, "add", "Both errors together: the sum minus n x.",
+            work.define("E", one + other, ONE, "add", "Both errors together: the sum minus n x.",
                         witness=lambda numbers: numbers["s_n"] - n * given)  # fmt: skip
     return setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
 
@@ -169,13 +169,13 @@ def _halved(numbers: list[Fraction], f: NumberFormat) -> Fraction | None:
 
 
 def _representation(work: StepWriter, start: Form, x: Fraction, n: int) -> Form:
-    return work.define("E_x", product(num(n), Total((start, num(-x)))), ONE, "representation",
+    return work.define("E_x", num(n) * (start - x), ONE, "representation",
                        "Error from rounding the number itself, n times; no accumulator can undo it.",
                        witness=lambda numbers: n * numbers["x_r"] - n * x)  # fmt: skip
 
 
 def _accumulation(work: StepWriter, value: Form, start: Form, n: int) -> Form:
-    return work.define("E_s", Total((value, product(num(-n), start))), ONE, "accumulation",
+    return work.define("E_s", value + num(-n) * start, ONE, "accumulation",
                        "The sum minus n times the rounded number: the error of the additions.",
                        witness=lambda numbers: numbers["s_n"] - n * numbers["x_r"])  # fmt: skip
 
@@ -198,8 +198,8 @@ def _bound(work: StepWriter, start: Form, f: NumberFormat, n: int, method: str) 
     text = {"in_order": "The first addition (to 0) is exact; each later one is off by at most u times the sum.",
             "pairwise": "A number goes through as many additions as n can be halved."}[method]  # fmt: skip
     depth = work.define("h", num(rounds), ONE, "additions on the way", text, witness=lambda numbers: _depth(n, method))
-    size = start if work.known["x_r"] >= 0 else product(num(-1), start)
-    work.define("E_max", product(depth, u, num(n), size), ONE, "error bound",
+    size = start if work.known["x_r"] >= 0 else num(-1) * start
+    work.define("E_max", depth * u * n * size, ONE, "error bound",
                 "Each rounding is off by at most u times the partial sum, which never exceeds the whole sum.",
                 witness=lambda numbers: _depth(n, method) * f.epsilon * n * abs(numbers["x_r"]) / 2)  # fmt: skip
 
@@ -253,7 +253,7 @@ def _ends(work: StepWriter, found: sums.RepeatedSum, f: NumberFormat, want: str,
             gap = work.define("d", num(f.spacing(end)), ONE, "spacing",
                               f"Neighbours in the binade of {decimal(end)} are this far apart.",
                               witness=lambda numbers: apart(f, end))  # fmt: skip
-            work.combine("h", Ratio(gap, num(2)), ONE, "round to nearest",
+            work.combine("h", gap / 2, ONE, "round to nearest",
                          "A number lies at most half a spacing away.")  # fmt: skip
         work.define("k", num(last), ONE, "stops", f"The sum is {decimal(end)} then: {stays}", witness=stops)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Numbers, exact
 from symcomm.core.dtypes import NumberFormat, binade, decimal, number_format, power_of_two
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Power, Ratio, num
+from symcomm.core.form import num
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
@@ -62,7 +62,7 @@ def derive(
         "largest": (f.largest, "the largest number of the format"),
     }[want]
     edge = work.define("x", num(bound), ONE, "format", f"This is {text}.", witness=partial(_edge, f, want))
-    work.define("g", Ratio(edge, num(by)), ONE, "divide by the scale", "The gradient that the scale brings to this "
+    work.define("g", edge / by, ONE, "divide by the scale", "The gradient that the scale brings to this "
                                                                        "number.",
                 witness=lambda numbers: _edge(f, want, numbers) / by)  # fmt: skip
     return setting.derivation(title, work.steps)
@@ -92,7 +92,7 @@ def _scale(work: StepWriter, f: NumberFormat, g: Fraction, want: str) -> None:
     power = work.define("S", num(exponent), ONE, "power of two", text,
                         witness=lambda numbers: _fits(f, g, int(numbers["S"]), want))  # fmt: skip
     text = "A power of two changes no bit of a mantissa."
-    work.define("scale", Power(num(2), power), ONE, "scale", text,
+    work.define("scale", num(2) ** power, ONE, "scale", text,
                 witness=lambda numbers: power_of_two(int(numbers["S"])))  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.dtypes import FORMATS, NumberFormat, Value, number_format
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Power, Ratio, Total, negative, num, product
+from symcomm.core.form import Form, num
 from symcomm.core.quantities.declared import Meaning, OneOf, Reads
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
@@ -45,8 +45,8 @@ def derive(
         if want not in ("largest", "finite_values"):
             raise ValuesError(f"{f.name} is a format of whole numbers: it has no {want.replace('_', ' ')}",
                               hint="want: largest, or finite_values")  # fmt: skip
-        codes = Power(_TWO, num(f.bits if want == "finite_values" else f.bits - 1))
-        form: Form = codes if want == "finite_values" else Total((codes, num(-1)))
+        codes = _TWO ** (f.bits if want == "finite_values" else f.bits - 1)
+        form: Form = codes if want == "finite_values" else codes - 1
         text = (
             "Each code is a number." if want == "finite_values" else "One bit is the sign, and 0 is among the others."
         )
@@ -96,7 +96,7 @@ def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
     e, m = num(f.exponent), num(f.mantissa)
     one_code = f.bias << f.mantissa
     if f.bias_said is None:
-        usual: Form = Total((Power(_TWO, Total((e, num(-1)))), num(-1)))
+        usual: Form = _TWO ** (e - 1) - 1
         bias_text = f"Half of the {2**f.exponent} codes of the exponent stand for exponents below 0."
     else:
         usual, bias_text = num(f.bias_said), "The format says its bias."
@@ -105,12 +105,12 @@ def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
         return work.define("b", usual, ONE, "bias", bias_text, witness=lambda numbers: one_code >> f.mantissa)
 
     def epsilon() -> Form:
-        return work.define("epsilon", Power(_TWO, negative(m)), ONE, "spacing",
+        return work.define("epsilon", _TWO**-m, ONE, "spacing",
                            f"{f.mantissa} bits follow the leading 1: the next number sets the last one.",
                            witness=lambda numbers: _number(f.decoded(one_code + 1)) - 1)  # fmt: skip
 
     def smallest() -> Form:
-        return work.define("x_normal", Power(_TWO, Total((num(1), negative(bias())))), ONE, "smallest exponent",
+        return work.define("x_normal", _TWO ** (num(1) - bias()), ONE, "smallest exponent",
                            "The exponent code 0 is for subnormal numbers; 1 is the first of the normal ones.",
                            witness=lambda numbers: _number(f.decoded(1 << f.mantissa)))  # fmt: skip
 
@@ -121,50 +121,50 @@ def _floating(work: StepWriter, f: NumberFormat, want: str) -> None:
             "last": "Only the code of all ones is NaN.",
         }
         text = said.get(f.specials, "No exponent code is taken for specials.")
-        exponents = Total((Power(_TWO, e), num(-below), negative(bias())))
+        exponents = _TWO**e - below - bias()
         top = work.define("E_max", exponents, ONE, "largest exponent", text,
                           witness=lambda numbers: f.largest_exponent)  # fmt: skip
         gap: Form = epsilon()
         text = "The mantissa is all ones."
         if f.specials == "last":
-            gap, text = product(_TWO, gap), "The mantissa is the last but one: all ones would be NaN."
-        work.define("x_max", product(Total((_TWO, negative(gap))), Power(_TWO, top)), ONE, "largest", text,
+            gap, text = _TWO * gap, "The mantissa is the last but one: all ones would be NaN."
+        work.define("x_max", (_TWO - gap) * _TWO**top, ONE, "largest", text,
                     witness=first_number(f, 2 ** (f.bits - 1) - 1))  # fmt: skip
     elif want == "epsilon":
         epsilon()
     elif want == "unit_roundoff":
         gap = epsilon()
-        work.define("u", Ratio(gap, _TWO), ONE, "round to nearest", "A number lies at most half a spacing away.",
+        work.define("u", gap / _TWO, ONE, "round to nearest", "A number lies at most half a spacing away.",
                     witness=lambda numbers: (_number(f.decoded(one_code + 1)) - 1) / 2)  # fmt: skip
     elif want == "smallest_normal":
         smallest()
     elif want == "smallest_subnormal":
         normal = smallest()
-        work.define("x_min", product(epsilon(), normal), ONE, "smallest number",
+        work.define("x_min", epsilon() * normal, ONE, "smallest number",
                     "Below it the numbers keep the spacing that they have there.",
                     witness=lambda numbers: _number(f.decoded(1)))  # fmt: skip
     elif want == "integers_exact_up_to":
-        form: Form = Power(_TWO, Total((m, num(1))))
+        form: Form = _TWO ** (m + 1)
         text = "With the leading one there are m + 1 bits; the first number that needs one more is odd."
         if f.integers_up_to < 2 ** (f.mantissa + 1):
             form, text = num(f.integers_up_to), "The format ends before whole numbers fall out."
         work.define("n_exact", form, ONE, "whole numbers", text, witness=lambda numbers: _counted(f))
     elif want == "nan_codes":
         forms: dict[str, Form] = {
-            "ieee": product(_TWO, Total((Power(_TWO, m), num(-1)))),
+            "ieee": _TWO * (_TWO**m - 1),
             "last": num(2),
             "minus zero": num(1),
         }
         work.define("n_NaN", forms.get(f.specials, num(0)), ONE, "special codes", described(f).split("; ")[1] + ".",
                     witness=lambda numbers: _specials(f, "nan"))  # fmt: skip
     else:
-        taken = {"ieee": Power(_TWO, m), "last": num(1)}.get(f.specials)
-        codes: Form = Power(_TWO, Total((e, m)))
-        codes = Total((codes, negative(taken))) if taken else codes
+        taken = {"ieee": _TWO**m, "last": num(1)}.get(f.specials)
+        codes: Form = _TWO ** (e + m)
+        codes = codes - taken if taken else codes
         positive = 2 ** (f.bits - 1) - _specials(f, "nan", "inf", positive=True)
         plus = work.define("n_plus", codes, ONE, "codes", "The codes of one sign that are numbers, including 0.",
                            witness=lambda numbers: positive)  # fmt: skip
-        work.define("n", Total((product(_TWO, plus), num(-1))), ONE, "both signs", "Plus 0 and minus 0 are one number.",
+        work.define("n", _TWO * plus - 1, ONE, "both signs", "Plus 0 and minus 0 are one number.",
                     witness=lambda numbers: 2 * positive - 1)  # fmt: skip
 
 

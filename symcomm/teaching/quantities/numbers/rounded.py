@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from symcomm.core.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.core.dtypes import NumberFormat, decimal, number_format
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Ratio, Total, num
+from symcomm.core.form import Form, num
 from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
@@ -45,13 +45,13 @@ def derive(
     near = round_step(work, given, f)
     exhibits = [_neighbours(f, given)] if f.least <= given <= f.largest else []
     if want != "value":
-        less = Total((near, num(-given)))
+        less = near - given
         error = work.define("delta", less, ONE, "subtract", "The rounded number minus the number.",
                             witness=lambda numbers: numbers["x_r"] - given)  # fmt: skip
         if want == "relative_error":
             if not given:
                 raise ValuesError("0 is rounded without an error: there is no relative one")
-            work.define("delta_rel", Ratio(error, num(abs(given))), ONE, "divide", "Divided by the number itself.",
+            work.define("delta_rel", error / abs(given), ONE, "divide", "Divided by the number itself.",
                         witness=lambda numbers: (numbers["x_r"] - given) / abs(given))  # fmt: skip
     return setting.derivation(f"{decimal(given)} in {f.name}", work.steps, exhibits=exhibits)
 
