@@ -190,7 +190,7 @@ WIDTH = {
     ("exams", "teaching"): 3,
     ("searching", "core"): 74,
     ("searching", "documents"): 1,
-    ("teaching", "core"): 67,
+    ("teaching", "core"): 60,
     ("verify", "core"): 44,
     ("verify", "documents"): 1,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from symcomm.core.dtypes import FORMATS, NumberFormat, Value, binade, decimal, power_of_two
+from symcomm.core.dtypes import FORMATS, NumberFormat, Value, binade, decimal
 from symcomm.core.errors import ValuesError
 from symcomm.core.records import dataclass
 
@@ -148,7 +148,7 @@ def _strides(x: Fraction, accumulator: NumberFormat, through: NumberFormat | Non
             stride = Stride(s, after, 1, () if isinstance(after, str) else (after - s,), spacing)
         else:
             # From here on a sum may leave the binade, or the format.
-            far = min(power_of_two(binade(s) + 1), accumulator.largest) - abs(x) - abs(pair[0])
+            far = min(Fraction(2) ** (binade(s) + 1), accumulator.largest) - abs(x) - abs(pair[0])
             both = sum(pair, Fraction(0))
             often = max(0, -(-(far - abs(s)) // abs(both)))
             if often < 2:
@@ -167,7 +167,7 @@ def _pair(
 ) -> tuple[Fraction, Fraction] | None:
     """Two steps after which the last bit is as before; None where they leave the binade, or it is not."""
     again = added(after, x, accumulator, through)
-    if isinstance(again, str) or abs(again) + abs(x) >= power_of_two(binade(s) + 1):
+    if isinstance(again, str) or abs(again) + abs(x) >= Fraction(2) ** (binade(s) + 1):
         return None
     spacing = accumulator.spacing(s)
     if again == after or ((again - s) / spacing) % 2:

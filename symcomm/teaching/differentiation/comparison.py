@@ -13,6 +13,7 @@ from symcomm.core.form import Form, Related, Sym
 from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
 from symcomm.core.text.formula import parse_answer
+from symcomm.core.text.systems import CONSTANTS
 from symcomm.core.text.table import Cell, Table, single
 from symcomm.core.text.tree import (
     Exponentiation,
@@ -26,7 +27,6 @@ from symcomm.core.text.tree import (
     Sum,
 )
 from symcomm.core.units import Quantity
-from symcomm.teaching.differentiation.reading import CONSTANTS
 
 COLUMNS = ("printed", "derived", "why")
 _ACCENTED = re.compile(

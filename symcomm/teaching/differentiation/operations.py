@@ -115,6 +115,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 OPERATION = {record.name: record for record in OPERATIONS}
 SPELLED = {spelling: record for record in OPERATIONS for spelling in record.spellings}
+FUNCTIONS = frozenset(SPELLED)
 
 
 def tidy(number: Expr) -> Expr:

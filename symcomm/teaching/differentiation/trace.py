@@ -19,7 +19,9 @@ from symcomm.core.errors import FormulaError, Span, SymcommError, ValuesError, n
 from symcomm.core.form import Form, Sym
 from symcomm.core.libraries import Expr, nx, sp
 from symcomm.core.records import dataclass
+from symcomm.core.text.formula import parse_answer
 from symcomm.core.text.spelling import plain_name
+from symcomm.core.text.systems import CONSTANTS, in_order, read_point, read_system
 from symcomm.core.text.tree import (
     Exponentiation,
     FunctionCall,
@@ -30,17 +32,8 @@ from symcomm.core.text.tree import (
     Quotient,
     Radical,
     Sum,
-    walk,
 )
-from symcomm.teaching.differentiation.operations import OPERATION, SPELLED, Operation, guard, sign, tidy
-from symcomm.teaching.differentiation.reading import (
-    CONSTANTS,
-    Formula,
-    in_order,
-    read_constant,
-    read_point,
-    read_system,
-)
+from symcomm.teaching.differentiation.operations import FUNCTIONS, OPERATION, SPELLED, Operation, guard, sign, tidy
 
 OPERATION_LIMIT = 400
 DOT, BAR = "\u0307", "\u0304"
@@ -218,7 +211,7 @@ class _TraceBuilder:
     """Builds the operations of formulas, each distinct one once."""
 
     def __init__(self, text: str, point: Mapping[str, Any], outputs: tuple[str, ...]) -> None:
-        self.formulas = {f.name: f for f in read_system(text, point)}
+        self.formulas = {f.name: f for f in read_system(text, point, FUNCTIONS)}
         names = [*point]
         self.inputs = sorted(names, key=in_order) if len({in_order(n)[0] for n in names}) == 1 else names
         self.made: dict[tuple[Any, ...], _Node] = {}
@@ -230,7 +223,7 @@ class _TraceBuilder:
     def constant(self, name: str, value: Any) -> Expr:
         if isinstance(value, Fraction):
             return tidy(sp.Rational(value.numerator, value.denominator))
-        found = self.build(read_constant(value))
+        found = self.build(parse_answer(value, (*CONSTANTS, "E"), functions=FUNCTIONS))
         if not isinstance(found, sp.Expr):
             raise FormulaError(f"the value of {name} is not a number", value.span(), "write x_1 = 2 or x_1 = ln(3)")
         return found
@@ -245,7 +238,7 @@ class _TraceBuilder:
         named = [name for name in self.formulas if name == "y" or (name.startswith("y_") and name[2:].isdecimal())]
         if named:
             return sorted(named, key=in_order)
-        read = {plain_name(n.key) for f in self.formulas.values() for n in walk(f.tree) if isinstance(n, Identifier)}
+        read = frozenset[str]().union(*(formula.reads for formula in self.formulas.values()))
         return [name for name in self.formulas if name not in read] or [*self.formulas]
 
     # -- nodes -----------------------------------------------------------------------------------------
@@ -396,4 +389,4 @@ def _computed(record: Operation, values: tuple[Expr, ...]) -> Expr:
     return forms.value(record.form(*map(Sym, names)), dict(zip(names, values, strict=True)))
 
 
-__all__ = ["EvaluationTrace", "Formula", "Partial", "Variable", "marked", "operand_form", "trace", "variable"]
+__all__ = ["EvaluationTrace", "Partial", "Variable", "marked", "operand_form", "trace", "variable"]

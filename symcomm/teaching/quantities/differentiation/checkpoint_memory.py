@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from symcomm.core.derivation import Condition, Derivation
+from symcomm.core.derivation import Condition, Derivation, Numbers
 from symcomm.core.form import Sym, num
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import NoModel, Whole
-from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import ELEMENT
 
@@ -30,17 +29,21 @@ def derive(
     work = StepWriter(setting, total, distance)
     kept = work.define("M_checkpoints", total / distance, ELEMENT, "one each segment",
                        "The value before each segment is kept.",
-                       witness=lambda n: len(range(0, int(number(total, n)), int(number(distance, n)))))  # fmt: skip
+                       witness=lambda n: len(range(0, _count(operations, n), _count(every, n))))  # fmt: skip
     inside = work.define("M_segment", distance - 1, ELEMENT, "recompute",
                          "The values inside the segment that is reversed.",
-                         witness=lambda numbers: len(range(1, int(number(distance, numbers)))))  # fmt: skip
+                         witness=lambda numbers: len(range(1, _count(every, numbers))))  # fmt: skip
     work.define("M", kept + inside, ELEMENT, "add", "While the last segment is reversed.",
-                witness=lambda numbers: chain(int(number(total, numbers)), int(number(distance, numbers))))  # fmt: skip
+                witness=lambda numbers: chain(_count(operations, numbers), _count(every, numbers)))  # fmt: skip
     meanings = {"T": "operations of the chain", "k": "operations between two checkpoints"}
     own = replace(setting.notation, meanings={**meanings, **setting.notation.meanings})
     made = replace(setting, notation=own).derivation("Values kept for the reverse sweep of a chain", work.steps)
     whole = Condition(distance * (total // distance), "=", total)
     return replace(made, where=(whole,))
+
+
+def _count(said: int | str, numbers: Numbers) -> int:
+    return int(numbers[said] if isinstance(said, str) else said)
 
 
 def chain(operations: int, every: int) -> int:

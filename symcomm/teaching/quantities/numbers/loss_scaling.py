@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from symcomm.core.derivation import Derivation, Numbers, exact
-from symcomm.core.dtypes import NumberFormat, binade, decimal, number_format, power_of_two
+from symcomm.core.dtypes import NumberFormat, binade, decimal, number_format
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import num
 from symcomm.core.quantities.declared import Meaning, Reads
@@ -93,11 +93,11 @@ def _scale(work: StepWriter, f: NumberFormat, g: Fraction, want: str) -> None:
                         witness=lambda numbers: _fits(f, g, int(numbers["S"]), want))  # fmt: skip
     text = "A power of two changes no bit of a mantissa."
     work.define("scale", num(2) ** power, ONE, "scale", text,
-                witness=lambda numbers: power_of_two(int(numbers["S"])))  # fmt: skip
+                witness=lambda numbers: Fraction(2) ** int(numbers["S"]))  # fmt: skip
 
 
 def _fits(f: NumberFormat, g: Fraction, exponent: int, want: str) -> bool:
     """Whether the power of two does it, and the next one does not."""
     if want == "least_scale":
-        return f.rounded(g * power_of_two(exponent)) != 0 and f.rounded(g * power_of_two(exponent - 1)) == 0
-    return g * power_of_two(exponent) <= f.largest < g * power_of_two(exponent + 1)
+        return f.rounded(g * Fraction(2) ** exponent) != 0 and f.rounded(g * Fraction(2) ** (exponent - 1)) == 0
+    return g * Fraction(2) ** exponent <= f.largest < g * Fraction(2) ** (exponent + 1)

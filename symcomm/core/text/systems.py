@@ -1,4 +1,4 @@
-"""Reads systems of formulas: ``y_1 = (x_1 + x_2)^2; y_2 = ln(x_1)``, and the point at which they are worked out."""
+"""Reads systems of formulas, ``y_1 = (x_1 + x_2)^2; y_2 = ln(x_1)``, and the point at which they are worked out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from symcomm.core.errors import FormulaError, Span, ValuesError, nearest
 from symcomm.core.records import dataclass
 from symcomm.core.text.context import Context, Scope
 from symcomm.core.text.expressions import read_sum
-from symcomm.core.text.formula import parse_answer
 from symcomm.core.text.parsing import parse
 from symcomm.core.text.spelling import plain_name
 from symcomm.core.text.syntax import Branch, branches, term_of
 from symcomm.core.text.table import Cell, PlacedText
-from symcomm.core.text.tree import Identifier, Node
-from symcomm.teaching.differentiation.operations import SPELLED
+from symcomm.core.text.tree import Identifier, Node, walk
 
 FORMULA_LIMIT = 60  # formulas of one system
 CONSTANTS = ("pi", "e")
-_FUNCTIONS = frozenset(SPELLED)
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,11 @@ class Formula:
     tree: Node
     span: Span
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names on its right side."""
+        return frozenset(plain_name(node.key) for node in walk(self.tree) if isinstance(node, Identifier))
+
 
 def in_order(name: str) -> tuple[str, int]:
     """By what names are sorted: x_2 comes before x_10."""
@@ -39,18 +41,18 @@ def in_order(name: str) -> tuple[str, int]:
     return (base, int(number)) if number.isdecimal() else (name, 0)
 
 
-def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
+def read_system(text: str, known: Iterable[str], functions: frozenset[str]) -> tuple[Formula, ...]:
     """The formulas of a text, with semicolons, commas or line ends between them; ``known`` are the inputs.
 
     Raises ``FormulaError`` for a name that is neither an input nor defined, a name defined twice or by itself.
 
-    >>> [f.name for f in read_system("a = x1^2; y = sin(a)", ["x1"])]
+    >>> [f.name for f in read_system("a = x1^2; y = sin(a)", ["x1"], frozenset({"sin"}))]
     ['a', 'y']
     """
     cells = [cell for cell in PlacedText.cells_of(text) if cell.text.strip("$ ")]
     if len(cells) > FORMULA_LIMIT:
         raise FormulaError(f"more than {FORMULA_LIMIT} formulas", cells[FORMULA_LIMIT].span(), "write fewer")
-    pairs = [pair for cell in cells for pair in _sides(cell)]
+    pairs = [pair for cell in cells for pair in _sides(cell, functions)]
     if not pairs:
         raise FormulaError("there is no formula", hint="write y_1 = (x_1 + x_2)^2")
     inputs = [plain_name(name) for name in known]
@@ -69,7 +71,7 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
         if strange := [one for one in of if one not in names]:
             hint = f"give it a value in the point, or a formula; {nearest(strange[0], sorted(names))}"
             raise FormulaError(f"{name} depends on '{strange[0]}', which is not known", span, hint)
-        context = Context(cell, Scope(sizes=every, functions=_FUNCTIONS, kind="answer"))
+        context = Context(cell, Scope(sizes=every, functions=functions, kind="answer"))
         parse(context)
         _refuse_calls(context, right, called)
         try:
@@ -81,11 +83,11 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
     return tuple(found)
 
 
-def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell, tuple[str, ...]]]:
+def _sides(cell: Cell, functions: frozenset[str]) -> list[tuple[str, Branch, Span, Cell, tuple[str, ...]]]:
     """The name, the tree of the right side, the place and the cell of each formula in a cell, and what it is said to
     depend on.
     """
-    context = Context(cell, Scope(sizes=None, functions=_FUNCTIONS, kind="answer"))
+    context = Context(cell, Scope(sizes=None, functions=functions, kind="answer"))
     found = []
     for item in parse(context):
         parts = item.children
@@ -153,8 +155,3 @@ def _number(name: str, value: object) -> Cell | Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         raise ValuesError(f"{name} is {value!r}, which is not exact", hint='write it as text: "0.5" or "ln(3)"')
     return Fraction(value)
-
-
-def read_constant(cell: Cell) -> Node:
-    """The tree of a number written as a formula: ``-2``, ``3/2``, ``ln(3)``, ``pi/6``."""
-    return parse_answer(cell, (*CONSTANTS, "E"), functions=_FUNCTIONS)
