@@ -445,6 +445,11 @@ class StepWriter:
         self.steps: list[Step] = []
         self.known: dict[str, Expr] = {}
 
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The conventions that decided what its steps are."""
+        return rests_on(self.steps)
+
     def define(
         self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None,
         witness: Witness | None = None, by: Iterable[str] = (),

@@ -14,7 +14,7 @@ from symcomm.core.errors import ValuesError
 from symcomm.core.parallel.strategy import with_copies
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.accumulation import unreduced
-from symcomm.core.quantities.communication.links import NODE, PIPE, Nesting, unit_sizes
+from symcomm.core.quantities.communication.links import PIPE, Nesting
 from symcomm.core.quantities.memory.state_memory import sharded_gradients
 from symcomm.core.records import replace
 from symcomm.searching.space import Grid
@@ -33,8 +33,7 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
     Where heads have copies, each shape is one by itself. Raises ``ValuesError`` for kinds of layers whose numbers are
     not known.
     """
-    node = dict(question.links).get(NODE)
-    holds = None if node is None else unit_sizes(node)
+    holds = question.links.units
     for draft, found in pairs:
         groups: dict[tuple[int, Nesting | None, tuple[tuple[str, int], ...]], list[tuple[int, ...]]] = {}
         for shape in found.shapes:

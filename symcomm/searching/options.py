@@ -18,7 +18,6 @@ from symcomm.core.parallel.strategy import Strategy, resolve
 from symcomm.core.program import pipeline
 from symcomm.core.program.closed_forms import timed_alike
 from symcomm.core.program.schedules import USUAL_SCHEDULE
-from symcomm.core.quantities.memory.capacity import capacity_of
 from symcomm.core.units import Quantity
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
@@ -95,24 +94,6 @@ def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> N
 
 def said(accounting: Accounting) -> str | None:
     return None if accounting.capacity == "unnamed" else accounting.capacity
-
-
-def capacity_and_meaning(capacity: object, meaning: str | None, device: object) -> tuple[Fraction, str]:
-    """The bytes of one device; without a capacity they are what the device is sold with, or what its driver reports."""
-    if capacity is None:
-        if device is None:
-            hint = "name a device, or say capacity: 80GB, capacity_is: nominal_GB"
-            raise ValuesError("no capacity is given", hint=hint)
-        from symcomm.core.hardware.devices import device as find
-
-        memory = find(device).memory
-        capacity = memory.nominal
-        if meaning == "usable":
-            if memory.usable is None:
-                raise ValuesError("the usable bytes of this device are not known", hint="say capacity: 81559 MiB")
-            capacity = memory.usable.quantity
-    found = capacity_of(capacity, meaning)
-    return found, str(meaning)  # which capacity_of knows
 
 
 def shared_memory(

@@ -14,11 +14,10 @@ from symcomm.core.accounting import Accounting, AccountingLike
 from symcomm.core.derivation import exact
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Num, Sym
-from symcomm.core.hardware.devices import Device, network_if
-from symcomm.core.hardware.devices import device as find
 from symcomm.core.model import Model
-from symcomm.core.quantities.communication.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
+from symcomm.core.quantities.communication.links import PIPE, Links
 from symcomm.core.quantities.machine import RATES
+from symcomm.core.quantities.memory.capacity import capacity_and_meaning
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
@@ -27,7 +26,6 @@ from symcomm.searching import evaluate, explain, serving
 from symcomm.searching.cases import apart, cases
 from symcomm.searching.options import (
     batch_symbol,
-    capacity_and_meaning,
     check,
     drafts_of,
     free_sizes,
@@ -132,18 +130,14 @@ def search(
     varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
     if batch is not None:
         model = model.at(**{batch_symbol(model): whole_numbers(batch, "batch")[0]})
-    said_links = dict(pairs(rates.pop("links", None)))
-    whole = network_if(device) if NODE not in said_links else None
-    if whole is not None:
-        whole.holds(devices)
-        said_links[NODE] = whole
-        device = whole.device
+    links = Links.of(rates.pop("links", None), device, devices)
+    device = links.device
     shared: list[tuple[Literal["host", "nvme"], int]] = []
     tiers: list[tuple[Literal["host", "nvme"], object, str]] = [
         ("host", host_capacity, "in the host's memory"), ("nvme", nvme_capacity, "on NVMe disks"),
     ]  # fmt: skip
     for on, room, full in tiers:
-        if (there := shared_memory(room, on, chosen, _of_a_node(said_links.get(NODE), device), devices)) is not None:
+        if (there := shared_memory(room, on, chosen, links.of_a_node, devices)) is not None:
             goal = replace(goal, limits=(*goal.limits, Limit(SHARED_MEMORY[on], there[0], f"does not fit {full}")))
             shared.append((on, there[1]))
     for name in rates:
@@ -153,19 +147,20 @@ def search(
     question = SearchQuestion(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
-        tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
+        tuple((name, rate) for name, rate in given.items() if rate is not None), links,
         Setting(model.graph).freeze(frozen).frozen, prompt, prompts, tuple(shared),
     )  # fmt: skip
     parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists, formats)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
-    _check_links(said_links, drafts)
-    notes += [whole.told] if whole is not None else []
+    links.check([one for draft in drafts if (one := composed(draft.pieces)) is not None])
+    notes += [links.network.told] if links.network is not None else []
     used = {chosen.tier(role) for role in chosen.off_device} - {on for on, _ in shared}
     notes += [_UNLIMITED[on] for on in sorted(used) if bounds is None]
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
     if device is not None and rates.get("network") is None:
-        _check_joined(find(device), devices, said_links, drafts, allowed)
+        for draft in drafts:
+            links.check_joined(_most_ranks(draft, devices, links, allowed))
     for axis in allowed:
         if not any(axis in d.axes for d in drafts):
             names = [*dict.fromkeys(a for d in drafts for a in d.axes), *free_sizes(model)]
@@ -195,46 +190,16 @@ def search(
     return _at_peak(found, question, top) if peaks else found
 
 
-def _of_a_node(said: object, device: object) -> int | None:
-    """The ranks of a node, which share a host: those of a network's first level, or those that links join."""
-    if (whole := network_if(said)) is not None:
-        return whole.levels[0].size
-    if said is not None:
-        return int(str(said)) if str(said).isdecimal() else None
-    found = find(device) if device is not None else None
-    return found.link().joins or None if found is not None and found.links else None
-
-
-def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
-    """Raises ``ValuesError`` for links of an axis that no strategy has."""
-    meshes = [one for draft in drafts if (one := composed(draft.pieces)) is not None]
-    known = {name for one in meshes for name in links_of(dict.fromkeys(said), one)}
-    if NODE not in said and {*LEVELS} & {*said}:
-        raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
-                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
-    for name in said:
-        if name not in known and name not in HIERARCHY:
-            axes = {axis if axis != PIPELINE else PIPE for draft in drafts for axis in draft.axes}
-            raise ValuesError(f"no strategy has an axis '{name[:60]}' for links", hint=nearest(name, sorted(axes)))
-
-
-def _check_joined(
-    device: Device, devices: int, said: Mapping[str, object], drafts: Iterable[Draft],
-    allowed: Mapping[str, tuple[int, ...]],
-) -> None:  # fmt: skip
-    """Raises ``ValuesError`` where a mesh may have more ranks on the links of a device than these join."""
-    joins = device.link().joins if device.links else 0
-    if not joins or devices <= joins or NODE in said:
-        return
-    for draft in drafts:
-        own = {PIPELINE if name == PIPE else name for name in said}
-        own |= {axis for axis, size in draft.degrees.items() if isinstance(size, Sym) and size.name in said}
-        most = prod(
-            int(size.number) if isinstance(size, Num) else max(allowed.get(axis, (devices,)))
-            for axis, size in draft.degrees.items() if axis not in own
-        )  # fmt: skip
-        if most > joins:
-            raise beyond(device, min(most, devices))
+def _most_ranks(draft: Draft, devices: int, links: Links, allowed: Mapping[str, tuple[int, ...]]) -> int:
+    """How many ranks a mesh may have on the device's own links: over the axes of which nothing else is said."""
+    said = dict(links.said)
+    own = {PIPELINE if name == PIPE else name for name in said}
+    own |= {axis for axis, size in draft.degrees.items() if isinstance(size, Sym) and size.name in said}
+    most = prod(
+        int(size.number) if isinstance(size, Num) else max(allowed.get(axis, (devices,)))
+        for axis, size in draft.degrees.items() if axis not in own
+    )  # fmt: skip
+    return min(most, devices)
 
 
 def _libraries() -> Any:
@@ -337,8 +302,8 @@ def _outcome(
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
     still = sorted(question.frozen)
     frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
-    limits = [SERVED if serves else _LIMITS[0], *([] if question.links else [_LIMITS[1]])]
-    if NODE in dict(question.links):
+    limits = [SERVED if serves else _LIMITS[0], *([] if question.links.said else [_LIMITS[1]])]
+    if question.links.units is not None:
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides
     return SearchResult(

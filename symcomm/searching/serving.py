@@ -25,7 +25,7 @@ from symcomm.core.quantities.memory import kv_cache, serving_capacity
 from symcomm.core.quantities.time import decode_time, step_time, time
 from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import dataclass, replace
-from symcomm.core.setting import Setting, StepWriter, rests_on
+from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, Quantity
 from symcomm.searching import explain
 from symcomm.searching import structure as training
@@ -109,7 +109,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         found = training.named(mark, work.steps)
         every = [(name, form if cut is None else forms.substitute(form, cut)) for name, form in found]
         steps.extend([*every, *((amount, Sym(mark + name)) for name in forms.names(whole))])
-        touched.extend(rests_on(work.steps))
+        touched.extend(work.rests_on)
         notes.extend(writer.told(work.steps))
         numbers.update(dict(writer.machine.given))
         if strategy is not None:
@@ -133,7 +133,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, number, "batch"), "batch")
         mark = f"{kind} kept: " if kind else "kept: "
         steps += training.named(mark, work.steps)
-        touched += rests_on(work.steps)
+        touched += work.rests_on
         holds = tuple((what, Sym(f"{mark}{name}")) for what, form in zip(PARTS, (weights, cache), strict=True)
                       for name in forms.names(form))  # fmt: skip
         steps.append((f"{mark}{MEMORY}", forms.Total(tuple(form for _, form in holds))))

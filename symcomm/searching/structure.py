@@ -27,7 +27,7 @@ from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.rewrites.recomputation import RECOMPUTED
 from symcomm.core.program.vocabulary import whole_words
-from symcomm.core.quantities.communication.links import HIERARCHY, NODE, PIPE, Nesting, links_of
+from symcomm.core.quantities.communication.links import PIPE, Links, Nesting
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.recipes import recipe_of
@@ -35,7 +35,7 @@ from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.region_time import RegionTime
 from symcomm.core.quantities.time.step_calls import calls_apart, calls_told
 from symcomm.core.records import ByIdentity, dataclass, replace
-from symcomm.core.setting import Setting, rests_on
+from symcomm.core.setting import Setting
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SearchQuestion:
     call_overhead: Fraction = Fraction(0)
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
-    links: tuple[tuple[str, Any], ...] = ()
+    links: Links = field(default_factory=Links)
     frozen: frozenset[str] = frozenset()
     prompt: int | None = None
     prompts: int = 1
@@ -70,10 +70,7 @@ class SearchQuestion:
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
-        links = links_of(dict(self.links), strategy) if strategy is not None else {}
-        if nesting is not None:
-            said = {name: value for name, value in self.links if name in HIERARCHY}
-            links |= said | {NODE: (said[NODE], nesting)}
+        links = self.links.given(strategy, nesting)
         return {**dict(self.rates), **({"links": links} if links else {})}
 
 
@@ -219,7 +216,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = named("", made.work.steps)
-    touched = [*rests_on(made.work.steps), *(["vocabulary"] if graph is not model.graph else [])]
+    touched = [*made.work.rests_on, *(["vocabulary"] if graph is not model.graph else [])]
     stages: list[SearchStage] = []
     away: dict[str, list[Form]] = {}
     # A pipeline's pass divides the batch into microbatches itself.

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
+from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
@@ -474,16 +475,80 @@ def _lies(ranks: Sequence[Form], steps: tuple[MachineLink, ...]) -> str:
     return f"has {', '.join(told)} and goes {steps[last].where}" if told else f"goes {steps[last].where}"
 
 
-def unit_sizes(said: object) -> tuple[int, ...]:
-    """The ranks of a unit of each level but the last: of a network, or of nodes of so many ranks."""
-    return tuple(hop.unit for hop in said.hops[1:]) if isinstance(said, Network) else (node_ranks(said),)
-
-
 def node_ranks(said: object) -> int:
     """How many ranks a node has; raises ``ValuesError`` for what is no such number."""
     if not re.fullmatch(r"[1-9]\d{0,11}", str(said).strip()):
         raise ValuesError(f"'{str(said)[:40]}' is no number of ranks of a node", hint="for instance node=8")
     return int(str(said))
+
+
+@dataclass(frozen=True)
+class Links:
+    """What is said of the links of many meshes, by the names of their axes, and the device that they join.
+
+    A device that is a ``network`` is one of its devices, and the network joins the nodes.
+    """
+
+    said: tuple[tuple[str, Any], ...] = ()
+    device: object = None
+    network: Network | None = None
+
+    @classmethod
+    def of(cls, said: object, named: object, ranks: int) -> Links:
+        """What is said of links and a device. Raises ``ValuesError`` for more ranks than a network has devices."""
+        found = dict(pairs(said))
+        if NODE in found or (whole := network_if(named)) is None:
+            return cls(tuple(found.items()), named)
+        whole.holds(ranks)
+        return cls((*found.items(), (NODE, whole)), whole.device, whole)
+
+    def given(self, strategy: Strategy | None, nesting: Nesting | None) -> dict[str, object]:
+        """The links of the axes that a strategy has, with how its axes fill the nodes."""
+        found = links_of(dict(self.said), strategy) if strategy is not None else {}
+        if nesting is not None:
+            levels = {name: value for name, value in self.said if name in HIERARCHY}
+            found |= levels | {NODE: (levels[NODE], nesting)}
+        return found
+
+    @property
+    def units(self) -> tuple[int, ...] | None:
+        """The ranks of a unit of each level but the last; None where nothing is said of nodes."""
+        if (node := dict(self.said).get(NODE)) is None:
+            return None
+        return tuple(hop.unit for hop in node.hops[1:]) if isinstance(node, Network) else (node_ranks(node),)
+
+    @property
+    def of_a_node(self) -> int | None:
+        """The ranks of a node, which share a host: those of a network's first level, or those that links join."""
+        node = dict(self.said).get(NODE)
+        if (whole := network_if(node)) is not None:
+            return whole.levels[0].size
+        if node is not None:
+            return int(str(node)) if str(node).isdecimal() else None
+        return self.joined or None
+
+    @property
+    def joined(self) -> int:
+        """How many ranks the device's own links join; 0 where it has none."""
+        found = device(self.device) if self.device is not None else None
+        return found.link().joins if found is not None and found.links else 0
+
+    def check(self, strategies: Sequence[Strategy]) -> None:
+        """Raises ``ValuesError`` for links of an axis that no strategy has."""
+        said = dict(self.said)
+        if NODE not in said and {*LEVELS} & {*said}:
+            raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
+                              hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
+        known = {name for one in strategies for name in links_of(dict.fromkeys(said), one)}
+        axes = {axis for one in strategies for axis in (*one.sizes, *([PIPE] if one.pipeline is not None else []))}
+        for name in said:
+            if name not in known and name not in HIERARCHY:
+                raise ValuesError(f"no strategy has an axis '{name[:60]}' for links", hint=nearest(name, sorted(axes)))
+
+    def check_joined(self, ranks: int) -> None:
+        """Raises ``ValuesError`` where so many ranks would be on a device's own links, which join fewer."""
+        if self.joined and ranks > self.joined and NODE not in dict(self.said):
+            raise beyond(device(self.device), ranks)
 
 
 # -- the way of a call -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.hardware.devices import device
 from symcomm.core.libraries import Expr
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.powers import terms
@@ -36,6 +37,21 @@ from symcomm.core.units import BYTE, ONE, Quantity
 
 MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
 _SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
+
+
+def capacity_and_meaning(said: object, meaning: str | None, named: object) -> tuple[Fraction, str]:
+    """The bytes of a device; without a capacity they are what the device is sold with, or what its driver reports."""
+    if said is None:
+        if named is None:
+            hint = "name a device, or say capacity: 80GB, capacity_is: nominal_GB"
+            raise ValuesError("no capacity is given", hint=hint)
+        memory = device(named).memory
+        said = memory.nominal
+        if meaning == "usable":
+            if memory.usable is None:
+                raise ValuesError("the usable bytes of this device are not known", hint="say capacity: 81559 MiB")
+            said = memory.usable.quantity
+    return capacity_of(said, meaning), str(meaning)  # which capacity_of knows
 
 
 def capacity_of(said: object, meaning: str | None) -> Fraction:
