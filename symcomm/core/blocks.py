@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.records import dataclass, replace
@@ -25,30 +25,144 @@ _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTH = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 
 
+class _Placed:
+    """A value with its place: a text, a list or a mapping."""
+
+    span: Span
+    kind: ClassVar[str]
+
+    @property
+    def plain(self) -> Any:
+        """The value as plain Python data: text, whole numbers, exact fractions, lists and dicts.
+
+        >>> section_of("pipeline: {microbatches: 16}", "t.md").plain
+        {'pipeline': {'microbatches': 16}}
+        """
+        raise NotImplementedError
+
+    @property
+    def _inside(self) -> Iterable[Value]:
+        return ()
+
+    def scalars(self) -> Iterator[Scalar]:
+        """Every text that is in it, keys too, in order."""
+        for part in self._inside:
+            yield from part.scalars()
+
+    def blamed(self, message: str) -> Span | None:
+        """The place of the word that a message quotes, if it is there.
+
+        >>> section_of("pipeline: {stage: 4}", "t.md").blamed("pipeline has no 'stage'").word
+        'stage'
+        """
+        words = ((one.text.strip(), one.span) for one in self.scalars())
+        return next((span for word, span in words if word and f"'{word}'" in message), None)
+
+    def written_at(self, span: Span | None) -> Span | None:
+        """The place in the document of a piece of an option's text, where that is in the value as it was read.
+
+        >>> option = section_of("subscripts: ij,jk->il", "t.md")
+        >>> option.written_at(Span("<text>", 1, "ij,jk->il", 8, 9)).place
+        't.md:1'
+        """
+        if span is None or span.file != "<text>" or not span.text:
+            return None
+        for one in self.scalars():
+            at = one.span.text.find(span.text, one.span.start) if one.text == span.text else -1
+            if at >= 0:
+                return one.span.within(at + span.start, at + span.stop)
+        return None
+
+    def wrong_type(self, name: str, wanted: str) -> DocumentError:
+        """The error where a key has it and a value of another type is wanted."""
+        return DocumentError(f"'{name}' must be {wanted}, but is {self.kind}", self.span)
+
+    def as_scalar(self, name: str, wanted: str = "text") -> Scalar:
+        """The value of a key that must be a text."""
+        raise self.wrong_type(name, wanted)
+
+    def as_section(self, name: str, what: str, wanted: str = "a mapping") -> Section:
+        """The value of a key that must be a mapping; ``what`` names it in errors."""
+        raise self.wrong_type(name, wanted)
+
+
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(_Placed):
     """Text as written, and where. ``style`` is YAML's: empty for plain text, else the quote or the block mark."""
 
     text: str
     span: Span
     style: str = ""
+    kind = "text"
 
     @property
     def is_nothing(self) -> bool:
         """Whether the author wrote nothing, or ``null``."""
         return not self.style and self.text in _NOTHING
 
+    @property
+    def plain(self) -> Any:
+        if self.is_nothing:
+            return None
+        if not self.style and self.text in _TRUTH:
+            return self.text.lower() == "true"
+        if not self.style and re.fullmatch(r"-?\d{1,40}", self.text):
+            return int(self.text)
+        if not self.style and re.fullmatch(r"-?\d{1,40}\.\d{1,40}", self.text):
+            return Fraction(self.text)
+        return self.text.strip()
+
+    def scalars(self) -> Iterator[Scalar]:
+        yield self
+
+    def as_scalar(self, name: str, wanted: str = "text") -> Scalar:
+        return self
+
+    def quantity(self) -> Quantity:
+        """The positive number, with its unit, that it says.
+
+        >>> str(Scalar("8 GiB", Span("t.md", 1, "8 GiB", 0, 5)).quantity().value)
+        '8589934592'
+        """
+        try:
+            found = Quantity.parse(self.text)
+        except SymcommError as error:
+            raise DocumentError(error.message, self.span, error.hint) from None
+        if found.value <= 0:
+            raise DocumentError(f"'{self.text[:60]}' is not positive", self.span)
+        if not Fraction(1, _HUGE) < found.value < _HUGE:
+            raise DocumentError(f"'{self.text[:60]}' is out of range", self.span, "between 10^-60 and 10^60")
+        return found
+
+    def whole(self) -> Quantity:
+        """The same, where only a whole number makes sense: a size or a count."""
+        found = self.quantity()
+        if found.value.denominator != 1:
+            raise DocumentError(f"'{self.text[:60]}' is not a whole number", self.span)
+        if not found.unit.is_count:
+            raise DocumentError(f"'{self.text[:60]}' is in {found.unit}, but a size is a whole number", self.span)
+        return found
+
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(_Placed):
     """A YAML list."""
 
     items: tuple[Value, ...]
     span: Span
+    kind = "a list"
+
+    @property
+    def plain(self) -> Any:
+        return [item.plain for item in self.items]
+
+    @property
+    def _inside(self) -> Iterable[Value]:
+        return self.items
 
 
 @dataclass(frozen=True)
-class Section:
+class Section(_Placed):
     """A YAML mapping whose keys are known; ``what`` names it in errors.
 
     >>> section = section_of("B: 128", "t.md")
@@ -59,6 +173,18 @@ class Section:
     entries: tuple[tuple[Scalar, Value], ...]
     span: Span
     what: str = "a block"
+    kind = "a mapping"
+
+    @property
+    def plain(self) -> Any:
+        return {key.text: item.plain for key, item in self.entries}
+
+    @property
+    def _inside(self) -> Iterable[Value]:
+        return (part for entry in self.entries for part in entry)
+
+    def as_section(self, name: str, what: str, wanted: str = "a mapping") -> Section:
+        return replace(self, what=what)
 
     def __contains__(self, key: object) -> bool:
         return any(name.text == key for name, _ in self.entries)
@@ -107,7 +233,7 @@ class Section:
     def scalar(self, name: str, wanted: str = "text") -> Scalar | None:
         """The text of a key, with its place; ``wanted`` is what it must be."""
         value = self.get(name)
-        return None if value is None else scalar_of(value, name, wanted)
+        return None if value is None else value.as_scalar(name, wanted)
 
     def text(self, name: str, default: str = "") -> str:
         """The text of a key, on one line or several."""
@@ -121,22 +247,22 @@ class Section:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; a single text is a list of one."""
-        return tuple(scalar_of(one, name, "text or a list of texts").text.strip() for one in self.items(name))
+        return tuple(one.as_scalar(name, "text or a list of texts").text.strip() for one in self.items(name))
 
     def section(self, name: str, what: str) -> Section | None:
         """A mapping below this one."""
         value = self.get(name)
-        return None if value is None else section_of_value(value, name, what)
+        return None if value is None else value.as_section(name, what)
 
     def sections(self) -> Iterator[tuple[Scalar, Section]]:
         """The keys of a mapping whose values are mappings, each named by its key in errors."""
-        return ((key, section_of_value(value, key.text, f"'{key.text}'")) for key, value in self.entries)
+        return ((key, value.as_section(key.text, f"'{key.text}'")) for key, value in self.entries)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """A mapping of texts to texts."""
         found = self.section(name, name)
         entries = found.entries if found else ()
-        return tuple((key.text.strip(), scalar_of(value, key.text).text.strip()) for key, value in entries)
+        return tuple((key.text.strip(), value.as_scalar(key.text).text.strip()) for key, value in entries)
 
     def count(self, name: str, least: int = 0) -> int | None:
         """A whole number: ``least`` or more, which is 0 or 1."""
@@ -151,115 +277,10 @@ class Section:
     def quantity(self, name: str) -> Quantity | None:
         """A positive number with its unit."""
         said = self.scalar(name, "a number with a unit")
-        return None if said is None else quantity(said)
+        return None if said is None else said.quantity()
 
 
 Value = Scalar | Listing | Section
-
-
-def quantity(scalar: Scalar) -> Quantity:
-    """The positive number, with its unit, that a scalar says.
-
-    >>> str(quantity(Scalar("8 GiB", Span("t.md", 1, "8 GiB", 0, 5))).value)
-    '8589934592'
-    """
-    try:
-        found = Quantity.parse(scalar.text)
-    except SymcommError as error:
-        raise DocumentError(error.message, scalar.span, error.hint) from None
-    if found.value <= 0:
-        raise DocumentError(f"'{scalar.text[:60]}' is not positive", scalar.span)
-    if not Fraction(1, _HUGE) < found.value < _HUGE:
-        raise DocumentError(f"'{scalar.text[:60]}' is out of range", scalar.span, "between 10^-60 and 10^60")
-    return found
-
-
-def whole(scalar: Scalar) -> Quantity:
-    """The same, where only a whole number makes sense: a size or a count."""
-    found = quantity(scalar)
-    if found.value.denominator != 1:
-        raise DocumentError(f"'{scalar.text[:60]}' is not a whole number", scalar.span)
-    if not found.unit.is_count:
-        raise DocumentError(f"'{scalar.text[:60]}' is in {found.unit}, but a size is a whole number", scalar.span)
-    return found
-
-
-def plain(value: Value) -> Any:
-    """The value as plain Python data: text, whole numbers, exact fractions, lists and dicts.
-
-    >>> plain(section_of("pipeline: {microbatches: 16}", "t.md"))
-    {'pipeline': {'microbatches': 16}}
-    """
-    if isinstance(value, Listing):
-        return [plain(item) for item in value.items]
-    if isinstance(value, Section):
-        return {key.text: plain(item) for key, item in value.entries}
-    if value.is_nothing:
-        return None
-    if not value.style and value.text in _TRUTH:
-        return value.text.lower() == "true"
-    if not value.style and re.fullmatch(r"-?\d{1,40}", value.text):
-        return int(value.text)
-    if not value.style and re.fullmatch(r"-?\d{1,40}\.\d{1,40}", value.text):
-        return Fraction(value.text)
-    return value.text.strip()
-
-
-def scalars(value: Value) -> Iterator[Scalar]:
-    """Every text that is in a value, keys too, in order."""
-    if isinstance(value, Scalar):
-        yield value
-        return
-    inside: Iterable[Value]
-    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
-    for part in inside:
-        yield from scalars(part)
-
-
-def blamed(value: Value, message: str) -> Span | None:
-    """The place of the word that a message quotes, if it is in the value.
-
-    >>> blamed(section_of("pipeline: {stage: 4}", "t.md"), "pipeline has no 'stage'").word
-    'stage'
-    """
-    words = ((one.text.strip(), one.span) for one in scalars(value))
-    return next((span for word, span in words if word and f"'{word}'" in message), None)
-
-
-def written_at(value: Value, span: Span | None) -> Span | None:
-    """The place in the document of a piece of an option's text, where that is in the value as it was read.
-
-    >>> option = section_of("subscripts: ij,jk->il", "t.md")
-    >>> written_at(option, Span("<text>", 1, "ij,jk->il", 8, 9)).place
-    't.md:1'
-    """
-    if span is None or span.file != "<text>" or not span.text:
-        return None
-    for one in scalars(value):
-        at = one.span.text.find(span.text, one.span.start) if one.text == span.text else -1
-        if at >= 0:
-            return one.span.within(at + span.start, at + span.stop)
-    return None
-
-
-def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:
-    """The error for a value of another type than wanted."""
-    names = {Scalar: "text", Listing: "a list", Section: "a mapping"}
-    return DocumentError(f"'{name}' must be {wanted}, but is {names[type(value)]}", value.span)
-
-
-def scalar_of(value: Value, name: str, wanted: str = "text") -> Scalar:
-    """The value of a key, which must be a text."""
-    if not isinstance(value, Scalar):
-        raise wrong_type(name, wanted, value)
-    return value
-
-
-def section_of_value(value: Value, name: str, what: str, wanted: str = "a mapping") -> Section:
-    """The value of a key, which must be a mapping; ``what`` names it in errors."""
-    if not isinstance(value, Section):
-        raise wrong_type(name, wanted, value)
-    return replace(value, what=what)
 
 
 # -- reading ----------------------------------------------------------------------------------------

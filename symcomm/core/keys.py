@@ -14,7 +14,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from symcomm.core.blocks import Listing, Section, section_of_value, wrong_type
+from symcomm.core.blocks import Listing, Section
 from symcomm.core.errors import SymcommError, nearest
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity
@@ -197,7 +197,7 @@ def blocks(record: type[Other], what: str, wanted: str, shape: str) -> Sort[tupl
     def inside(section: Section, name: str) -> tuple[Other, ...]:
         value = section.get(name)
         if value is not None and not isinstance(value, Listing):
-            raise wrong_type(name, wanted, value)
-        return tuple(read_keys(record, section_of_value(one, name, what, shape)) for one in section.items(name))
+            raise value.wrong_type(name, wanted)
+        return tuple(read_keys(record, one.as_section(name, what, shape)) for one in section.items(name))
 
     return Sort(inside, {"type": "array", "items": schema_of(record)}, ())

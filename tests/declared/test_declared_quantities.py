@@ -247,10 +247,10 @@ def found_in(text: str, name: str) -> list[tuple[str, object]]:
     """The front matter and the blocks of a text, as plain data."""
     text = one_line_end(text)
     front = pieces.front_matter(text, name)
-    found = [("front_matter", blocks.plain(blocks.read(*front)))] if front and front[0].strip() else []
+    found = [("front_matter", blocks.read(*front).plain)] if front and front[0].strip() else []
     for piece in pieces.pieces(text, name):
         if isinstance(piece, pieces.BlockPiece):
-            found.append(("block", blocks.plain(blocks.read(piece.yaml, piece.source))))
+            found.append(("block", blocks.read(piece.yaml, piece.source).plain))
     return [(kind, json.loads(json.dumps(value, default=float))) for kind, value in found]
 
 

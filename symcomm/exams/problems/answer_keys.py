@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symcomm.core.blocks import Scalar, Section, wrong_type
+from symcomm.core.blocks import Scalar, Section
 from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Sort, block, keyed, one_of, or_list
 from symcomm.core.records import dataclass
@@ -25,7 +25,7 @@ def _conventions(section: Section, name: str) -> Choices:
         if isinstance(item, Section):
             texts = {one: f"{field.text}={one.text}" for field, one in item.entries if isinstance(one, Scalar)}
         if not texts:
-            raise wrong_type(name, "names of conventions", item)
+            raise item.wrong_type(name, "names of conventions")
         chosen = []
         for one, text in texts.items():
             try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from symcomm.core.blocks import Scalar, scalars
+from symcomm.core.blocks import Scalar
 from symcomm.core.derivation import Derivation
 from symcomm.core.derivation.chosen import chosen
 from symcomm.core.derivation.renaming import own_names
@@ -201,5 +201,5 @@ def written(problem: Problem) -> tuple[str, ...]:
     sections = [*(ask.section for ask in problem.asks), *(model.section for model in problem.models.values())]
     sections += [item.section for item in problem.items if isinstance(item, Figure)]
     values = [str(known.quantity) for known in problem.values]
-    return (*values, *problem.tells, *(one.text for section in sections for key, value in section.entries
-                                       if key.text not in ("printed", "answer") for one in scalars(value)))  # fmt: skip
+    told = (value for section in sections for key, value in section.entries if key.text not in ("printed", "answer"))
+    return (*values, *problem.tells, *(one.text for value in told for one in value.scalars()))

@@ -20,7 +20,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from symcomm.core.blocks import Listing, Scalar, Section, Value, plain, wrong_type
+from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, names
 from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Schema, Sort, keyed, mapping_of, or_list, read_keys, schema_of
@@ -57,7 +57,7 @@ _CHOICES: Schema = {"type": "array", "minItems": 2, "items": _ANY}
 def _list(section: Section, name: str) -> Listing:
     value = section.get(name)
     if not isinstance(value, Listing):
-        raise wrong_type(name, "a list", value or section)
+        raise (value or section).wrong_type(name, "a list")
     return value
 
 
@@ -305,7 +305,7 @@ def read_draws(sections: Iterable[Section]) -> Draws:
             else:
                 draws.append(_draw(key, value))
         required += [rule for rule in section.items("require") if isinstance(rule, Scalar)]
-        declared.append([plain(v) for k in ("draw", "require") if (v := section.get(k)) is not None])
+        declared.append([v.plain for k in ("draw", "require") if (v := section.get(k)) is not None])
     numbers = {n: draw for draw in draws for n, told in draw.values[0] if told.quantity is not None}
     every = {n for draw in draws for n in draw.names}
     follows: list[Follows] = []

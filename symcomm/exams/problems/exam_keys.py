@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
 
-from symcomm.core.blocks import Scalar, Section, Value, wrong_type
+from symcomm.core.blocks import Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.keys import (
     COUNT,
@@ -52,7 +52,7 @@ def _credit(section: Section, name: str) -> Credit:
     if isinstance(value, Scalar):
         return tuple(dict.fromkeys(CREDIT, _share(value, name)).items())
     if not isinstance(value, Section):
-        raise wrong_type(name, "a share such as 0.5, or one for each mistake", value or section)
+        raise (value or section).wrong_type(name, "a share such as 0.5, or one for each mistake")
     return tuple((key.text.strip(), _share(item, key.text)) for key, item in value.entries)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.accounting import CONVENTIONS, Accounting
-from symcomm.core.blocks import Listing, Scalar, Section, blamed, plain, quantity, scalar_of, whole, wrong_type
+from symcomm.core.blocks import Listing, Scalar, Section
 from symcomm.core.dtypes import formats
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.keys import (
@@ -92,7 +92,7 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
             latex[name] = key.text.strip().strip("$").strip()
         match value:
             case Listing():
-                raise wrong_type(name, "a meaning, or a mapping with meaning, value and latex", value)
+                raise value.wrong_type(name, "a meaning, or a mapping with meaning, value and latex")
             case Scalar(text):
                 meanings[name] = text.strip()
             case Section():
@@ -110,7 +110,7 @@ def read_values(section: Section, name: str, read: Callable[[Scalar], Quantity])
     known: list[Known] = []
     for key, value in values.entries if values else ():
         symbol = symbol_name(key)
-        said = scalar_of(value, symbol, "a number with a unit")
+        said = value.as_scalar(symbol, "a number with a unit")
         if said.is_nothing:
             raise DocumentError(f"'{symbol}' has no value", key.span)
         known.append(Known(symbol, read(said), said.span))
@@ -153,11 +153,11 @@ def _conventions(section: Section, name: str) -> tuple[tuple[str, str], ...]:
         for key, item in value.entries:
             own = item.entries if isinstance(item, Section) and key.text == "algorithm" else ()
             for kind, one in own or ((None, item),):
-                said = scalar_of(one, key.text, "the name of a convention")
+                said = one.as_scalar(key.text, "the name of a convention")
                 made.append(_choice(f"{key.text}={f'{kind.text}: ' if kind else ''}{said.text}", kind or key, said))
         return tuple(made)
     for one in section.items(name):
-        said = scalar_of(one, name, "the name of a convention")
+        said = one.as_scalar(name, "the name of a convention")
         made.append(_choice(said.text, said, said))
     return tuple(made)
 
@@ -188,7 +188,7 @@ def convention(text: str) -> tuple[str, str]:
 def _renamed(section: Section, name: str) -> tuple[Renamed, ...]:
     """The symbols of a quantity with what they are called instead, and where that is said."""
     said = section.section(name, name)
-    pairs = ((key, scalar_of(value, key.text, "the name of a symbol")) for key, value in (said.entries if said else ()))
+    pairs = ((key, value.as_scalar(key.text, "the name of a symbol")) for key, value in (said.entries if said else ()))
     return tuple((symbol_name(key), symbol_name(value), value.span) for key, value in pairs)
 
 
@@ -197,8 +197,8 @@ _NUMBERS = mapping_of(TEXT_SCHEMA)
 NAMES: Sort[tuple[Renamed, ...]] = Sort(_renamed, mapping_of(WORD_SCHEMA), ())
 SYMBOL = Sort(_symbol, WORD_SCHEMA, "")
 CONVENTIONS_MADE = Sort(_conventions, {"$ref": "#/$defs/accounting"}, ())
-GIVEN = Sort(lambda section, name: read_values(section, name, quantity), _NUMBERS, ())
-SIZES = Sort(lambda section, name: read_values(section, name, whole), _NUMBERS, ())
+GIVEN = Sort(lambda section, name: read_values(section, name, Scalar.quantity), _NUMBERS, ())
+SIZES = Sort(lambda section, name: read_values(section, name, Scalar.whole), _NUMBERS, ())
 SYMBOLS = Sort(lambda section, _: read_symbols(section, Notation())[0],
                mapping_of({"anyOf": [TEXT_SCHEMA, schema_of(Described)]}), Notation())  # fmt: skip
 
@@ -242,9 +242,9 @@ def read_option(section: Section, option: Option) -> Any:
     if option.kind == "formula" and isinstance(value, Scalar):
         return PlacedText.at(value.text.strip("\n"), value.span)
     try:
-        return convert(plain(value), option)
+        return convert(value.plain, option)
     except SymcommError as error:
-        raise DocumentError(error.message, blamed(value, error.message) or value.span, error.hint) from None
+        raise DocumentError(error.message, value.blamed(error.message) or value.span, error.hint) from None
 
 
 def convert(value: Any, option: Option) -> Any:

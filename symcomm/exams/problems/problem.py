@@ -19,9 +19,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symcomm.core import blocks
 from symcomm.core.accounting import CONVENTIONS
-from symcomm.core.blocks import Listing, Scalar, Section, Value
+from symcomm.core.blocks import Listing, Scalar, Section, Value, read
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.files import PROBLEM, one_line_end, read_text
 from symcomm.core.keys import (
@@ -433,7 +432,7 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     """The template in a text; ``file`` names it in errors."""
     text = one_line_end(text)
     front = pieces.front_matter(text, file)
-    head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
+    head = read(front[0], front[1], "the front matter") if front and front[0].strip() else None
     if head is None:
         head = Section((), Span(file, 1, "", 0, 0), "the front matter")
     if not isinstance(head, Section):
@@ -471,7 +470,7 @@ def _check_keys(head: Section) -> None:
         if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
             raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
         if near and not isinstance(value, Scalar):
-            raise blocks.wrong_type(key.text, "text, since it is a key of your own", value)
+            raise value.wrong_type(key.text, "text, since it is a key of your own")
 
 
 def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
@@ -479,7 +478,7 @@ def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
         return piece
     if not piece.yaml.strip():
         raise DocumentError("this block is empty", piece.span, "it starts with model:, ask: or figure:")
-    return blocks.read(piece.yaml, piece.source, "this block")
+    return read(piece.yaml, piece.source, "this block")
 
 
 FRONT = {**keys_of(Problem), **keys_of(DrawBlock)}  # the keys of the front matter
@@ -696,9 +695,9 @@ class _Reader:
         entries = ((k, filled(value, lookup) if k.text == gives else before[1]) for (k, value), before in pairs)
         section = replace(item.section, entries=tuple(entries))
         if isinstance(item, ModelBlock):
-            return replace(item, section=section, values=merge(self.values, read_values(section, gives, blocks.whole)))
+            return replace(item, section=section, values=merge(self.values, read_values(section, gives, Scalar.whole)))
         options = _options_of(item.quantity) or {}
-        given = read_values(_follows(given_options(section, options), options)[1], gives, blocks.quantity)
+        given = read_values(_follows(given_options(section, options), options)[1], gives, Scalar.quantity)
         return replace(item, section=section, given=given)
 
     def again(self, made: Iterable[Item]) -> None:
@@ -787,7 +786,7 @@ class _Reader:
         notation, described = read_symbols(section, self.notation)
         made = read_keys(
             ModelBlock, section, section=section, table=table, shown=shown, notation=notation,
-            values=merge(self.values, described, read_values(section, "values", blocks.whole)),
+            values=merge(self.values, described, read_values(section, "values", Scalar.whole)),
             dtype=section.text("dtype", self.dtype or "fp16"),
             module=_configuration(section) if kind == "config" else _printed_module(section) if kind else "",
         )  # fmt: skip
@@ -809,14 +808,14 @@ class _Reader:
                     f"no model before this one is called '{said[:60]}'" if part is None
                     else f"'{said[:60]}' is a step itself" if part.phase else f"'{said[:60]}' has parts itself"
                 )  # fmt: skip
-                where = blocks.blamed(section, problem) or section.span_of("of" if alone else "parts")
+                where = section.blamed(problem) or section.span_of("of" if alone else "parts")
                 raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
             self.given(said, ())
             parts.append(part)
         if (not alone and len(parts) < 2) or len({part.name for part in parts}) < len(parts):
             raise section.error("parts", "a model of parts has two or more different ones", "parts: [ends, layer]")
         notation, described = read_symbols(section, self.notation)
-        values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
+        values = merge(*(part.values for part in parts), described, read_values(section, "values", Scalar.whole))
         step = read_keys(ModelBlock, section, section=section, table=parts[0].table)
         made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
                        parts=tuple(parts), layers_before="", phase=step.phase, new=step.new,
@@ -881,7 +880,7 @@ class _Reader:
             wanted.check(dict(options) | later)
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        given = read_values(section, "given", blocks.quantity)
+        given = read_values(section, "given", Scalar.quantity)
         self.given(model, given)
         exam = read_keys(ExamKeys, section, section.keys, follows=follows)
         own = NAMES.read(section, "names") if "names" in section else ()

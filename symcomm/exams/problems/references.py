@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from symcomm.core.blocks import BRACES, Listing, Scalar, Value, scalars
+from symcomm.core.blocks import BRACES, Listing, Scalar, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, decimal_text, exact_text
@@ -154,8 +154,8 @@ def _written(said: NamedValue, reference: Reference, maths: bool) -> str:
 def filled(value: Value, lookup: Lookup) -> Any:
     """The value with what its references stand for; every place is that of the reference.
 
-    >>> from symcomm.core.blocks import plain, section_of
-    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": NamedValue("8")})))
+    >>> from symcomm.core.blocks import section_of
+    >>> filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": NamedValue("8")})).plain
     {'strategy': 'tensor(8)'}
     """
     if isinstance(value, Scalar):
@@ -170,7 +170,7 @@ def filled(value: Value, lookup: Lookup) -> Any:
 
 def referred(value: Value) -> frozenset[str]:
     """The names of values that a block refers to."""
-    texts = [one for one in scalars(value) if "{{" in one.text]
+    texts = [one for one in value.scalars() if "{{" in one.text]
     return frozenset(one.name for said in texts for one in references(said.text, said.span) if not one.topic)
 
 

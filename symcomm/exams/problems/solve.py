@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from symcomm.core.blocks import blamed, written_at
 from symcomm.core.derivation.renaming import own_names, renamed
 from symcomm.core.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.quantities.declared import Option
@@ -115,11 +114,11 @@ def _load_whole(block: ModelBlock) -> Model:
     except SymcommError as error:
         key = "values" if isinstance(error, ValuesError) and "values" in section else "model"
         key = "parts" if block.parts else key
-        raise error.at(blamed(section, error.message) or section.span_of(key)) from None
+        raise error.at(section.blamed(error.message) or section.span_of(key)) from None
     for key in ("inputs", "weights"):
         for name in getattr(block, key):
             if not any(known == name or known.rpartition("_")[0] == name for known in made.graph.tensors):
-                where = blamed(section, f"'{name}'") or section.span_of(key)
+                where = section.blamed(f"'{name}'") or section.span_of(key)
                 raise DocumentError(
                     f"the table has no tensor '{name[:60]}'", where, nearest(name, [*made.graph.tensors])
                 )
@@ -287,11 +286,11 @@ def answer_of(
         quantity = None if ask.answer.formula else quantity
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
-        error.span = written_at(ask.section, error.span) or error.span
+        error.span = ask.section.written_at(error.span) or error.span
         for old, new, span in ask.names:
             if {f"'{old}'", f"'{new}'"} & {*re.findall(r"'[^']*'", error.message)}:
                 raise error.at(span) from None
-        where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
+        where = ask.section.blamed(error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])
     return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points,
@@ -328,7 +327,7 @@ def picture_of(
     except SymcommError as error:
         words = re.findall(r"'(\w+)'|\ba (forward|backward) time\b", error.message)
         word = next((w for pair in words for w in pair if w in figure.section), "figure")
-        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(word)) from None
+        raise error.at(figure.section.blamed(error.message) or figure.section.span_of(word)) from None
     span = figure.section.span_of("caption") if figure.caption else figure.span  # of its Markdown
     return Picture(drawn, figure.caption, says, figure.paper, span)
 
