@@ -43,7 +43,6 @@ NAMES = {
     "symcomm.core.graph.axis_roles": "batch_axes expert_axes paired_axes sequence_axes vocabulary_axes",
     "symcomm.core.graph.build": "build",
     "symcomm.core.graph.contraction_orders": "COUNTS orders path sums_first trees",
-    "symcomm.core.graph.drafts": "size_form",
     "symcomm.core.graph.experts": "ExpectedExperts",
     "symcomm.core.graph.functions": "FUNCTIONS",
     "symcomm.core.graph.gradient": "backward training",
@@ -138,7 +137,7 @@ NAMES = {
     "symcomm.core.text.table": "CELL_LIMIT Cell ROW_LIMIT TEXT_LIMIT Table as_layer_table",
     "symcomm.core.text.tree": (
         "Exponentiation Family FunctionCall Hadamard Identifier Multiplication Node Number Quotient Radical Sum "
-        "Transpose bare children "
+        "Transpose bare children size_form "
     ),
     "symcomm.core.timeline": "timeline",
     "symcomm.core.units": "BYTE ELEMENT FLOP ONE Quantity Unit",

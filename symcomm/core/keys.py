@@ -127,18 +127,16 @@ def or_list(schema: Schema) -> Schema:
 
 # -- sorts --------------------------------------------------------------------------------------------------
 
-TEXT_SCHEMA: Schema = {"type": ["string", "number"]}
-WORD_SCHEMA: Schema = {"type": "string"}
 
 RAW: Sort[Any] = Sort(Section.get, {})  # what is read where it is known what it means
-TEXT: Sort[str] = Sort(Section.text, TEXT_SCHEMA, "")
-WORD = TEXT.like(**WORD_SCHEMA)
-TEXTS: Sort[tuple[str, ...]] = Sort(Section.texts, or_list(TEXT_SCHEMA), ())
-PAIRS: Sort[tuple[tuple[str, str], ...]] = Sort(Section.pairs, mapping_of(WORD_SCHEMA), ())
+TEXT: Sort[str] = Sort(Section.text, {"type": ["string", "number"]}, "")
+WORD = TEXT.like(type="string")
+TEXTS: Sort[tuple[str, ...]] = Sort(Section.texts, or_list(TEXT.schema), ())
+PAIRS: Sort[tuple[tuple[str, str], ...]] = Sort(Section.pairs, mapping_of(WORD.schema), ())
 COUNT: Sort[int | None] = Sort(Section.count, {"type": "integer", "minimum": 0})
 MANY: Sort[int] = Sort(lambda section, name: section.count(name) or 0, {"type": "integer", "minimum": 0}, 0)
 POSITIVE: Sort[int] = Sort(lambda section, name: section.count(name, 1) or 0, {"type": "integer", "minimum": 1}, 0)
-QUANTITY: Sort[Quantity | None] = Sort(Section.quantity, TEXT_SCHEMA)
+QUANTITY: Sort[Quantity | None] = Sort(Section.quantity, TEXT.schema)
 
 
 def one_of(names: Iterable[Other]) -> Sort[Other]:
@@ -175,7 +173,7 @@ def _unit(section: Section, name: str) -> str:
     return said
 
 
-UNIT: Sort[str] = Sort(_unit, TEXT_SCHEMA, "")
+UNIT: Sort[str] = Sort(_unit, TEXT.schema, "")
 YES: Sort[bool] = Sort(_yes, {"enum": ["yes", "no", "true", "false", True, False]}, False)
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from symcomm.core import drawing
 from symcomm.core import form as forms
 from symcomm.core.errors import RenderError, SymcommError
-from symcomm.core.graph.drafts import size_form
 from symcomm.core.printing import html_text, markdown_text, math_element, mathml, plain
 from symcomm.core.text import tree
 from symcomm.core.text.finder import read_tables
 from symcomm.core.text.formula import parse_layer
 from symcomm.core.text.table import LAYER_COLUMNS
+from symcomm.core.text.tree import size_form
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation

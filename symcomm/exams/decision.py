@@ -20,7 +20,7 @@ from types import FrameType
 from symcomm.core import form as forms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
-from symcomm.core.identity import UndecidedError, identical
+from symcomm.core.identity import identical
 from symcomm.core.libraries import Expr
 from symcomm.core.real_numbers import are_apart, is_exact, number_of
 from symcomm.core.records import ByIdentity, dataclass
@@ -349,7 +349,7 @@ class _Decision:
 
         try:
             return identical(whole(form), whole(key.candidates.right)) or None
-        except (UndecidedError, SymcommError, TypeError, ValueError, ZeroDivisionError):
+        except (SymcommError, TypeError, ValueError, ZeroDivisionError):
             return None
 
     # -- verdicts ------------------------------------------------------------------------------------------

@@ -7,22 +7,22 @@ the builder turns the drafts into a graph once all rows are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Relations
-from symcomm.core.errors import FormulaError, ShapeError, Span
+from symcomm.core.errors import ShapeError, Span
 from symcomm.core.form import Form
 from symcomm.core.graph import ops as kinds
 from symcomm.core.graph.graph import Role
 from symcomm.core.records import dataclass
 from symcomm.core.text import tree
+from symcomm.core.text.tree import size_form
 
 if TYPE_CHECKING:
     from symcomm.core.text.formula import LayerRow
@@ -116,46 +116,6 @@ def size_text(size: sp.Expr) -> str:
     ('4D', 'H·n_H', 'D^2')
     """
     return re.sub(r"^(\d+)\*", r"\1", str(size)).replace("**", "^").replace("*", "·")
-
-
-def size_form(node: tree.Node, aliases: Mapping[str, str] = MappingProxyType({})) -> Form:
-    """A size or scalar of a table as a form; raises ``FormulaError`` for what is no size.
-
-    ``aliases`` gives the name a symbol is declared by, where the table spells it otherwise.
-    """
-
-    def size_form(node: tree.Node) -> Form:
-        return _size_form(node, aliases, size_form)
-
-    return size_form(node)
-
-
-def _size_form(node: tree.Node, aliases: Mapping[str, str], size_form: Callable[[tree.Node], Form]) -> Form:
-    match node:
-        case tree.Number(value=number):
-            return forms.rational(number)
-        case tree.Identifier(key=key):
-            return forms.Sym(aliases.get(key, key))
-        case tree.Multiplication(factors=factors) | tree.Hadamard(factors=factors):
-            return forms.product(*(size_form(f) for f in factors))
-        case tree.Sum(terms=terms, signs=signs):
-            written = [size_form(t) for t in terms]
-            return forms.Total(tuple(t if s > 0 else forms.negative(t) for t, s in zip(written, signs, strict=True)))
-        case tree.Quotient(top=top, bottom=bottom):
-            return forms.Ratio(size_form(top), size_form(bottom))
-        case tree.Exponentiation(base=base, exponent=exponent):
-            return forms.Power(size_form(base), size_form(exponent))
-        case tree.Radical(inside=inside):
-            return forms.Root(size_form(inside))
-        case tree.FunctionCall(function="ceil" | "floor" | "log" as function, arguments=(inside,), subscript=None):
-            return forms.called(function, size_form(inside))
-        case tree.FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
-            return forms.called(function, *map(size_form, choices))
-        case tree.FunctionCall(function="log", arguments=(inside,), subscript=tree.Number(value=base)) if (
-            base.denominator == 1
-        ):
-            return forms.Logarithm(size_form(inside), int(base))
-    raise FormulaError("this is not a size", node.span, "a size is made of numbers and symbols, such as 4D or n_h × H")
 
 
 def aliases(rows: Iterable[LayerRow], known: Iterable[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from symcomm.core.hardware.efficiency import Efficiency, staircase
 from symcomm.core.keys import (
     POSITIVE,
     RAW,
-    TEXT_SCHEMA,
+    TEXT,
     TEXTS,
     YES,
     Sort,
@@ -92,7 +92,7 @@ def _figure(unit: str, source: str = "source") -> Sort[Any]:
         said = section.text(source) or section.text("source")
         return PublishedNumber(_line(section, name), _measured(section, name, unit), said)
 
-    return Sort(made, TEXT_SCHEMA)
+    return Sort(made, TEXT.schema)
 
 
 def _nominal(section: Section, name: str) -> str:
@@ -111,9 +111,9 @@ def _sourced(section: Section, source: str) -> Section:
     return replace(section, entries=(*section.entries, said))
 
 
-_LINE = Sort(_line, TEXT_SCHEMA, "")
-_CLOCK = Sort(lambda section, name: _measured(section, name, "Hz"), TEXT_SCHEMA)
-_SOLD = Sort(_nominal, TEXT_SCHEMA)
+_LINE = Sort(_line, TEXT.schema, "")
+_CLOCK = Sort(lambda section, name: _measured(section, name, "Hz"), TEXT.schema)
+_SOLD = Sort(_nominal, TEXT.schema)
 _SPEED = _figure("byte/second")
 _COUNTED: Sort[Direction] = one_of(("one", "both"))
 _NAMES = Sort(_names, TEXTS.schema, ())
@@ -217,8 +217,8 @@ class PeakRate:
     parts: RateParts | None = None
     fma: int = keyed("the multiply-adds of a unit in a cycle", POSITIVE)
     clock: Quantity | None = keyed("the clock, where this format has another one", _CLOCK)
-    published: PublishedNumber | None = keyed("what the source prints", RAW.like(**TEXT_SCHEMA))
-    rounded_to: Fraction = keyed("its last place", RAW.like(**TEXT_SCHEMA), default=Fraction(0))
+    published: PublishedNumber | None = keyed("what the source prints", RAW.like(**TEXT.schema))
+    rounded_to: Fraction = keyed("its last place", RAW.like(**TEXT.schema), default=Fraction(0))
     published_for: str = keyed("whether 2:4 sparsity counts, which doubles it", one_of(("dense", "sparse")))
     source: str = keyed("where the numbers are from", _LINE)
 
@@ -411,8 +411,8 @@ class Level:
     link: str = keyed("what joins them", _LINE)
     rate: PublishedNumber | None = keyed("the bandwidth of one card in one direction", _SPEED)
     cards: int = keyed("the cards of a unit that it joins; one for each of its devices unless told", POSITIVE)
-    latency: Fraction | None = keyed("the latency of a message", Sort(_latency, TEXT_SCHEMA))
-    oversubscription: Fraction = keyed("all links of the units over those that lead on", Sort(_factor, TEXT_SCHEMA),
+    latency: Fraction | None = keyed("the latency of a message", Sort(_latency, TEXT.schema))
+    oversubscription: Fraction = keyed("all links of the units over those that lead on", Sort(_factor, TEXT.schema),
                                        default=Fraction(1))  # fmt: skip
     line: bool = keyed("whether the units are a line, whose ends are not joined", YES)
     rails: bool = keyed("whether it joins only equal places of the units: each has a switch of its own", YES)
@@ -467,7 +467,7 @@ class Network:
     """
 
     name: str
-    device: Device = keyed("a device above this network", Sort(_known, TEXT_SCHEMA), needed=True)
+    device: Device = keyed("a device above this network", Sort(_known, TEXT.schema), needed=True)
     levels: tuple[Level, ...] = keyed("its levels by name, the innermost first",
                                       Sort(_levels, mapping_of(schema_of(Level))), needed=True)  # fmt: skip
     source: str = keyed("where the numbers are from", _LINE, needed=True)

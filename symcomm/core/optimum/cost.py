@@ -12,13 +12,12 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Condition, Derivation, Reason, Relations, Step, exact, put
 from symcomm.core.errors import DerivationError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Sym
-from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr, Symbol, sp
 from symcomm.core.notation import Notation, amount
 from symcomm.core.optimum.dimension import counted, times, with_units, worth
 from symcomm.core.printing import plain
 from symcomm.core.records import dataclass
-from symcomm.core.text.formula import parse_answer
+from symcomm.core.text.formula import read_form
 from symcomm.core.units import ONE, Quantity, Unit
 
 
@@ -130,7 +129,7 @@ def derived(
     if isinstance(cost, str):
         units = {name: _said_unit(value) for name, value in (given or {}).items()}
         cost = forms.substitute(
-            size_form(parse_answer(cost, None, {over, *units} - {""})),
+            read_form(cost, None, {over, *units} - {""}),
             lambda s: Sym(s.name, False, units.get(s.name, ONE)),
         )
     form = cost if isinstance(cost, Form) else forms.from_expr(cost)

@@ -179,13 +179,12 @@ def conditions(text: str, symbols: tuple[Sym, ...] = ()) -> tuple[Condition, ...
     >>> [str(condition) for condition in conditions("m >= 2p - 1, p = 2 ceil(p/2)")]
     ['m >= 2·p - 1', 'p = 2·⌈p/2⌉']
     """
-    from symcomm.core.graph.drafts import size_form
-    from symcomm.core.text.formula import parse_answer
+    from symcomm.core.text.formula import read_form
 
     known = {symbol.name: symbol for symbol in symbols}
 
     def side(written: str) -> Form:
-        return substitute(size_form(parse_answer(written.strip(), None, known)), lambda s: known.get(s.name, s))
+        return substitute(read_form(written.strip(), None, known), lambda s: known.get(s.name, s))
 
     found = []
     for part in filter(None, text.split(",")):

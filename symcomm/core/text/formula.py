@@ -12,6 +12,7 @@ from fractions import Fraction
 from lark import Token
 
 from symcomm.core.errors import FormulaError, Span, TableError
+from symcomm.core.form import Form
 from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass, replace
 from symcomm.core.text.calls import COMMON_FUNCTIONS
@@ -23,7 +24,7 @@ from symcomm.core.text.parsing import forget, parse
 from symcomm.core.text.scripts import lone_name
 from symcomm.core.text.syntax import Branch, branches, integer_of, letter_of, only_atom, quotients, start_of, stop_of
 from symcomm.core.text.table import Cell, Table, as_layer_table, layer_columns, single
-from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Number, Range, Sum, bare, walk
+from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Number, Range, Sum, bare, size_form, walk
 from symcomm.core.text.vocabulary import GREEK
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
@@ -121,6 +122,15 @@ def parse_answer(
     names = frozenset(known) if known is not None else _names(cell, frozenset(also))
     context = Context(cell, Scope(sizes=names, functions=functions, kind="answer"))
     return read_whole(context, parse(context))
+
+
+def read_form(text: str | Cell, known: Iterable[str] | None, also: Iterable[str] = ()) -> Form:
+    """The form of a formula, read as ``parse_answer`` reads it.
+
+    >>> read_form("k", {"k"}).name
+    'k'
+    """
+    return size_form(parse_answer(text, known, also))
 
 
 def _names(cell: Cell, also: frozenset[str]) -> frozenset[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
+from types import MappingProxyType
 
-from symcomm.core.errors import Span
+from symcomm.core import form as forms
+from symcomm.core.errors import FormulaError, Span
+from symcomm.core.form import Form
 from symcomm.core.records import dataclass
 
 
@@ -194,3 +197,38 @@ def bare(node: object) -> object:
         kept = [getattr(node, field.name) for field in fields(node) if field.name not in ("span", "latex")]
         return (type(node).__name__, *(bare(one) for one in kept))
     return node
+
+
+def size_form(node: Node, aliases: Mapping[str, str] = MappingProxyType({})) -> Form:
+    """A size or scalar of a table as a form; raises ``FormulaError`` for what is no size.
+
+    ``aliases`` gives the name a symbol is declared by, where the table spells it otherwise.
+    """
+
+    def go(node: Node) -> Form:
+        match node:
+            case Number(value=number):
+                return forms.rational(number)
+            case Identifier(key=key):
+                return forms.Sym(aliases.get(key, key))
+            case Multiplication(factors=factors) | Hadamard(factors=factors):
+                return forms.product(*(go(f) for f in factors))
+            case Sum(terms=terms, signs=signs):
+                written = [go(t) for t in terms]
+                return forms.Total(tuple(t if s > 0 else -t for t, s in zip(written, signs, strict=True)))
+            case Quotient(top=top, bottom=bottom):
+                return forms.Ratio(go(top), go(bottom))
+            case Exponentiation(base=base, exponent=exponent):
+                return forms.Power(go(base), go(exponent))
+            case Radical(inside=inside):
+                return forms.Root(go(inside))
+            case FunctionCall(function="ceil" | "floor" | "log" as function, arguments=(inside,), subscript=None):
+                return forms.called(function, go(inside))
+            case FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
+                return forms.called(function, *map(go, choices))
+            case FunctionCall(function="log", arguments=(inside,), subscript=Number(_, base)) if base.denominator == 1:
+                return forms.Logarithm(go(inside), int(base))
+        hint = "a size is made of numbers and symbols, such as 4D or n_h × H"
+        raise FormulaError("this is not a size", node.span, hint)
+
+    return go(node)

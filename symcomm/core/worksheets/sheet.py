@@ -336,8 +336,7 @@ class _Asked:
 
     def parsed(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names, with the units of symbols and of numbers such as ``2 [FLOP/FMA]``."""
-        from symcomm.core.graph.drafts import size_form
-        from symcomm.core.text.formula import parse_answer
+        from symcomm.core.text.formula import read_form
 
         numbers: dict[str, Num] = {}
 
@@ -358,7 +357,7 @@ class _Asked:
         except SymcommError as error:
             raise error.at(cell.span()) from None
         try:
-            form = size_form(parse_answer(replace(cell, text=text), {*known, *numbers}))
+            form = read_form(replace(cell, text=text), {*known, *numbers})
         except SymcommError as error:
             later = error.span.word if error.span else ""
             if later in self.needs or all(one.name != later for one in self.lines):

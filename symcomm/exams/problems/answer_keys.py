@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symcomm.core.blocks import Scalar, Section
 from symcomm.core.errors import DocumentError, Span, SymcommError
-from symcomm.core.keys import TEXT, TEXT_SCHEMA, TEXTS, UNIT, YES, Sort, block, keyed, one_of, or_list
+from symcomm.core.keys import TEXT, TEXTS, UNIT, YES, Sort, block, keyed, one_of, or_list
 from symcomm.core.records import dataclass
 from symcomm.exams.problems.keys import convention
 
@@ -37,7 +37,7 @@ def _conventions(section: Section, name: str) -> Choices:
 
 
 _SPELLINGS = Sort(_spellings, {"type": "object"}, ())
-_CONVENTIONS: Sort[Choices] = Sort(_conventions, or_list({"anyOf": [TEXT_SCHEMA, {"type": "object"}]}))
+_CONVENTIONS: Sort[Choices] = Sort(_conventions, or_list({"anyOf": [TEXT.schema, {"type": "object"}]}))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Any
 from symcomm.core.blocks import Listing, Scalar, Section, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, evaluate, names
-from symcomm.core.keys import COUNT, TEXT_SCHEMA, UNIT, Schema, Sort, keyed, mapping_of, or_list, read_keys, schema_of
+from symcomm.core.keys import COUNT, TEXT, UNIT, Schema, Sort, keyed, mapping_of, or_list, read_keys, schema_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, decimal_text, exact_text
 from symcomm.exams.problems.randomness import Stream
@@ -50,7 +50,7 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "==": operator.eq, "!=": operator.ne, "≠": operator.ne,
 }  # fmt: skip
 
-_ANY: Schema = {"anyOf": [TEXT_SCHEMA, mapping_of(TEXT_SCHEMA)]}
+_ANY: Schema = {"anyOf": [TEXT.schema, mapping_of(TEXT.schema)]}
 _CHOICES: Schema = {"type": "array", "minItems": 2, "items": _ANY}
 
 
@@ -74,8 +74,8 @@ def _number_of(section: Section, name: str) -> Fraction:
     return _plain(said)
 
 
-_NUMBER = Sort(_number_of, TEXT_SCHEMA)
-_ENDS = Sort(_ends, {"type": "array", "items": TEXT_SCHEMA})
+_NUMBER = Sort(_number_of, TEXT.schema)
+_ENDS = Sort(_ends, {"type": "array", "items": TEXT.schema})
 _LIMITED = COUNT.like(type="integer", minimum=1)
 
 
@@ -95,7 +95,7 @@ class _Drawn:
     operations: int | None = keyed("the operations of each", _LIMITED)
     inputs: int | None = keyed("the inputs of each", _LIMITED)
     outputs: int | None = keyed("the outputs of each", _LIMITED)
-    formula: Scalar | None = keyed("what follows from other draws", Sort(Section.scalar, TEXT_SCHEMA), name="is")
+    formula: Scalar | None = keyed("what follows from other draws", Sort(Section.scalar, TEXT.schema), name="is")
     unit: str = keyed("the unit of the numbers", UNIT)
 
 
@@ -493,8 +493,7 @@ def _requirement(rule: Scalar, known: Sequence[str], every: set[str]) -> Require
 def _form(text: str, span: Span, known: Sequence[str], every: set[str]) -> Form:
     """A formula over drawn numbers; the parts of records are read with an underscore for their point."""
     from symcomm.core.form import Sym, substitute
-    from symcomm.core.graph.drafts import size_form
-    from symcomm.core.text.formula import parse_answer
+    from symcomm.core.text.formula import read_form
 
     plain = {name.replace(".", "_"): name for name in known}
     for name in known:
@@ -504,7 +503,7 @@ def _form(text: str, span: Span, known: Sequence[str], every: set[str]) -> Form:
         if word in every and word not in known:
             raise DocumentError(f"'{word}' is drawn as a text, which has no number", span)
     try:
-        form = size_form(parse_answer(text, plain.keys()))
+        form = read_form(text, plain.keys())
     except SymcommError as error:
         raise DocumentError(error.message, span, error.hint) from None
     return substitute(form, lambda symbol: Sym(plain.get(symbol.name, symbol.name)))

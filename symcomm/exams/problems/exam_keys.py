@@ -14,7 +14,7 @@ from symcomm.core.keys import (
     MANY,
     QUANTITY,
     TEXT,
-    WORD_SCHEMA,
+    WORD,
     YES,
     Sort,
     block,
@@ -82,8 +82,8 @@ def _room(section: Section, name: str) -> tuple[str, int]:
 
 
 _LINE, _PAGE = 8, 240  # millimetres of a line, and of what fits on a page
-_ROOM: Sort[tuple[str, int] | None] = Sort(_room, WORD_SCHEMA)
-_ID = Sort(_id, WORD_SCHEMA, "")
+_ROOM: Sort[tuple[str, int] | None] = Sort(_room, WORD.schema)
+_ID = Sort(_id, WORD.schema, "")
 _CHOICES = Sort(_choices, {"type": "integer", "minimum": 2, "maximum": CHOICES_LIMIT}, 0)
 _A_SHARE = {"type": ["number", "string"]}
 _CREDIT: Sort[Credit] = Sort(_credit, {"anyOf": [_A_SHARE, mapping_of(_A_SHARE)]}, ())

@@ -14,9 +14,8 @@ from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, 
 from symcomm.core.keys import (
     QUANTITY,
     TEXT,
-    TEXT_SCHEMA,
     TEXTS,
-    WORD_SCHEMA,
+    WORD,
     Sort,
     keyed,
     mapping_of,
@@ -193,14 +192,14 @@ def _renamed(section: Section, name: str) -> tuple[Renamed, ...]:
 
 
 Renamed = tuple[str, str, Span]
-_NUMBERS = mapping_of(TEXT_SCHEMA)
-NAMES: Sort[tuple[Renamed, ...]] = Sort(_renamed, mapping_of(WORD_SCHEMA), ())
-SYMBOL = Sort(_symbol, WORD_SCHEMA, "")
+_NUMBERS = mapping_of(TEXT.schema)
+NAMES: Sort[tuple[Renamed, ...]] = Sort(_renamed, mapping_of(WORD.schema), ())
+SYMBOL = Sort(_symbol, WORD.schema, "")
 CONVENTIONS_MADE = Sort(_conventions, {"$ref": "#/$defs/accounting"}, ())
 GIVEN = Sort(lambda section, name: read_values(section, name, Scalar.quantity), _NUMBERS, ())
 SIZES = Sort(lambda section, name: read_values(section, name, Scalar.whole), _NUMBERS, ())
 SYMBOLS = Sort(lambda section, _: read_symbols(section, Notation())[0],
-               mapping_of({"anyOf": [TEXT_SCHEMA, schema_of(Described)]}), Notation())  # fmt: skip
+               mapping_of({"anyOf": [TEXT.schema, schema_of(Described)]}), Notation())  # fmt: skip
 
 
 def model_of(section: Section, models: Mapping[str, object], needed: bool) -> str:

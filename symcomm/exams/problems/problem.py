@@ -29,7 +29,6 @@ from symcomm.core.keys import (
     QUANTITY,
     RAW,
     TEXT,
-    TEXT_SCHEMA,
     TEXTS,
     WORD,
     YES,
@@ -45,6 +44,7 @@ from symcomm.core.quantities.declared import Option
 from symcomm.core.readers.entries import is_config
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.text.finder import read_tables
+from symcomm.core.text.formula_table import formula_table
 from symcomm.core.text.table import Table
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import DETAILS, ONLY, Detail
@@ -54,7 +54,6 @@ from symcomm.exams.problems.answer_keys import ANSWER, AnswerKeys, SaidMistake
 from symcomm.exams.problems.drawing_values import DRAWN, RULES, Draws, read_draws
 from symcomm.exams.problems.exam_keys import Bounds, ExamKeys, ExamSettings, Follow, read_bounds
 from symcomm.exams.problems.figures import FIGURE_LIMIT, Figure, read_figure
-from symcomm.exams.problems.formula import formula_table
 from symcomm.exams.problems.keys import (
     CONVENTIONS_MADE,
     GIVEN,
@@ -103,7 +102,7 @@ def _language(section: Section, name: str) -> str:
 
 
 _LANGUAGE = Sort(_language, WORD.schema, "en")
-_TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT_SCHEMA), RAW.like(type="string"), RAW.like(type=["object", "string"])
+_TABLE, _FORMULA, _CONFIG = RAW.like(**TEXT.schema), RAW.like(type="string"), RAW.like(type=["object", "string"])
 _CHANGED, _RUN = RAW.like(type="object"), TEXT.like(type=["boolean", "string"])
 _MISTAKE = block(SaidMistake, "this mistake")
 

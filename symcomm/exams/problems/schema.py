@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from symcomm.core.accounting import COLLECTIVES, CONVENTIONS
-from symcomm.core.keys import TEXT_SCHEMA, WORD_SCHEMA, BlockKey, Schema, keys_of, object_of, properties_of, schema_of
+from symcomm.core.keys import TEXT, WORD, BlockKey, Schema, keys_of, object_of, properties_of, schema_of
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import DeclaredQuantity, Option
 from symcomm.exams.problems.figures import FIGURES, Figure, Kind
 from symcomm.exams.problems.problem import ASKED, FRONT, OTHER_MODELS, TABLE_KEYS, DrawBlock, MistakeBlock, ModelBlock
 
 _READ: dict[str, Schema] = {
-    "text": TEXT_SCHEMA,
+    "text": TEXT.schema,
     "formula": {"type": ["string", "object"]},
-    "quantity": TEXT_SCHEMA,
-    "dtype": WORD_SCHEMA,
+    "quantity": TEXT.schema,
+    "dtype": WORD.schema,
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
     "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\{\{.*\}\}$"}]},
     "strategy": {"type": ["string", "object"]},
-    "schedule": WORD_SCHEMA,
+    "schedule": WORD.schema,
     "links": {"type": ["string", "object"]},
     "recipe": {"type": ["string", "object"]},
 }
@@ -50,7 +50,7 @@ def problem_schema() -> Schema:
     }
     defs: Schema = {
         "block": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in blocks]},
-        "front_matter": object_of(properties_of(FRONT.values())) | {"additionalProperties": TEXT_SCHEMA},
+        "front_matter": object_of(properties_of(FRONT.values())) | {"additionalProperties": TEXT.schema},
         **blocks,
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
@@ -114,7 +114,7 @@ def _question(declared: DeclaredQuantity) -> Schema:
 
 def _own() -> Schema:
     """A question of a worksheet of the author's, whose options stand in that file."""
-    return {"properties": {"ask": TEXT_SCHEMA, **_but(ASKED, "ask")}, "required": ["worksheet"]}
+    return {"properties": {"ask": TEXT.schema, **_but(ASKED, "ask")}, "required": ["worksheet"]}
 
 
 def _figure(kind: Kind) -> Schema:

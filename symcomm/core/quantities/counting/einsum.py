@@ -13,7 +13,6 @@ from symcomm.core.derivation import Derivation, Exhibit, Numbers
 from symcomm.core.errors import FormulaError, ValuesError
 from symcomm.core.form import Form, Sym, Total, num, product
 from symcomm.core.graph.contraction_orders import LISTED, orders, path, sums_first, trees
-from symcomm.core.graph.drafts import size_form
 from symcomm.core.graph.subscripts import Einsum, bound, gradients, read_subscripts
 from symcomm.core.libraries import sp
 from symcomm.core.quantities.declared import Meaning
@@ -21,6 +20,7 @@ from symcomm.core.quantities.options import NoModel
 from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.text.formula import parse_size
+from symcomm.core.text.tree import size_form
 from symcomm.core.units import ELEMENT, FLOP, ONE, Quantity, Unit
 
 Count = Literal["fma2", "mul_add", "opt_einsum"]

@@ -11,7 +11,6 @@ from symcomm.core.derivation import Derivation, Numbers, exact
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Total, combined, evaluate, names, product, value
-from symcomm.core.graph.drafts import size_form
 from symcomm.core.libraries import Expr
 from symcomm.core.program.autograd import saved, storage
 from symcomm.core.program.program import program
@@ -21,7 +20,7 @@ from symcomm.core.quantities.memory.asked import read_choices, saved_differs
 from symcomm.core.quantities.options import Amount, Dtype, RankShare
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.setting import Setting, StepWriter, named, slug
-from symcomm.core.text.formula import parse_answer
+from symcomm.core.text.formula import read_form
 from symcomm.core.units import BYTE
 
 MIB = 2**20
@@ -137,7 +136,7 @@ def held_outside(setting: Setting, said: str) -> Form | None:
     if not bracket:
         return None
     shape, _, dtype = rest.partition("]")
-    sizes = [size_form(parse_answer(size.strip(), None)) for size in shape.split(",")]
+    sizes = [read_form(size.strip(), None) for size in shape.split(",")]
     unknown = [n for size in sizes for n in names(size) if n not in setting.symbols]
     if unknown:
         raise ValuesError(f"{name.strip()} has the size {unknown[0]}, which the model has not",
