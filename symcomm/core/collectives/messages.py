@@ -20,7 +20,7 @@ MOST, MOST_EXCHANGING = 128, 24  # ranks that are run one by one
 
 
 @dataclass(frozen=True)
-class Ran:
+class ExchangeCost:
     """The cost of a run: rounds, bytes one after another, bytes added one after another, and those of the ranks."""
 
     rounds: int
@@ -84,10 +84,10 @@ class Exchanged:
         self.stages.append((self.rounds - before[0], self.path - before[1], self.reduced - before[2]))
 
     @property
-    def taken(self) -> Ran:
+    def taken(self) -> ExchangeCost:
         """The bytes and rounds sent so far."""
         both = [a + b for a, b in zip(self.sent, self.received, strict=True)]
-        return Ran(self.rounds, self.path, self.reduced, max(self.sent), max(self.received), max(both),
+        return ExchangeCost(self.rounds, self.path, self.reduced, max(self.sent), max(self.received), max(both),
                    sum(self.sent, Fraction(0)))  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def _at_once(group: Sequence[int], names: Callable[[int, int], Sequence[Hashable
 def run(
     algorithm: str, kind: str, ranks: int, payload: Fraction, wide: Fraction | None = None, chunks: int = 1,
     sizes: tuple[int, ...] = (), both: bool = False, at_once: bool = False,
-) -> Ran | None:  # fmt: skip
+) -> ExchangeCost | None:  # fmt: skip
     """The cost of a collective, run message by message; None for what is not run here, and for very many ranks.
 
     Parts are whole elements of ``wide`` bytes, or divide without one. ``sizes`` are the ranks along each level of rings
@@ -275,7 +275,7 @@ def run(
                    zip(*(net.stages for net in each), strict=True)]  # fmt: skip
         rounds, path, reduced = (sum(column) for column in zip(*longest, strict=True))
         sent = sum((net.taken.sent for net in each), Fraction(0))  # all ranks are alike
-        return Ran(int(rounds), Fraction(path), Fraction(reduced), sent, sent, 2 * sent, ranks * sent)
+        return ExchangeCost(int(rounds), Fraction(path), Fraction(reduced), sent, sent, 2 * sent, ranks * sent)
     if sizes and kind == "all-to-all":
         return _leveled_exchange(_part(payload, ranks**2, wide), *sizes).taken
     if sizes:
@@ -390,7 +390,7 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
     return []
 
 
-def _halving_all_reduce(k: int, payload: Fraction, wide: Fraction | None) -> Ran:
+def _halving_all_reduce(k: int, payload: Fraction, wide: Fraction | None) -> ExchangeCost:
     """The ranks that double cut the tensor into a piece each; what is folded goes as it is, without padding."""
     p = 2 ** (k.bit_length() - 1)
     net = Exchanged(k, _part(payload, p, wide))

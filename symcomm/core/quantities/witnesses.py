@@ -15,7 +15,7 @@ from math import comb, prod
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collectives.algorithms import algorithm
-from symcomm.core.collectives.messages import Ran, run
+from symcomm.core.collectives.messages import ExchangeCost, run
 from symcomm.core.derivation import Numbers, Witness
 from symcomm.core.form import Form
 from symcomm.core.graph.experts import DECIMALS, FEW, rounded_experts
@@ -157,7 +157,7 @@ def between_tokens(times: Sequence[Fraction], groups: int, hop: Fraction = Fract
 
 def ran(
     kind: str, name: str, ranks: Fraction, numbers: Numbers, both: bool = False, torus: str = Accounting.torus
-) -> Ran | None:  # fmt: skip
+) -> ExchangeCost | None:  # fmt: skip
     """A call with a payload of one, run message by message under its algorithm; None for what is not run so.
 
     ``both`` ways round a ring are used at once, the axes of a ``torus`` as its convention says.
