@@ -149,14 +149,14 @@ def kinks() -> Iterator[list[float]]:
 
     found: list[float] = []
 
-    class Near(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
+    class KinkRecorder(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func._overloadpacket == torch.ops.aten.relu:
                 least = args[0].abs().min().item()
                 found.extend([least] if least < KINK else ())
             return func(*args, **(kwargs or {}))
 
-    with Near():
+    with KinkRecorder():
         yield found
 
 
