@@ -26,9 +26,8 @@ from symcomm.documents.plots import mesh, ring_steps, rounding
 from symcomm.documents.plots.offload_timeline import offload_timeline
 from symcomm.documents.plots.parallel_block import parallel_block
 from symcomm.documents.plots.ring import ring
-from symcomm.documents.plots.roofline import roofline_plot
+from symcomm.documents.plots.roofline import roofline_plot, small_roofline
 from symcomm.documents.plots.sharded_timeline import sharded_timeline
-from symcomm.documents.plots.small_roofline import small_roofline
 from symcomm.documents.plots.state_bars import state_bars
 from symcomm.documents.plots.throughput_front import throughput_front
 from symcomm.exams.problems.keys import (

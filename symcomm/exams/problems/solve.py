@@ -24,12 +24,11 @@ from symcomm.exams.problems.answered import (
     with_answers,
     written,
 )
+from symcomm.exams.problems.beside import compare, others
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
 from symcomm.exams.problems.keys import Known, check_units, convert, merge
-from symcomm.exams.problems.others import others
-from symcomm.exams.problems.printed import compare
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.verified import with_run
 
