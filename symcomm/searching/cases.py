@@ -50,10 +50,10 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
 
 def _has_copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) -> bool:
     """Whether more ranks than there are key/value heads cut them while text is generated: a mesh of one more axis."""
-    strategy, model = composed(_fixed(draft, sizes).pieces), question.model
-    known = model.graph.relations.complete(model.values)
-    return strategy is not None and model.graph.step is not None and (
-        with_copies(strategy, model.graph, known) is not strategy)  # fmt: skip
+    graph = question.model.graph
+    strategy = None if graph.step is None else composed(_fixed(draft, sizes).pieces)
+    return strategy is not None and (
+        with_copies(strategy, graph, graph.relations.complete(question.model.values)) is not strategy)  # fmt: skip
 
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:

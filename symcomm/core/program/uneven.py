@@ -260,22 +260,21 @@ class _Cone:
     """
 
     def __init__(self, size: int) -> None:
-        self.edges: list[Vector] = [tuple(int(n == k) for n in range(size)) for k in range(size)]
-        self.walls = [*self.edges]
+        axes = [tuple(int(n == k) for n in range(size)) for k in range(size)]
+        self.edges = {axis: sum(1 << n for n, other in enumerate(axes) if other != axis) for axis in axes}
+        self.last = 1 << size
 
     def cut(self, wall: Vector) -> None:
-        """One more inequality."""
-        height = {edge: _dot(wall, edge) for edge in self.edges}
-        touched = {edge: frozenset(n for n, a in enumerate(self.walls) if not _dot(a, edge)) for edge in self.edges}
-        found = [edge for edge in self.edges if height[edge] >= 0]
+        """One more inequality; each edge knows the walls it lies on, one bit for each: a new one those of both."""
+        height, last = {edge: _dot(wall, edge) for edge in self.edges}, self.last
+        found = {edge: on | (0 if height[edge] else last) for edge, on in self.edges.items() if height[edge] >= 0}
         for above in (edge for edge in self.edges if height[edge] > 0):
             for below in (edge for edge in self.edges if height[edge] < 0):
-                both = touched[above] & touched[below]
-                if not any(both <= touched[other] for other in self.edges if other not in (above, below)):
+                both = self.edges[above] & self.edges[below]
+                if sum(both & on == both for on in self.edges.values()) == 2:  # no other edge lies on all of these
                     new = [height[above] * b - height[below] * a for a, b in zip(above, below, strict=True)]
-                    found.append(tuple(entry // gcd(*new) for entry in new))
-        self.edges = [*dict.fromkeys(found)]
-        self.walls.append(wall)
+                    found[tuple(entry // gcd(*new) for entry in new)] = both | last
+        self.edges, self.last = found, 2 * last
 
 
 def sums(longest: Callable[[Vector], tuple[int, Vector]], size: int) -> list[Vector] | None:
