@@ -82,6 +82,10 @@ class Collected:
                 needed |= {inner for part in node.parts for m in part for inner, _ in m}
         return Collected(tuple(reversed(kept)), sums)
 
+    def beside(self, other: Collected) -> Collected:
+        """The sums of both, whose nodes have names of their own."""
+        return Collected((*self.nodes, *other.nodes), (*self.sums, *other.sums))
+
     def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The exact number of every sum. Raises ``ValuesError`` where there is none."""
         made = self.worked_out(in_whole_numbers(values))
@@ -191,14 +195,14 @@ Shared = dict[int, tuple[Form, Terms]]  # forms that name no step, each with its
 
 def collect(
     steps: Iterable[tuple[str, Form]], wanted: Iterable[str], numbers: Mapping[str, Fraction] | None = None,
-    shared: Shared | None = None,
+    shared: Shared | None = None, mark: str = "",
 ) -> Collected:  # fmt: skip
-    """The wanted steps, with those before them and ``numbers`` put in.
+    """The wanted steps, with those before them and ``numbers`` put in; the names of nodes have a ``mark``.
 
     What is ``shared`` with a collection of other steps and the same numbers is worked out once. Raises ``ValuesError``
     for a division by zero.
     """
-    made = _Collector(dict(steps), numbers or {}, {} if shared is None else shared)
+    made = _Collector(dict(steps), numbers or {}, {} if shared is None else shared, mark)
     sums = tuple((name, made.name(name)) for name in wanted)
     return Collected(tuple(made.nodes.items()), sums).only(*(name for name, _ in sums))
 
@@ -206,8 +210,8 @@ def collect(
 class _Collector:
     """The steps as they are worked out; each node is made once."""
 
-    def __init__(self, steps: Mapping[str, Form], numbers: Mapping[str, Fraction], shared: Shared) -> None:
-        self.steps, self.numbers, self.shared = steps, numbers, shared
+    def __init__(self, steps: Mapping[str, Form], numbers: Mapping[str, Fraction], shared: Shared, mark: str) -> None:
+        self.steps, self.numbers, self.shared, self.mark = steps, numbers, shared, mark
         self.own = 0  # how often something of these steps alone was met
         self.known: dict[str, Terms] = {}
         self.nodes: dict[str, CollectedNode] = {}
@@ -288,7 +292,7 @@ class _Collector:
                 pass
         key = shape, tuple(frozenset(part.items()) for part in parts)
         if key not in self.made:
-            self.made[key] = f"#{len(self.made)}"
+            self.made[key] = f"#{self.mark}{len(self.made)}"
             self.nodes[self.made[key]] = CollectedNode(shape, parts)
         return {((self.made[key], 1),): Fraction(1)}
 

@@ -271,6 +271,7 @@ class Related(Form):
     relation: str = "="
 
 
+@lru_cache(maxsize=1024)
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
     """A number as a form."""
     return Num(Fraction(value), unit)
@@ -303,7 +304,7 @@ def product(*factors: Form) -> Form:
     Sym(name='D', whole=True, unit=Unit(powers=()))
     """
     flat = [f for factor in factors for f in (factor.factors if isinstance(factor, Product) else (factor,))]
-    kept = tuple(f for f in flat if f != Num(Fraction(1)))
+    kept = tuple(f for f in flat if f != num(1))
     return kept[0] if len(kept) == 1 else Product(kept) if kept else num(1)
 
 

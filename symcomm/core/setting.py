@@ -46,6 +46,7 @@ class Setting:
     keeps: str | Mapping[str, object] = "mixed_adam"  # the recipe of the states that disks read and write
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
     read: dict[str, None] = field(default_factory=dict, compare=False)  # the conventions read for the next step
+    settled: frozenset[str] = field(default=frozenset(), compare=False)  # conventions that are known to be read
     told: bool = True  # whether somebody reads the steps: a search only puts numbers into them
     ask: Callable[..., Derivation] | None = field(default=None, compare=False)  # other quantities of the same model
 
@@ -216,7 +217,7 @@ class Setting:
         used = dict.fromkeys((*rests_on(steps), *self.taken(), *self._of_step()))
         steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
-            title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits),
+            title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits if self.told else ()),
             tuple(self.values.items()), self.notation, tuple(notes),
             sizes=self.symbols | self.degrees, named=self.named,
             checks=(self.graph.check_sizes, *self.checks), from_zero=self.graph.from_zero,

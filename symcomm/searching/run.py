@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from fractions import Fraction
+from functools import partial
 from itertools import groupby, islice
 from math import prod
 from operator import attrgetter
@@ -111,10 +114,10 @@ def search(
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
     model.graph.check_flow("there is no time to search for")
-    joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.given(accounting)
     check(devices, top, jobs, chosen)
+    working, task, workers = _workers(jobs)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     trains = {"microbatches": microbatches, "recomputation": recomputation, "schedules": schedules, "buckets": buckets,
               "call_overhead": call_overhead, "host_capacity": host_capacity, "nvme_capacity": nvme_capacity,
@@ -143,6 +146,7 @@ def search(
     for name in rates:
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
+    device = None if device is None else find(device)  # by its name it would be looked up for every structure
     given = {**rates, "device": device}
     question = SearchQuestion(
         model, varied, recipe_of(recipe).name, gradient_dtype,
@@ -150,7 +154,6 @@ def search(
         tuple((name, rate) for name, rate in given.items() if rate is not None), links,
         Setting(model.graph).freeze(frozen).frozen, prompt, prompts, tuple(shared),
     )  # fmt: skip
-    parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists, formats)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     links.check([one for draft in drafts if (one := composed(draft.pieces)) is not None])
@@ -177,13 +180,12 @@ def search(
         raise ValuesError(f"there are {total:,} configurations; a search takes {MOST_CONFIGURATIONS:,}",
                           hint="give fewer sizes, for instance microbatches='1..64*2'")  # fmt: skip
     most = 4 * top if peaks else top
-    workers = max(1, joblib.effective_n_jobs(jobs))
-    with parallel:
-        made = _derived(parallel, joblib.delayed, question, kept, tell, workers)
+    with working as parallel:
+        made = _derived(parallel, task, question, kept, tell, workers)
         total = sum(g.size for _, g in made)
         best: evaluate.Part | None = None
         for wave in _waves(_tasks(made, goal, most), 8 * workers):
-            parts = parallel(joblib.delayed(evaluate.evaluate)(task) for task in wave)
+            parts = parallel(task(evaluate.evaluate)(unit) for unit in wave)
             best = evaluate.merged([*([best] if best is not None else []), *parts], most)
             tell(best.tried, total, "configurations")
     found = _outcome(question, devices, (goal, meaning), made, best, notes)
@@ -202,13 +204,17 @@ def _most_ranks(draft: Draft, devices: int, links: Links, allowed: Mapping[str, 
     return min(most, devices)
 
 
-def _libraries() -> Any:
+def _workers(jobs: int | None) -> tuple[Any, Any, int]:
+    """Gives what runs tasks, what makes them of a function, and how many run at once."""
     try:
-        import joblib
         import numpy  # noqa: F401  (what evaluates)
+
+        if jobs in (None, 1) and "joblib" not in sys.modules:  # who has not imported it has chosen no other workers
+            return nullcontext(lambda tasks: [one() for one in tasks]), partial(partial, partial), 1
+        import joblib
     except ImportError:
         raise ValuesError.lacking("search", "a search needs NumPy and joblib") from None
-    return joblib
+    return joblib.Parallel(n_jobs=jobs), joblib.delayed, max(1, joblib.effective_n_jobs(jobs))
 
 
 def _watched(progress: Progress | None, until: float, seconds: float) -> Progress:
@@ -229,8 +235,12 @@ def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Derive
 
     Raises ``StrategyError`` where a strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
-    derive: Any = structure if question.model.graph.step is None else serving.structure
-    return [derive(question, draft) for draft in drafts]
+    if question.model.graph.step is not None:
+        return [serving.structure(question, draft) for draft in drafts]
+    made: list[Derived] = []
+    for draft in drafts:
+        made.append(structure(question, draft, frozenset(name for one in made for name in one.touched)))
+    return made
 
 
 def _derived(

@@ -6,10 +6,10 @@ the degrees and the microbatches; a search then only puts numbers in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import sympy as sp
@@ -33,7 +33,7 @@ from symcomm.core.quantities.memory import activation_memory, state_memory
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.quantities.time import step_time
 from symcomm.core.quantities.time.region_time import RegionTime
-from symcomm.core.quantities.time.step_calls import calls_apart, calls_told
+from symcomm.core.quantities.time.step_calls import StepCalls
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
@@ -182,62 +182,140 @@ class SolvedDraft:
 class Structure(SolvedDraft):
     """A structure of a training step.
 
-    ``network`` lists calls: what they are, whether they come at the end of the batch, of which region, and their
-    seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one. ``slots`` are how many
-    of a microbatch there are; where pieces of work are timed apart, ``passes`` is the time of all microbatches, and
-    ``letters`` are these pieces.
+    ``stages`` are those of a pipeline that differ, or the only one. ``slots`` are how many of a microbatch there are;
+    where pieces of work are timed apart, ``passes`` is the time of all microbatches, and ``letters`` are these pieces.
     """
 
-    network: tuple[tuple[str, bool, str, Form], ...]
+    calls: StepCalls
     stages: tuple[SearchStage, ...]
     slots: Form
     passes: Form | None
     letters: str
 
+    @cached_property
+    def network(self) -> tuple[tuple[str, bool, str, Form], ...]:
+        """The calls as they are told, which is asked of few structures."""
+        return tuple(self.calls.told())
 
-def structure(question: SearchQuestion, draft: Draft) -> Structure:
-    """The closed forms of a draft.
+
+@dataclass(frozen=True)
+class _AskedDraft:
+    """A draft with its symbols: the setting of its step, and its strategy with ``m`` microbatches."""
+
+    setting: Setting
+    strategy: Strategy | None
+    m: Sym
+
+
+@dataclass(frozen=True)
+class _TimedDraft:
+    """The time of a draft's step, of each kind of stage its regions and slots, and all of that collected."""
+
+    made: step_time.StepTime
+    buckets: tuple[tuple[str, str], ...]
+    stages: tuple[tuple[tuple[tuple[str, Form, RegionTime], ...], tuple[tuple[str, Form], ...]], ...]
+    steps: tuple[tuple[str, Form], ...]
+    collected: Collected
+
+
+@dataclass(frozen=True)
+class _HeldDraft:
+    """The memory of each kind of stage: the kind, what it holds and the sum; and all of that collected."""
+
+    stages: tuple[tuple[str, tuple[tuple[str, Form], ...], Form], ...]
+    steps: tuple[tuple[str, Form], ...]
+    collected: Collected
+    touched: tuple[str, ...]
+
+
+def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = frozenset()) -> Structure:
+    """The closed forms of a draft; ``settled`` are conventions that others of the same search rest on.
 
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
-    model, strategy = question.model, composed(draft.pieces)
+    this, plain = ByIdentity(question), replace(draft, nesting=None, bucketed=False)
+    asked, timed = _asked(this, replace(plain, single=False)), _timed(this, replace(draft, single=False))
+    memory, made = _held(this, plain, settled), timed.made
+    words = ["vocabulary"] if asked.setting.graph is not question.model.graph else []
+    touched = (*made.work.rests_on, *words, *memory.touched)
+    stages = [SearchStage(kind, *times, holds, memory)
+              for times, (kind, holds, memory) in zip(timed.stages, memory.stages, strict=True)]  # fmt: skip
+    varied = [(axis, size.name) for axis, size in degrees(asked.strategy).items() if isinstance(size, Sym)]
+    varied += [(MICROBATCHES, asked.m.name), *timed.buckets]
+    numbers = {**asked.setting.values, **dict(made.writer.machine.given)}
+    variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
+    told = timed.collected.beside(memory.collected)
+    collected = told.only("time", "memory", *SHARED_MEMORY.values())
+    check_known((*timed.steps, *memory.steps), collected.names - {*variables})
+    calls = StepCalls.of(made)
+    divides = (*constraints(made.work.setting.graph, made.strategy, asked.m), *_places(draft, made.strategy))
+    return Structure(
+        draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
+        tuple(dict.fromkeys(touched)), calls.apart, made.notes,
+        calls, tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)  # the ways to fill nodes are asked for one after the other, and one microbatch beside several
+def _asked(held: ByIdentity[SearchQuestion], draft: Draft) -> _AskedDraft:
+    question, model, strategy = held.it, held.it.model, composed(draft.pieces)
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    graph = whole_words(model.graph, strategy, accounting)
     setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
     m = fresh("m", setting, strategy)
-    rates = question.rates_of(strategy, draft.nesting)
-    cut_up: dict[str, Any] = {}
+    setting = replace(setting, graph=whole_words(model.graph, strategy, accounting), keeps=question.recipe)
+    if strategy is not None and strategy.pipeline is not None:
+        strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=m))
+    return _AskedDraft(setting, strategy, m)
+
+
+@lru_cache(maxsize=1)
+def _timed(held: ByIdentity[SearchQuestion], draft: Draft) -> _TimedDraft:
+    """The time of a draft's step: the same where a batch is one microbatch."""
+    question, asked = held.it, _asked(held, replace(draft, nesting=None, bucketed=False))
+    setting, strategy, cut_up = asked.setting, asked.strategy, dict[str, Any]()
     if draft.bucketed:
         cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
-    setting = replace(setting, graph=graph, keeps=question.recipe)
-    made = _timed(question, replace(draft, single=False), setting, strategy, m, draft.schedule or None, rates, cut_up)
-    cut = made.strategy.pipeline
-    micro = microbatched(setting, m)
-    steps = named("", made.work.steps)
-    touched = [*made.work.rests_on, *(["vocabulary"] if graph is not model.graph else [])]
-    stages: list[SearchStage] = []
-    away: dict[str, list[Form]] = {}
-    # A pipeline's pass divides the batch into microbatches itself.
-    whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
-    flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
-    times = [region.times for region in model.graph.regions if region.times]
-    adds = forms.num(1) if draft.single else m
+    made = step_time.write(setting, strategy, asked.m, None, question.gradient_dtype,
+                           question.rates_of(strategy, draft.nesting), draft.schedule or None, **cut_up)  # fmt: skip
+    stages = []
+    for kind, number in pipeline.fullest(setting.graph, made.strategy.pipeline, setting.values):
+        there = pipeline.held(setting.graph, made.strategy.pipeline, number, setting.values)
+        mine: list[tuple[str, Form, RegionTime]] = [
+            ("", forms.num(1), one.first) for one in made.regions if one.first is not None
+        ]
+        for one in (one for one in made.regions if one.region.name in there.regions):
+            count = there.times(one.region)
+            mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))
+        slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
+        stages.append((tuple(mine), slots))
+    steps = (*named("", made.work.steps), ("time", made.time))
+    told = (form for regions, slots in stages for form in (*_amounts(regions), *(form for _, form in slots)))
+    numbers = {**setting.values, **dict(made.writer.machine.given)}
+    found = _collected(held, steps, [*told, made.pipe.slots, *filter(None, [made.pipe.passes])], numbers, "time")
+    buckets = ((BUCKETS, cut_up["buckets"].name),) if cut_up else ()
+    return _TimedDraft(made, buckets, tuple(stages), steps, found)
+
+
+@lru_cache(maxsize=2)
+def _held(held: ByIdentity[SearchQuestion], draft: Draft, settled: frozenset[str]) -> _HeldDraft:
+    """What the ranks of a draft hold: the same however the axes of its mesh fill nodes."""
+    question, plain = held.it, replace(draft, single=False)
+    asked = _asked(held, plain)
+    graph, known, kept = asked.setting.graph, asked.setting.values, asked.strategy
+    times = [region.times for region in graph.regions if region.times]
+    adds = forms.num(1) if draft.single else asked.m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     sizes = tuple(known.items()) if recipe_of(question.recipe).by_shape else layers
-    for kind, number in pipeline.fullest(setting.graph, cut, setting.values):
+    steps, touched = list[tuple[str, Form]](), list[str]()
+    stages: list[tuple[str, tuple[tuple[str, Form], ...], Form]] = []
+    away: dict[str, list[Form]] = {}
+    for kind, number in pipeline.fullest(graph, None if kept is None else kept.pipeline, known):
         before = f"{kind} stage, " if kind else ""
-        at = {**flying, **({"stage": number} if kind else {})}
-        key = replace(draft, nesting=None, bucketed=False, single=False), number
-        activations = _activations(question, key, whole, kept, at)
+        stage = number if kind else None
+        activations = _activations(held, plain, stage, settled)
         touched += activations.touched
-        held = pipeline.held(setting.graph, cut, number, setting.values)
-        firsts = [one.first for one in made.regions if one.first is not None]
-        mine: list[tuple[str, Form, RegionTime]] = [("", forms.num(1), first) for first in firsts]
-        for one in (one for one in made.regions if one.region.name in held.regions):
-            count = held.times(one.region)
-            mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))
         states, holds, fields = _states(
             graph, kept, question.recipe, question.frozen, number, before, sizes, adds, question.accounting
         )
@@ -252,36 +330,28 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
             away.setdefault(on, []).append(forms.total(*(form for _, form in parts)))
             if question.accounting.tier("activation") != on:
                 continue
-            here = replace(whole, accounting=replace(accounting, offloading="on_device"))
-            every = _activations(question, key, here, kept, at)  # those that the device has, and the host's
+            every = _activations(held, plain, stage, settled, "on_device")  # those that the device has, and the host's
             steps += named(f"{before}all kept: ", every.steps)
             gone = forms.product(forms.num(-1), Sym(f"{before}kept: {activations.answer.name}"))
             away[on][-1] = forms.Total((Sym(f"{before}all kept: {every.answer.name}"), gone, away[on][-1]))
-        slots = tuple((letter, form) for (letter, at), form in made.pipe.timed.items() if at == (kind or "only"))
-        stages.append(SearchStage(kind, tuple(mine), slots, holds, Sym(f"{before}memory")))
-    varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
-    varied.append((MICROBATCHES, m.name))
-    varied += [(BUCKETS, cut_up["buckets"].name)] if cut_up else []
-    steps.append(("time", made.time))
+        stages.append((kind, holds, Sym(f"{before}memory")))
     if len(stages) > 1:
-        steps.append(("memory", forms.Largest(tuple(stage.memory for stage in stages))))
+        steps.append(("memory", forms.Largest(tuple(memory for *_, memory in stages))))
     for on, ranks in question.shared:
         most = away[on][0] if len(away[on]) == 1 else forms.Largest(tuple(away[on]))
         steps.append((SHARED_MEMORY[on], forms.product(forms.num(ranks), most)))
-    numbers = {**known, **dict(made.writer.machine.given)}
-    variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
-    amounts = [made.pipe.slots, *([made.pipe.passes] if made.pipe.passes is not None else []),
-               *(form for stage in stages for form in _amounts(stage))]  # fmt: skip
-    wanted = {"time", "memory", *SHARED_MEMORY.values(), *(name for form in amounts for name in forms.names(form))}
-    told = collect(steps, [name for name, _ in steps if name in wanted], numbers, _shared(ByIdentity(question)))
-    collected = told.only("time", "memory", *SHARED_MEMORY.values())
-    check_known(steps, collected.names - {*variables})
-    divides = (*constraints(micro.graph, made.strategy, m), *_places(draft, made.strategy))
-    return Structure(
-        draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
-        tuple(dict.fromkeys(touched)), calls_apart(made), made.notes,
-        tuple(calls_told(made)), tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
-    )  # fmt: skip
+    told = (form for _, holds, memory in stages for form in (*(form for _, form in holds), memory))
+    found = _collected(held, steps, told, known, "memory", *SHARED_MEMORY.values())
+    return _HeldDraft(tuple(stages), tuple(steps), found, tuple(touched))
+
+
+def _collected(
+    held: ByIdentity[SearchQuestion], steps: Sequence[tuple[str, Form]], told: Iterable[Form],
+    numbers: Mapping[str, Fraction], *wanted: str,
+) -> Collected:  # fmt: skip
+    """The wanted steps, and those that forms which are told name."""
+    every = {*wanted, *(name for form in told for name in forms.names(form))}
+    return collect(steps, [name for name, _ in steps if name in every], numbers, _shared(held), wanted[0])
 
 
 def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fraction]) -> tuple[Constraint, ...]:
@@ -293,15 +363,13 @@ def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fract
     return tuple(found)
 
 
-def _amounts(stage: SearchStage) -> Iterator[Form]:
-    """What is told of a stage: how often its regions stand and their terms, its slots, and what it holds."""
-    for _, count, one in stage.regions:
+def _amounts(regions: Iterable[tuple[str, Form, RegionTime]]) -> Iterator[Form]:
+    """What is told of the regions of a stage: how often they stand and their terms."""
+    for _, count, one in regions:
         yield count
         yield from one.work.values()
         for terms in one.terms.values():
             yield from terms.every
-    for _, form in (*stage.slots, *stage.holds, ("", stage.memory)):
-        yield form
 
 
 _HELD: Mapping[Literal["weights", "gradients", "states"], str] = {
@@ -390,41 +458,19 @@ def _shared(held: ByIdentity[SearchQuestion]) -> Shared:
     return {}
 
 
-def _timed(
-    question: SearchQuestion, key: Draft, setting: Setting, strategy: Strategy | None, m: Sym, schedule: str | None,
-    rates: Mapping[str, object], cut_up: Mapping[str, Any],
-) -> step_time.StepTime:  # fmt: skip
-    """The time of a draft's step: the same where a batch is one microbatch, which is asked for beside several."""
-    last, dtype = _last(ByIdentity(question)), question.gradient_dtype
-    made = last.get(key)
-    if made is None:
-        made = step_time.write(setting, strategy, m, None, dtype, rates, schedule, **cut_up)
-        last.clear()
-        last[key] = made
-    return made
-
-
 @lru_cache(maxsize=8)
-def _last(held: ByIdentity[SearchQuestion]) -> dict[Draft, step_time.StepTime]:
-    """The time that was asked for last."""
-    return {}
-
-
 def _activations(
-    question: SearchQuestion, key: tuple[Draft, str | None], setting: Setting, strategy: Strategy | None,
-    options: Mapping[str, Any],
+    held: ByIdentity[SearchQuestion], draft: Draft, stage: str | None, settled: frozenset[str], offloading: str = "",
 ) -> Derivation:  # fmt: skip
-    """What a draft keeps on a stage: the same however the axes of its mesh fill nodes, and for one microbatch."""
-    known, at = _kept(ByIdentity(question)), (*key, setting.accounting.offloading)
-    if at not in known:
-        known[at] = activation_memory.derive(setting, strategy, recomputation=key[0].recomputation, **options)
-    return known[at]
-
-
-@lru_cache(maxsize=8)
-def _kept(held: ByIdentity[SearchQuestion]) -> dict[tuple[Draft, str | None, str], Derivation]:
-    """What drafts keep, by stage and by what the host has."""
-    return {}
+    """What a draft keeps on a stage: the same for one microbatch as for several."""
+    asked = _asked(held, draft)
+    accounting = replace(asked.setting.accounting, offloading=offloading or asked.setting.accounting.offloading)
+    setting, options = replace(asked.setting, accounting=accounting, settled=settled), dict[str, Any]()
+    if asked.strategy is not None and asked.strategy.pipeline is not None:
+        options = {"schedule": draft.schedule, "stage": stage}
+    else:  # a pipeline's pass divides the batch into microbatches itself
+        setting = microbatched(setting, asked.m)
+    return activation_memory.derive(setting, asked.strategy, recomputation=draft.recomputation, **options)
 
 
 @lru_cache(maxsize=64)

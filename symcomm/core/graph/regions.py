@@ -15,7 +15,6 @@ from symcomm.core.derivation import Relations
 from symcomm.core.errors import ShapeError, ValuesError, nearest
 from symcomm.core.form import Form
 from symcomm.core.graph.graph import Axis, Graph, Op, Region, Tensor
-from symcomm.core.libraries import nx
 from symcomm.core.records import dataclass
 
 
@@ -38,7 +37,11 @@ def split(graph: Graph, at: str, names: tuple[str, str] = ("embedding", "head"))
     """
     if at not in graph.producers:
         raise ValuesError(f"no row of {graph.name} computes '{at[:60]}'", hint=nearest(at, [*graph.producers]))
-    needed = nx.ancestors(graph.nx, at) | {at}
+    needed, queue = set[str](), [at]
+    while queue:
+        if (name := queue.pop()) not in needed:
+            needed.add(name)
+            queue += graph.producers[name].inputs if name in graph.producers else ()
     last = graph.producers[at]
     bare = last.attribute("view") and graph.tensors[last.inputs[0]].axes == graph.tensors[at].axes
     found = []

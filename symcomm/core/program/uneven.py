@@ -19,8 +19,8 @@ from typing import Any
 from symcomm.core import form as forms
 from symcomm.core.derivation import Condition
 from symcomm.core.errors import SymcommError, ValuesError
-from symcomm.core.form import Form, Largest, NumericFunction, Smallest, Sym, num
-from symcomm.core.libraries import np, sp
+from symcomm.core.form import Form, Largest, Num, NumericFunction, Smallest, Sym, num
+from symcomm.core.libraries import np
 from symcomm.core.program.closed_forms import SECOND, ClosedForm, M, P, Solver, written_sum
 from symcomm.core.program.events import Needs, Times, simulate
 from symcomm.core.program.orders import Item, Schedule
@@ -199,14 +199,20 @@ def _largest(said: str, letters: str) -> Callable[[Sequence[float], Sequence[Any
     """The largest of the sums of stages that differ at the ends, for arrays of times: those without messages."""
     known = _known(find(said), letters, 3)
     assert known is not None
-    names = [M, P, *_columns(letters, 3)]
-    worth = sp.lambdify([forms.value(name) for name in names], forms.value(known.form), "numpy")
+    form, names = known.form, [name.name for name in (P, M, *_columns(letters, 3))]
 
     def made(sizes: Sequence[float], times: Sequence[Any]) -> Any:
         alone = [times[6 * n + 3 + kind] for n in range(len(letters)) for kind in range(3)]
-        return worth(sizes[1], sizes[0], *alone)
+        at = dict(zip(names, (*sizes[:2], *alone), strict=True))
+        return _ARRAYS.named(lambda sym, go: at[sym.name])(form)
 
     return made
+
+
+_ARRAYS: forms.Algebra[Any] = forms.Algebra(forms.of_parts({
+    **forms.OPERATORS, Num: lambda number, _: float(number),
+    Largest: lambda choices: reduce(np.maximum, choices), Smallest: lambda choices: reduce(np.minimum, choices),
+}))  # fmt: skip
 
 
 # -- the sums of given sizes --------------------------------------------------------------------------------
@@ -271,7 +277,8 @@ class _Cone:
         for above in (edge for edge in self.edges if height[edge] > 0):
             for below in (edge for edge in self.edges if height[edge] < 0):
                 both = self.edges[above] & self.edges[below]
-                if sum(both & on == both for on in self.edges.values()) == 2:  # no other edge lies on all of these
+                # Neighbours lie on all walls but two together, and no other edge lies on all of these.
+                if both.bit_count() >= len(wall) - 2 and sum(both & on == both for on in self.edges.values()) == 2:
                     new = [height[above] * b - height[below] * a for a, b in zip(above, below, strict=True)]
                     found[tuple(entry // gcd(*new) for entry in new)] = both | last
         self.edges, self.last = found, 2 * last

@@ -88,7 +88,7 @@ def derive(
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
     read_choices(setting, [part.graph for _, part, _ in mine], made, asked)
-    if saved_differs(setting, made):
+    if "saved" in setting.settled or saved_differs(setting, made):
         setting.choice("saved")
     notes: tuple[str, ...] = held.notes
     if again != "none":

@@ -7,43 +7,70 @@ from collections.abc import Iterable, Iterator
 from symcomm.core import form as forms
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.form import Form
+from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
-from symcomm.core.quantities.communication.links import levels
+from symcomm.core.quantities.communication.links import levels, ways
+from symcomm.core.quantities.machine import Machine
 from symcomm.core.quantities.time.step_time import StepTime
+from symcomm.core.records import dataclass, replace
+from symcomm.core.setting import Setting
 
 
-def calls_told(made: StepTime) -> Iterator[tuple[str, bool, str, Form]]:
-    """Each kind of call over each axis of the mesh, with its seconds in one repetition of a region.
+@dataclass(frozen=True)
+class StepCalls:
+    """The calls of a step with their phases, in the setting of a microbatch, over the links of a machine."""
 
-    It is for telling, not for adding up.
-    """
-    found: dict[tuple[str, bool, str], list[Call]] = {}
-    for phase, call in made.load.calls:
-        if _ranks(made, call) is not None:
-            label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
-            found.setdefault((label, phase == "end", call.region.name), []).append(call)
-    for key, calls in found.items():
-        yield *key, forms.Total(tuple(_seconds(made, calls)))
+    setting: Setting
+    strategy: Strategy
+    machine: Machine
+    calls: tuple[tuple[str, Call], ...]
 
+    @classmethod
+    def of(cls, made: StepTime) -> StepCalls:
+        """Those of a time; what holds later numbers against them is left behind."""
+        setting, machine = replace(made.work.setting, checks=()), replace(made.writer.machine, checks=())
+        return cls(setting, made.strategy, machine, made.load.calls)
 
-def calls_apart(made: StepTime) -> tuple[str, ...]:
-    """The axes whose closed forms do not hold for one rank.
+    def told(self) -> Iterator[tuple[str, bool, str, Form]]:
+        """Each kind of call over each axis of the mesh: what it is, whether it comes at the end of the batch, of which
+        region, and its seconds in one repetition of that.
 
-    A call over several links is as slow as the links of the axes with two ranks, and statistics are only kept where
-    several ranks put them together.
-    """
-    found: dict[str, None] = {}
-    for _, call in made.load.calls:
-        links = [link for link, _ in levels(made.writer.machine, made.strategy, call.meshes)]
-        if call.what == STATISTICS or (len(links) > 1 and not any(link.below for link in links)):
-            found |= dict.fromkeys(call.meshes)
-    return tuple(found)
+        It is for telling, not for adding up.
+        """
+        found: dict[tuple[str, bool, str], list[Call]] = {}
+        for phase, call in self.calls:
+            if call.kind != "send" and call.ranks(self.strategy) != forms.num(1):
+                label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
+                found.setdefault((label, phase == "end", call.region.name), []).append(call)
+        for key, calls in found.items():
+            yield *key, forms.Total(tuple(self._seconds(calls)))
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The axes whose closed forms do not hold for one rank.
 
-def _ranks(made: StepTime, call: Call) -> Form | None:
-    """How many ranks a call has; None for one rank, and for messages between stages."""
-    k = None if call.kind == "send" else call.ranks(made.strategy)
-    return None if k == forms.num(1) else k
+        A call over several links is as slow as the links of the axes with two ranks, and statistics are only kept where
+        several ranks put them together.
+        """
+        found: dict[str, None] = {}
+        for _, call in self.calls:
+            links = [link for link, _ in levels(self.machine, self.strategy, call.meshes)]
+            if call.what == STATISTICS or (len(links) > 1 and not any(link.below for link in links)):
+                found |= dict.fromkeys(call.meshes)
+        return tuple(found)
+
+    def _seconds(self, calls: Iterable[Call]) -> Iterator[Form]:
+        """The time of each call by itself; calls that are alike are timed together."""
+        alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
+        for call in calls:
+            alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
+        how = self.setting.accounting
+        for (_, _, dtype), mine in alike.items():
+            elements = forms.Total(tuple(self.setting.written(call.elements) for call in mine))
+            for link, cost in ways(self.machine, self.strategy, how, mine[0], mine[0].ranks(self.strategy)):
+                yield forms.Ratio(forms.product(element_bytes(dtype), cost.through(how.link), elements), link.bandwidth)
+                if link.latency is not None:
+                    yield forms.product(Call.number(mine), cost.rounds, link.latency)
 
 
 def _moved(call: Call, phase: str) -> str:
@@ -57,21 +84,3 @@ def _moved(call: Call, phase: str) -> str:
     if what == "gradient of":
         return "weight gradients" if phase == "end" else "activation gradients"
     return "activations"
-
-
-def _seconds(made: StepTime, calls: Iterable[Call]) -> Iterator[Form]:
-    """The time of each call by itself; calls that are alike are timed together."""
-    alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
-    for call in calls:
-        alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
-    setting = made.work.setting
-    for (_, _, dtype), mine in alike.items():
-        k = _ranks(made, mine[0])
-        assert k is not None
-        elements = forms.Total(tuple(setting.written(call.elements) for call in mine))
-        for link, cost in made.writer.over(mine[0], k):
-            yield forms.Ratio(
-                forms.product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth
-            )
-            if link.latency is not None:
-                yield forms.product(Call.number(mine), cost.rounds, link.latency)

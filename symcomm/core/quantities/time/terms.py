@@ -166,7 +166,7 @@ class TimeWriter:
                 form,
                 ELEMENT,
                 USE_TEXTS[use][1],
-                moved_text(use, phase, count, members),
+                moved_text(use, phase, count, members) if self.setting.told else "",
                 witness=partial(self._moved, count, members),
                 by=rests_on(members),
             )
@@ -216,7 +216,7 @@ class TimeWriter:
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes).replace('_', '')}"
             n = self.work.define(f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind,
-                                 call_text(members), by=decided)  # fmt: skip
+                                 call_text(members) if self.setting.told else "", by=decided)  # fmt: skip
             for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
                 text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
