@@ -39,6 +39,7 @@ _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before 
 
 State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
 _Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a phase
+_Fitting = list[tuple[int, int]]  # the numbers of a step's ways and of a tensor's places that go together
 # Of a tensor: what values of some variables send, in parts of it, and what else they cost.
 _Table = tuple[str, Values, dict[Values, tuple[int, int]]]
 # The values of each variable, what they cost, and of each tensor: which one is its place, and which are its copies.
@@ -53,39 +54,39 @@ class Mode:
     passing: tuple[int, ...] = ()
 
 
+class Way(NamedTuple):
+    """A mode of an op with what it needs of each operand, and how the result comes out."""
+
+    mode: Mode
+    needs: tuple[int, ...]
+    makes: int
+
+
 @dataclass(frozen=True)
 class Choice:
-    """The answer: the mode of each step by axis of the mesh, where each tensor rests, and its copies in each phase."""
+    """The answer: the way of each step by axis of the mesh, where each tensor rests, and its copies in each phase."""
 
-    modes: Mapping[str, Sequence[Mode]]
+    ways: Mapping[str, Sequence[Way]]
     rests: Mapping[str, State]
     copies: Mapping[tuple[str, RunPhase], tuple[State, ...]]
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The choices along one axis of the mesh: the modes of each step, and where each tensor may rest.
+    """The choices along one axis of the mesh: the ways of each step, and where each tensor may rest."""
 
-    ``needs`` and ``makes`` say of each mode what it needs of each operand, and how the result comes out.
-    """
-
-    modes: list[list[Mode]]
-    rests: list[list[int]]
-    needs: list[list[tuple[int, ...]]]
-    makes: list[list[int]]
+    ways: Sequence[tuple[Way, ...]]
+    rests: Sequence[tuple[int, ...]]
 
     @property
     def certain(self) -> bool:
         """Whether nothing is left to choose."""
-        return all(len(some) == 1 for some in self.modes) and all(len(some) == 1 for some in self.rests)
+        return all(len(some) == 1 for some in (*self.ways, *self.rests))
 
     def only(self, chosen: Sequence[int], rests: Sequence[int]) -> Allowed:
-        """One answer: the number of each step's mode, and where each tensor rests."""
-        return Allowed(
-            [[some[k]] for k, some in zip(chosen, self.modes, strict=True)], [[rest] for rest in rests],
-            [[some[k]] for k, some in zip(chosen, self.needs, strict=True)],
-            [[some[k]] for k, some in zip(chosen, self.makes, strict=True)],
-        )  # fmt: skip
+        """One answer: the number of each step's way, and where each tensor rests."""
+        ways = [some if len(some) == 1 else some[k : k + 1] for k, some in zip(chosen, self.ways, strict=True)]
+        return Allowed(ways, [some if len(some) == 1 else (r,) for r, some in zip(rests, self.rests, strict=True)])
 
 
 def phase_of(piece: OpStep) -> RunPhase:
@@ -117,7 +118,7 @@ class PlacementProblem:
     whole: frozenset[str] = frozenset()
     powers: tuple[int, int] = TOKENS, VOCABULARY
     made: dict[str, int] = field(init=False, default_factory=dict)
-    reading: dict[str, dict[RunPhase, dict[int, list[int]]]] = field(init=False, default_factory=dict)
+    reading: dict[str, dict[RunPhase, dict[int, tuple[int, ...]]]] = field(init=False, default_factory=dict)
     tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)
     shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
@@ -127,7 +128,8 @@ class PlacementProblem:
         for number, step in enumerate(self.steps):
             phase = phase_of(step)
             for j, name in enumerate(step.inputs):
-                self.reading.setdefault(name, {}).setdefault(phase, {}).setdefault(number, []).append(j)
+                readers = self.reading.setdefault(name, {}).setdefault(phase, {})
+                readers[number] = _together(readers.get(number, ()), j)
             self.made[step.output] = number
             self.reading.setdefault(step.output, {})
         self.names = list(self.reading)
@@ -151,20 +153,20 @@ class PlacementProblem:
         if len(self.meshes) < 2:
             found = self.answer(self.settled, self.tables)
         else:
-            many = max(prod(map(len, v)) for v in zip(*((*s.modes, *s.rests) for s in self.settled), strict=True))
+            many = max(prod(map(len, v)) for v in zip(*((*s.ways, *s.rests) for s in self.settled), strict=True))
             found = self.answer(self.settled, self.tables, _ENTRIES) if many <= _VALUES else None
         return found or self.stepwise()
 
     def stepwise(self) -> Choice:
         """Where all axes together have too many answers: each alone, then two by two, the others as they are."""
         own = [replace(self, meshes=(mesh,)).solve() for mesh in self.meshes]
-        modes = {mesh: one.modes[mesh] for mesh, one in zip(self.meshes, own, strict=True)}
-        found = Choice(modes, {name: tuple([one.rests[name][0] for one in own]) for name in self.names}, {})
+        ways = {mesh: one.ways[mesh] for mesh, one in zip(self.meshes, own, strict=True)}
+        found = Choice(ways, {name: tuple([one.rests[name][0] for one in own]) for name in self.names}, {})
         for _ in range(2):
             for k in range(len(self.meshes) - 1):
                 shapes = [
                     shape if n in (k, k + 1) else shape.only(
-                        [some.index(mode) for some, mode in zip(shape.modes, found.modes[mesh], strict=True)],
+                        [some.index(way) for some, way in zip(shape.ways, found.ways[mesh], strict=True)],
                         [found.rests[name][n] for name in self.names],
                     )
                     for n, (mesh, shape) in enumerate(zip(self.meshes, map(self.shape, self.meshes), strict=True))
@@ -192,14 +194,16 @@ class PlacementProblem:
             rests[name] = answer[v]
             for phase, readers in reading.items():
                 if held[phase] >= 0:
-                    copies[name, phase] = answer[held[phase]][1]
+                    made = answer[held[phase]][1]
                 else:
                     needs = tuple([need for n, js in readers.items() for need in _wants(shapes, n, js, answer[n])])
                     found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
-                    copies[name, phase] = found[2] if found is not None else ()
-        modes = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
-                 for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
-        return Choice(modes, rests, copies)
+                    made = found[2] if found is not None else ()
+                if made:
+                    copies[name, phase] = made
+        ways = {mesh: [s.ways[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
+                for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
+        return Choice(ways, rests, copies)
 
     def least(self, tables: Sequence[_Table], sizes: Sequence[int], most: float) -> list[int] | None:
         """The number of the value of each variable at the least price; only those that are open are looked for."""
@@ -252,7 +256,7 @@ class PlacementProblem:
         return tuple(found) if wish is None or wish in found else (*found, wish)
 
     def look(self, name: str, mesh: str) -> object:
-        """The facts of a tensor that decide the modes of a step along an axis of the mesh: equal ones, equal modes.
+        """The facts of a tensor that decide the modes of a step along an axis of the mesh, and where it may rest.
 
         Under rules about some ops, and where slots are filled, each tensor is one of its own.
         """
@@ -260,8 +264,11 @@ class PlacementProblem:
             return name
         tensor, at = self.graph.tensors[name], (name, mesh)
         of = self.graph.tensors[tensor.of].role if tensor.of else ""
-        wish = self.wanted[name].get(mesh)
-        return self.positions(name, mesh), tensor.role, of, wish, at in self.shards, at in self.memory
+        wish, finished = self.wanted[name].get(mesh), bool(of) and name == f"d({tensor.of})"
+        return (
+            self.positions(name, mesh), bool(tensor.axes), tensor.role, of, finished, tensor.virtual, wish,
+            at in self.shards, at in self.memory, at in self.resting, name in self.graph.crossing,
+        )  # fmt: skip
 
     def operands(self, step: OpStep) -> list[tuple[str, tuple[int, ...]]]:
         return [*zip(step.inputs, step.indices, strict=True), (step.output, step.output_indices)]
@@ -386,9 +393,8 @@ class PlacementProblem:
             }  # fmt: skip
         return self.tied[at]
 
-    def makes(self, number: int, mesh: str, mode: Mode) -> int:
+    def makes(self, step: OpStep, mesh: str, mode: Mode) -> int:
         """How a result comes out."""
-        step = self.steps[number]
         if mode.passing:
             return PARTIAL
         return WHOLE if mode.cut is None else self.position(step, mesh, step.output_indices, mode, PARTIAL)
@@ -426,64 +432,62 @@ class PlacementProblem:
         return self.shapes[mesh]
 
     def _shape(self, mesh: str) -> Allowed:
+        # Most steps are like others, and most tensors: what is allowed is worked out once for each kind.
         pending: set[str] = set()
-        modes: list[list[Mode]] = []
-        needs: list[list[tuple[int, ...]]] = []
-        makes: list[list[int]] = []
-        kinds: dict[object, tuple[list[Mode], list[tuple[int, ...]], list[int]]] = {}  # most steps are like others
+        ways: list[tuple[Way, ...]] = []
+        kinds: dict[object, tuple[Way, ...]] = {}
         looks: dict[object, int] = {}
         look = {name: looks.setdefault(self.look(name, mesh), len(looks)) for name in self.names}
-        for number, step in enumerate(self.steps):
+        for step in self.steps:
             kind = step.alike, *[(look[n], n in pending, step.inputs.index(n)) for n in step.inputs], look[step.output]
             if kind not in kinds:
-                some = self.modes(step, mesh, pending)
-                kinds[kind] = (
-                    some, [self.needs(step, mesh, mode) for mode in some],
-                    [self.makes(number, mesh, mode) for mode in some],
-                )  # fmt: skip
-            some, need, made = kinds[kind]
-            modes.append(some)
-            needs.append(need)
-            makes.append(made)
-            if PARTIAL in makes[-1]:
+                modes = self.modes(step, mesh, pending)
+                kinds[kind] = tuple([Way(m, self.needs(step, mesh, m), self.makes(step, mesh, m)) for m in modes])
+            ways.append(kinds[kind])
+            if any([way.makes == PARTIAL for way in ways[-1]]):
                 pending.add(step.output)
-        rests: list[list[int]] = []
-        pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for v, (name, reading) in enumerate(self.reading.items(), len(modes)):
-            needed = {
-                phase: {some[j] for number, js in readers.items() for some in needs[number] for j in js}
-                for phase, readers in reading.items()
-            }
-            every = {WHOLE if n == EITHER else n for some in needed.values() for n in some if n != PARTIAL}
-            forward = {WHOLE if n == EITHER else n for n in needed.get("forward", ()) if n != PARTIAL}
-            if (
-                name in self.made
-                and {EITHER} == {n for some in needed.values() for n in some}
-                and {*makes[self.made[name]]} == {PARTIAL}
-            ):
-                rests.append([PARTIAL])  # what is only added to a sum that is still spread stays spread
-            else:
-                rests.append(self.places(name, mesh, name in pending, every, forward))
-            still = self.graph.tensors[name].virtual
-            for readers in reading.values():
-                for number, js in readers.items():
-                    if len(modes[number]) == len(rests[-1]) == 1:
-                        continue
-                    pairs[number, v] = _fitting(tuple(needs[number]), tuple(js), tuple(rests[-1]), still)
+        rests: list[tuple[int, ...]] = []
+        places: dict[object, tuple[tuple[int, ...], list[_Fitting]]] = {}
+        pairs: dict[tuple[int, int], _Fitting] = {}
+        for v, (name, reading) in enumerate(self.reading.items(), len(ways)):
+            near = [(n, js) for readers in reading.values() for n, js in readers.items()]
             if name in self.made:
-                pairs.setdefault((self.made[name], v), [
-                    (k, r) for k, made in enumerate(makes[self.made[name]]) for r, place in enumerate(rests[-1])
-                    if _reachable((made,), (place,), still)
-                ])  # fmt: skip
-        domains = [[*range(len(some))] for some in modes] + [[*range(len(some))] for some in rests]
-        _narrow(domains, pairs)
-        kept = domains[: len(modes)]
-        return Allowed(
-            [[some[k] for k in d] for some, d in zip(modes, kept, strict=True)],
-            [[some[r] for r in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
-            [[some[k] for k in d] for some, d in zip(needs, kept, strict=True)],
-            [[some[k] for k in d] for some, d in zip(makes, kept, strict=True)],
-        )
+                near.append((self.made[name], ()))
+            seen = look[name], len(reading.get("forward", ())), *[(id(ways[n]), js) for n, js in near]
+            if seen not in places:
+                places[seen] = self._places(name, mesh, ways, name in pending, near)
+            rests.append(places[seen][0])
+            for (n, _), fitting in zip(near, places[seen][1], strict=True):
+                if len(fitting) < len(ways[n]) * len(rests[-1]):  # a pair that allows all says nothing
+                    pairs.setdefault((n, v), fitting)
+        every = [*ways, *rests]
+        kept: dict[tuple[int, Values], tuple[Any, ...]] = {}
+        for v, domain in _narrowed([*map(len, every)], pairs).items():
+            at = id(every[v]), domain
+            every[v] = kept[at] if at in kept else kept.setdefault(at, tuple([every[v][k] for k in domain]))
+        return Allowed(every[: len(ways)], every[len(ways) :])
+
+    def _places(
+        self, name: str, mesh: str, ways: Sequence[tuple[Way, ...]], pending: bool, near: list[tuple[int, Values]]
+    ) -> tuple[tuple[int, ...], list[_Fitting]]:
+        """Where a tensor may rest, and which ways of the steps that read and make it go with which place."""
+        maker, still = self.made.get(name), self.graph.tensors[name].virtual
+        needed = [(n, {way.needs[j] for way in ways[n] for j in js}) for n, js in near if js]
+        every = {need for _, some in needed for need in some}
+        forward = {need for n, some in needed for need in some if phase_of(self.steps[n]) == "forward"}
+        if maker is not None and every == {EITHER} and {way.makes for way in ways[maker]} == {PARTIAL}:
+            rests = [PARTIAL]  # what is only added to a sum that is still spread stays spread
+        else:
+            read = [{WHOLE if n == EITHER else n for n in some if n != PARTIAL} for some in (every, forward)]
+            rests = self.places(name, mesh, pending, *read)
+        fitting = [
+            [
+                (k, r) for k, way in enumerate(ways[n]) for r, place in enumerate(rests)
+                if (_cheapest_copies((place,), tuple([(way.needs[j],) for j in js]), still) if js
+                    else _reachable((way.makes,), (place,), still))
+            ] for n, js in near
+        ]  # fmt: skip
+        return tuple(rests), fitting
 
     @cached_property
     def settled(self) -> list[Allowed]:
@@ -507,25 +511,25 @@ class PlacementProblem:
         number = {name: t for t, name in enumerate(self.names)}
         rests = [every[0] for every in shape.rests]
         chosen: list[int] = []
-        for step, makes, needs in zip(self.steps, shape.makes, shape.needs, strict=True):
+        for step, ways in zip(self.steps, shape.ways, strict=True):
             at = [rests[number[name]] for name in step.inputs]
-            fits = [k for k, some in enumerate(needs) if all(_lies(r, n) for r, n in zip(at, some, strict=True))]
+            fits = [k for k, way in enumerate(ways) if all(map(_lies, at, way.needs))] if len(ways) > 1 else [0]
             chosen.append((*fits, 0)[0])
-            made, t = makes[chosen[-1]], number[step.output]
+            made, t = ways[chosen[-1]].makes, number[step.output]
             if made not in (rests[t], WHOLE) and made in shape.rests[t]:
                 rests[t] = made
         for t, (name, reading) in enumerate(self.reading.items()):
             maker, every, rest = self.made.get(name), shape.rests[t], rests[t]
-            makes = every[:1] if maker is None else shape.makes[maker]
+            makes = every[:1] if maker is None else [way.makes for way in shape.ways[maker]]
             made = every[0] if maker is None else makes[chosen[maker]]
             reads = [(n, j) for readers in reading.values() for n, js in readers.items() for j in js]
-            if len(every) == len({*makes}) == 1 and all(len({w[j] for w in shape.needs[n]}) == 1 for n, j in reads):
+            if len(every) == len({*makes}) == 1 and all(len({w.needs[j] for w in shape.ways[n]}) == 1 for n, j in reads):
                 continue
-            read = [shape.needs[n][chosen[n]][j] for n, j in reads]
+            read = [shape.ways[n][chosen[n]].needs[j] for n, j in reads]
             elsewhere = {
                 p for o in others
-                for p in (*o.rests[t], *(o.makes[maker] if maker is not None else ()),
-                          *(some[j] for n, j in reads for some in o.needs[n]))
+                for p in (*o.rests[t], *(way.makes for way in (o.ways[maker] if maker is not None else ())),
+                          *(way.needs[j] for n, j in reads for way in o.ways[n]))
             }  # fmt: skip
             if (
                 (rest < 0 and any(p >= 0 for p in (*every, *makes)))
@@ -549,13 +553,13 @@ class PlacementProblem:
         The variables are the modes of each step along all axes of the mesh, where each tensor rests, and its copies
         in a phase where several readers may share them; of a single one, its mode says what is copied.
         """
-        modes = [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))]
+        modes = [_all_of(*[len(s.ways[n]) for s in shapes]) for n in range(len(self.steps))]
         values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
         variables: list[tuple[int, dict[RunPhase, int]]] = []
         for t, (name, reading) in enumerate(self.reading.items()):
             still, keeps = self.graph.tensors[name].virtual, tuple([self.keeps(name, m) for m in self.meshes])
-            v, rests = len(values), [*product(*(s.rests[t] for s in shapes))]
+            v, rests = len(values), _joint(*[s.rests[t] for s in shapes])
             values.append(rests)
             held: dict[RunPhase, int] = {}
             variables.append((v, held))
@@ -564,7 +568,7 @@ class PlacementProblem:
                 wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
                 prices: dict[Values, tuple[int, int]] = {}
                 for k, mode in enumerate(modes[n]):
-                    made = tuple([s.makes[n][i] for s, i in zip(shapes, mode, strict=True)])
+                    made = tuple([s.ways[n][i].makes for s, i in zip(shapes, mode, strict=True)])
                     for r, rest in enumerate(rests):
                         if _reachable(made, rest, still):
                             units, calls, _ = move(made, rest)
@@ -615,9 +619,26 @@ class PlacementProblem:
         return values, tables, variables
 
 
+@lru_cache(maxsize=1 << 14)
+def _joint(*every: tuple[int, ...]) -> tuple[State, ...]:
+    """All combinations of places along the axes of the mesh."""
+    return tuple(product(*every))
+
+
+def _all_of(*sizes: int) -> tuple[Values, ...]:
+    """The numbers of all combinations of ways."""
+    return _joint(*[tuple(range(size)) for size in sizes])
+
+
+@lru_cache
+def _together(before: tuple[int, ...], j: int) -> tuple[int, ...]:
+    """Operands with one more of them: one tuple for all steps that read a tensor so."""
+    return (*before, j)
+
+
 def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
     """What a mode of a step needs of some of its operands."""
-    rows = [shape.needs[number][i] for shape, i in zip(shapes, mode, strict=True)]
+    rows = [shape.ways[number][i].needs for shape, i in zip(shapes, mode, strict=True)]
     return tuple([tuple([row[j] for row in rows]) for j in operands])
 
 
@@ -706,17 +727,6 @@ def _cheapest_copies(rest: State, needs: tuple[State, ...], still: bool) -> tupl
     return min(((*_copying(rest, c), c) for c in ways if _served((rest, c), needs)), default=None)
 
 
-@lru_cache(maxsize=1 << 14)
-def _fitting(
-    needs: tuple[tuple[int, ...], ...], operands: tuple[int, ...], rests: tuple[int, ...], still: bool
-) -> list[tuple[int, int]]:
-    """The modes of a reader, by what they need of all operands, with the places of one from where they can read it."""
-    return [
-        (k, r) for k, some in enumerate(needs) for r, place in enumerate(rests)
-        if _cheapest_copies((place,), tuple([(some[j],) for j in operands]), still)
-    ]  # fmt: skip
-
-
 def _choices(
     rest: State, wants: Mapping[int, Sequence[tuple[State, ...]]], still: bool, linked: bool
 ) -> list[tuple[tuple[State, ...], tuple[int, int], set[tuple[int, int]]]]:
@@ -760,21 +770,23 @@ def _over(held: _Held, keeps: tuple[bool, ...]) -> tuple[State, ...]:
     return tuple([c for c in copies if all(k or a == b for a, b, k in zip(rest, c, keeps, strict=True))])
 
 
-def _narrow(domains: list[list[int]], pairs: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
-    """Takes out of the domains what no value of a neighbour allows, until all that is left is allowed by some."""
+def _narrowed(sizes: Sequence[int], pairs: Mapping[tuple[int, int], _Fitting]) -> dict[int, Values]:
+    """Of variables with so many values, those left that some value of each neighbour allows, where any are taken out."""
     near: dict[int, list[tuple[int, int]]] = {}
-    for a, b in pairs:
-        near.setdefault(a, []).append((a, b))
-        near.setdefault(b, []).append((a, b))
+    for pair in pairs:
+        for v in pair:
+            near.setdefault(v, []).append(pair)
+    domains: dict[int, Values] = {}
     queue = list(pairs)
     while queue:
         pair = queue.pop()
-        a, b = pair
-        mine, theirs = set(domains[a]), set(domains[b])
-        allowed = [(i, j) for i, j in pairs[pair] if i in mine and j in theirs]
-        for v, left in ((a, {i for i, _ in allowed}), (b, {j for _, j in allowed})):
-            if len(left) < len(domains[v]):
-                domains[v] = [x for x in domains[v] if x in left]
+        a, b = [domains.get(v) for v in pair]
+        allowed = [(i, j) for i, j in pairs[pair] if (a is None or i in a) and (b is None or j in b)]
+        for n, v in enumerate(pair):
+            left = {one[n] for one in allowed}
+            domain = domains.get(v, range(sizes[v]))
+            if len(left) < len(domain):
+                domains[v] = tuple([k for k in domain if k in left])
                 assert domains[v], "a step finds no operand that it can read"
                 queue += [p for p in near[v] if p != pair]
-        pairs[pair] = allowed
+    return domains

@@ -369,16 +369,15 @@ class _Planner:
 
     def run_step(self, number: int, step: OpStep) -> None:
         op = step.op
-        modes = {mesh: self.choice.modes[mesh][number] for mesh in self.meshes}
-        needs = [self.problem.needs(step, mesh, mode) for mesh, mode in modes.items()]
+        ways = {mesh: self.choice.ways[mesh][number] for mesh in self.meshes}
+        needs = [way.needs for way in ways.values()]
         reads = [self.bring(name, step, tuple([row[j] for row in needs])) for j, name in enumerate(step.inputs)]
-        out = {mesh: self.problem.makes(number, mesh, mode) for mesh, mode in modes.items()}
-        out = {mesh: place for mesh, place in out.items() if place != WHOLE}
+        out = {mesh: way.makes for mesh, way in ways.items() if way.makes != WHOLE}
         once = [
-            (j, mesh) for mesh, mode in modes.items() if mode.passing and op.kind == "add"
+            (j, mesh) for mesh, way in ways.items() if way.mode.passing and op.kind == "add"
             for j, (_, at) in enumerate(reads) if at.get(mesh) != PARTIAL
         ]  # fmt: skip
-        cuts = {mesh: mode.cut for mesh, mode in modes.items()}
+        cuts = {mesh: way.mode.cut for mesh, way in ways.items()}
         made = Compute(
             step, tuple((m, c) for m, c in cuts.items() if c is not None), tuple(stored for stored, _ in reads),
             tuple(self.layout(at) for _, at in reads), self.layout(out), tuple(once),

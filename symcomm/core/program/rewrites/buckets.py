@@ -18,7 +18,8 @@ def _rewritten(program: Program) -> Program:
     def bucketed(turn: Instruction) -> bool:
         return turn.accumulates and isinstance(turn.work, Collective) and bool(replicas.intersection(turn.work.meshes))
 
-    return replace(program, turns=tuple(replace(turn, bucketed=bucketed(turn)) for turn in program.turns))
+    turns = (replace(turn, bucketed=True) if bucketed(turn) else turn for turn in program.turns)
+    return replace(program, turns=tuple(turns))
 
 
 REWRITE = Rewrite("buckets", 50, _rewritten)
