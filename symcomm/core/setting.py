@@ -132,7 +132,9 @@ class Setting:
 
         As it is where none is said. Raises ``ValuesError`` where the formats of a model under autocast are said again.
         """
-        every, named = formats(dtype) if dtype else ("", {})
+        if not dtype:
+            return self
+        every, named = formats(dtype)
         if every and any(op.attribute("cast") for op in self.graph.ops):
             raise ValuesError(f"the model runs under autocast, which says the formats: {every} is no other one",
                               hint="leave out dtype here, or autocast in the model")  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import mul
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.core import form as forms
@@ -104,16 +103,26 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
     return [one for one in quantity.options if one.name not in fixed]
 
 
-def derived(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> Derivation:
-    """The derivation of a fact for a model, under the options that the sheet passes on.
+def derived(
+    line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object],
+    checked: Mapping[str, Any],
+) -> Derivation:  # fmt: skip
+    """The derivation of a fact for a model, under what is said of the options that the sheet passes on.
 
-    Raises ``ValuesError`` where it is nothing and the line does not say that it may be.
+    What was ``checked`` by the sheet is checked again only where the quantity takes something else. Raises
+    ``ValuesError`` where the fact is nothing and the line does not say that it may be.
     """
     assert line.source is not None
     quantity, fixed = quantities[line.source.quantity], dict(line.source.fixed)
-    given = {one.name: fixed.get(one.name) if one.name in fixed else said.get(one.name) for one in quantity.options}
-    given = {name: value for name, value in given.items() if value is not None}
-    quantity.check(given)
+    given: dict[str, object] = {}
+    for one in quantity.options:
+        value, own = fixed.get(one.name) if one.name in fixed else said.get(one.name), checked.get(one.name)
+        if value is not None:
+            given[one.name] = value
+            if one.name not in fixed and own is not None and (own.kind, own.takes) != (one.kind, one.takes):
+                one.check(value)
+    if any(one.required and given.get(one.name) in (None, "") for one in quantity.options):
+        quantity.check(given)
     made = quantity.derive(setting, **given) if setting.ask is None else setting.ask(quantity, **given)
     if made.expr == 0 and not line.source.may_be_zero:
         problem = f"{line.name} is 0: {made.title[:1].lower()}{made.title[1:]} counts nothing here"
@@ -141,21 +150,29 @@ def cited(made: Derivation, unit: Unit) -> Form:
 # -- extents ---------------------------------------------------------------------------------------------------
 
 
-def extent_of(
-    words: str, unit: Unit, setting: Setting | None = None, options: Mapping[str, object] = MappingProxyType({})
-) -> Unit | None:
-    """The extent of an amount, as a unit: from words such as ``layer rank``, or from the things a unit counts.
+def extent_words(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> str:
+    """The words for how much of a model a fact is: those of its quantity.
 
     ``{layer}`` is a layer where the model is one that is repeated, ``{rank}`` one rank of a strategy, other words in
     braces are what was chosen for an option.
+    """
+    assert line.source is not None
+    quantity = quantities[line.source.quantity]
+    if "{" not in quantity.extent:
+        return quantity.extent
+    chosen = {**{one.name: one.default for one in quantity.options}, **said, **dict(line.source.fixed)}
+    layer, rank = "layer" if setting.graph.repeat else "model", "rank" if chosen.get("strategy") else "all"
+    return quantity.extent.format_map({**chosen, "layer": layer, "rank": rank})
+
+
+def extent_of(words: str, unit: Unit) -> Unit | None:
+    """The extent of an amount, as a unit: from words such as ``layer rank``, or from the things a unit counts.
 
     >>> str(extent_of("layer", Unit()))
     'model/layer'
     """
     found = Unit()
-    layer = "layer" if setting is not None and setting.graph.repeat else "model"
-    said = {**options, "layer": layer, "rank": "rank" if options.get("strategy") else "all"}
-    for word in words.format_map(said).split():
+    for word in words.split():
         if word in _PARTS:
             found *= Unit(((_PARTS[word][0], 1),)) / Unit(((word, 1),))
         else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,10 @@ from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
 from symcomm.core.hardware.paths import positive
 from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.text.table import Cell
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.core.worksheets.facts import Quantities, cited, derived, extent_of, mixed, passed_on
+from symcomm.core.worksheets.facts import Quantities, cited, derived, extent_of, extent_words, mixed, passed_on
 from symcomm.core.worksheets.reader import (
     SIZE_LIMIT,
     Claim,
@@ -367,6 +367,19 @@ class _Asked:
         return forms.substitute(form, symbol)
 
 
+@dataclass
+class _Written:
+    """The steps of a question (once proved, what they are worth), the tables beside them and the names in them."""
+
+    steps: tuple[Step, ...]
+    tables: list[Exhibit]
+    used: set[str]
+    ends: dict[WorksheetLine, int]
+    units: dict[str, Unit]
+    alias: dict[str, Form]
+    names: dict[str, str]
+
+
 class _Asking:
     """A question that is asked of a setting, with the options that were said."""
 
@@ -374,6 +387,7 @@ class _Asking:
         self.asked, self.setting, self.said = asked, setting, said
         self.sheet, self.question, self.symbols = asked.sheet, asked.question, asked.symbols
         self.facts: dict[WorksheetLine, Derivation] = {}
+        self.words: dict[WorksheetLine, str] = {}  # of what a fact is an amount
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         put_in = {n for n, one in self.symbols.items() if one.put_in and self.spelled(n) not in setting.values}
@@ -406,7 +420,9 @@ class _Asking:
             if self.holds(line.guards, self.special):
                 self.picked[name] = line
                 if line.source:
-                    self.facts[line] = derived(line, self.asked.of.quantities, self.setting, self.passed)
+                    quantities, checked = self.asked.of.quantities, self.asked.of.passed_on
+                    self.facts[line] = derived(line, quantities, self.setting, self.passed, checked)
+                    self.words[line] = extent_words(line, quantities, self.setting, self.passed)
                     return
                 said = (word for word in re.findall(r"`([^`]+)`", line.reason) if word != name)
                 for other in dict.fromkeys((*forms.names(self.asked.forms[line]), *said)):  # always in one order
@@ -502,16 +518,15 @@ class _Asking:
         told = self.unused()
         self.name_facts()
         nothing = {line.name: Fraction(0) for line, made in self.facts.items() if made.expr == 0}
-        steps = self.steps(nothing | {name: value for name, value in numbers.items() if not value} | self.fixed)
-        facts = [*self.facts.values()]
-        names = {n for step in steps for n in forms.names(step.form)} | {*map(self.called, (asked.name, asked.against))}
+        self.zeros = nothing | {name: value for name, value in numbers.items() if not value} | self.fixed
+        kept, facts = self.written(), [*self.facts.values()]
         over, meanings = setting.notation, {self.called(s.name): s.meaning for s in self.symbols.values()}
         for made in facts:
             meanings = {**made.notation.meanings, **meanings}
         given = {n: v for made in facts for n, v in made.given}
         given |= setting.values if asked.of.needs_model else {}
         given |= {self.called(n): numbers[n] for n in self.symbols
-                  if numbers.get(n) and n != asked.place and self.called(n) in names}  # fmt: skip
+                  if numbers.get(n) and n != asked.place and self.called(n) in kept.used}  # fmt: skip
         title = self.question.title if self.question.lines or self.question.answer else self.sheet.title
         strategy = getattr(self.said.get("strategy"), "name", "")
         title += f" of {self.passed['op']}" if "op" in self.passed else ""
@@ -523,7 +538,7 @@ class _Asking:
         if self.special or any(claim.required for claim, _ in asked.claims):
             checks.append(self.required)
         named = {n for made in facts for n in made.named}
-        exhibits = tuple(dict.fromkeys((*self.tables(names), *(one for made in facts for one in made.exhibits))))
+        exhibits = tuple(dict.fromkeys((*kept.tables, *(one for made in facts for one in made.exhibits))))
 
         def proved(shown: tuple[Step, ...]) -> Derivation:
             written = Notation(over.latex, {**meanings, **over.meanings})
@@ -534,16 +549,17 @@ class _Asking:
             )  # fmt: skip
 
         if not setting.told:
-            return proved(unread(steps, setting.graph.relations))
+            return proved(unread(kept.steps, setting.graph.relations))
         try:
-            made = proved(Continued.of(steps, facts))
+            made = proved(kept.steps)
         except DerivationError:
-            for line, number in self.ends.items():  # the first line that is wrong
+            for line, number in kept.ends.items():  # the first line that is wrong
                 try:
-                    proved(tuple(steps[:number]))
+                    proved(tuple(kept.steps[:number]))
                 except DerivationError as error:
                     raise error.at(line.span) from None
             raise
+        kept.steps = made.steps
         if asked.against:
             return self.reached(made, title)
         if not asked.place:
@@ -683,9 +699,30 @@ class _Asking:
                 found.append(Exhibit(table.title, table.head, tuple(map(tuple, rows))))
         return found
 
-    def steps(self, zeros: Mapping[str, Fraction]) -> list[Step]:
+    def written(self) -> _Written:
+        """The steps and what belongs to them: other numbers in the same lines over the same facts have the same."""
+        facts = [
+            (line, d.title, d.touched, self.words[line], d.answer.form if _is_name(line, d) else ByIdentity(d.steps))
+            for line, d in self.facts.items()
+        ]
+        relations = self.setting.graph.relations
+        self.shape = (
+            self.asked, *self.lines, *facts, frozenset(self.picked.values()), frozenset(self.zeros.items()),
+            *self.names.items(), self.setting.told, ByIdentity(relations) if relations.equations else None,
+        )  # fmt: skip
+        kept = _kept(self)
+        self.__dict__.update(units=kept.units, alias=kept.alias, names=kept.names)
+        return kept
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asking) and other.shape == self.shape
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
+    def steps(self) -> list[Step]:
         """The lines as steps with numbers for some names; what is zero is left out of sums."""
-        asked = self.asked
+        asked, zeros = self.asked, self.zeros
         made: list[Step] = []
         self.ends: dict[WorksheetLine, int] = {}
         self.units: dict[str, Unit] = {}
@@ -744,13 +781,12 @@ class _Asking:
         if unit != made.unit and not (unit / made.unit).is_count:
             problem = f"{line.name} has the unit {unit} here, but {quantity.name} is in {made.unit}"
             raise DocumentError(problem, line.span)
-        said = {**{o.name: o.default for o in quantity.options}, **self.passed, **dict(line.source.fixed)}
-        of = extent_of(quantity.extent, unit, self.setting, said)
+        of = extent_of(self.words[line], unit)
         extents |= {line.name: of} if of else {}
         clash = any(step.name in self.shown and self.shown[step.name].form != step.form
                     for step in made.steps if step.relation == ":=")  # fmt: skip
-        if not line.reason and len(made.steps) == 1 and isinstance(made.answer.form, Sym):
-            self.alias[line.name] = made.answer.form  # a symbol: a rate that is known, or is not
+        if _is_name(line, made):
+            self.alias[line.name] = made.answer.form
             return []
         if line.reason or clash:
             name = self.called(line.name)
@@ -818,6 +854,20 @@ class _Asking:
                 raise ValuesError(text, hint=claim.hint)
             notes.append(text)
         return notes
+
+
+def _is_name(line: WorksheetLine, made: Derivation) -> bool:
+    """Whether a fact is a symbol under another name: a rate that is known, or is not."""
+    return not line.reason and len(made.steps) == 1 and isinstance(made.answer.form, Sym)
+
+
+@lru_cache(maxsize=128)
+def _kept(asking: _Asking) -> _Written:
+    """What is written for all questions of one shape."""
+    steps, called = asking.steps(), (asking.called(name) for name in (asking.asked.name, asking.asked.against))
+    used = {n for step in steps for n in forms.names(step.form)} | {*called}
+    proved = Continued.of(steps, asking.facts.values())
+    return _Written(proved, asking.tables(used), used, asking.ends, asking.units, asking.alias, asking.names)
 
 
 _HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}

@@ -11,7 +11,7 @@ from symcomm.core.quantities.counting.load import ONE_DEVICE
 from symcomm.core.quantities.machine import RATES, machine
 from symcomm.core.quantities.options import Dtype, NoModel, PeakRates, StrategyOption
 from symcomm.core.quantities.time.terms import TimeWriter
-from symcomm.core.quantities.time.time import with_rates
+from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 
 EXTENT = "rank"
@@ -35,11 +35,12 @@ def rate(
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     made = machine(setting, placed.forms, **rates)
+    known, named = {**setting.values, **dict(made.given)}, setting.named | {symbol.name for symbol in made.symbols}
+    setting = replace(setting, values=known, named=named)
     work = StepWriter(setting, *placed.forms, *made.symbols)
-    writer = TimeWriter(work, made, placed)
-    found = writer.rate() if of == "peak" else made.memory
+    found = TimeWriter(work, made, placed).rate() if of == "peak" else made.memory
     form = made.sustained(found) if sustained else found
     if form != found or found in made.symbols:
         name = f"{RATES[of].symbol[0]}_{'sustained' if form != found else 'peak'}"
         work.combine(name, form, RATES[of].unit, "rate", f"{RATES[of].meaning.capitalize()} of a device.")
-    return with_rates(setting.derivation(f"{RATES[of].meaning[4:].capitalize()} of a device", work.steps), writer)
+    return setting.derivation(f"{RATES[of].meaning[4:].capitalize()} of a device", work.steps)
