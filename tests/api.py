@@ -142,6 +142,7 @@ NAMES = {
     "symcomm.core.timeline": "timeline",
     "symcomm.core.units": "BYTE ELEMENT FLOP ONE Quantity Unit",
     "symcomm.core.worksheets": "Worksheet built_in parse_worksheet read_worksheet",
+    "symcomm.core.worksheets.runs": "RUNS",
     "symcomm.documents.plots.drawing": "Sketch",
     "symcomm.documents.plots.figure": "figure figure_words=words figure_written=written said",
     "symcomm.documents.plots.optimum": "break_even_plot crossover_plot optimum_plot sensitivity_plot",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from api import (
     QUANTITIES,
+    RUNS,
     Accounting,
     Derivation,
     DerivationError,
@@ -735,6 +736,25 @@ def test_a_run_bears_out_the_right_formula_and_no_wrong_one(right: str, wrong: s
             continue
         with pytest.raises(DerivationError, match=r"its witness counts|no run bears that out"):
             made.check(deep=True)
+
+
+def test_the_docs_list_every_run_with_the_formulas_that_it_takes():
+    table = Path("docs/worksheets.md").read_text(encoding="utf-8").partition("| run | what it does |")[2]
+    rows = table.partition("\n\n")[0]
+    listed = {name: said.split(", ") for name, said in re.findall(r"`(\w+)\(([^()]*)\)`", rows)}
+    assert listed.keys() == RUNS.keys()
+    assert [n for n, run in RUNS.items() if not run.again and len(listed[n]) != run.formulas] == []
+    assert [n for n, run in RUNS.items() if run.again != ("..." in listed[n])] == []
+
+
+def test_the_same_lines_at_other_numbers_are_the_same_steps_and_a_zero_has_steps_of_its_own():
+    text = "# Ride\n\n## Symbols\n\n- n [count]: n\n- t [second]: t\n- l [second] or 0: l\n\n## Lines\n\n"
+    sheet = parse_worksheet(f"{text}- T := n t + l\n  sum: So.\n  run: copies(n, t, 1, 0, 1, l, 1, 0)\n", "ride.md")
+    first, other, none = (sheet.derive(setting(n=n, t=t, l=late)) for n, t, late in ((2, 3, 4), (5, 7, 1), (5, 7, 0)))
+    assert first.steps is other.steps
+    assert none.steps is not other.steps
+    assert [made.at().value for made in (first, other, none)] == [10, 36, 35]
+    assert [str(made.expr) for made in (first, other, none)] == ["l + n*t", "l + n*t", "n*t"]
 
 
 def test_a_line_without_a_run_is_told_by_a_deep_check():
