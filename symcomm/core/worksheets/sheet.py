@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
@@ -367,19 +367,6 @@ class _Asked:
         return forms.substitute(form, symbol)
 
 
-@dataclass
-class _Written:
-    """The steps of a question (once proved, what they are worth), the tables beside them and the names in them."""
-
-    steps: tuple[Step, ...]
-    tables: list[Exhibit]
-    used: set[str]
-    ends: dict[WorksheetLine, int]
-    units: dict[str, Unit]
-    alias: dict[str, Form]
-    names: dict[str, str]
-
-
 class _Asking:
     """A question that is asked of a setting, with the options that were said."""
 
@@ -388,6 +375,8 @@ class _Asking:
         self.sheet, self.question, self.symbols = asked.sheet, asked.question, asked.symbols
         self.facts: dict[WorksheetLine, Derivation] = {}
         self.words: dict[WorksheetLine, str] = {}  # of what a fact is an amount
+        self.made: tuple[Step, ...] = ()
+        self.used: set[str] = set()
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         put_in = {n for n, one in self.symbols.items() if one.put_in and self.spelled(n) not in setting.values}
@@ -518,8 +507,8 @@ class _Asking:
         told = self.unused()
         self.name_facts()
         nothing = {line.name: Fraction(0) for line, made in self.facts.items() if made.expr == 0}
-        self.zeros = nothing | {name: value for name, value in numbers.items() if not value} | self.fixed
-        kept, facts = self.written(), [*self.facts.values()]
+        kept = self.written(nothing | {name: value for name, value in numbers.items() if not value} | self.fixed)
+        facts = [*self.facts.values()]
         over, meanings = setting.notation, {self.called(s.name): s.meaning for s in self.symbols.values()}
         for made in facts:
             meanings = {**made.notation.meanings, **meanings}
@@ -549,17 +538,17 @@ class _Asking:
             )  # fmt: skip
 
         if not setting.told:
-            return proved(unread(kept.steps, setting.graph.relations))
+            return proved(unread(kept.made, setting.graph.relations))
         try:
-            made = proved(kept.steps)
+            made = proved(kept.made)
         except DerivationError:
             for line, number in kept.ends.items():  # the first line that is wrong
                 try:
-                    proved(tuple(kept.steps[:number]))
+                    proved(tuple(kept.made[:number]))
                 except DerivationError as error:
                     raise error.at(line.span) from None
             raise
-        kept.steps = made.steps
+        kept.made = made.steps  # what they are worth is known
         if asked.against:
             return self.reached(made, title)
         if not asked.place:
@@ -688,29 +677,30 @@ class _Asking:
 
         return forms.substitute(form, symbol)
 
-    def tables(self, shown: Set[str]) -> list[Exhibit]:
-        """The tables whose symbols are left in an answer."""
+    @cached_property
+    def tables(self) -> list[Exhibit]:
+        """The tables whose symbols are left in the answer."""
         found = []
         for table in self.sheet.tables:
             first = (name for row in table.rows for name in re.findall(r"`([^`]+)`", str(row[0])))
-            if all(self.called(name) in shown for name in first if name in self.symbols):
+            if all(self.called(name) in self.used for name in first if name in self.symbols):
                 rows = [[self.renamed(self.asked.compared[c]) if isinstance(c, Cell) else c for c in row]
                         for row in table.rows]  # fmt: skip
                 found.append(Exhibit(table.title, table.head, tuple(map(tuple, rows))))
         return found
 
-    def written(self) -> _Written:
-        """The steps and what belongs to them: other numbers in the same lines over the same facts have the same."""
+    def written(self, zeros: Mapping[str, Fraction]) -> _Asking:
+        """The first question of its shape, with its steps: other numbers in the same lines change nothing in them."""
         facts = [
             (line, d.title, d.touched, self.words[line], d.answer.form if _is_name(line, d) else ByIdentity(d.steps))
             for line, d in self.facts.items()
         ]
         relations = self.setting.graph.relations
-        self.shape = (
-            self.asked, *self.lines, *facts, frozenset(self.picked.values()), frozenset(self.zeros.items()),
+        self.zeros, self.shape = zeros, (
+            self.asked, *self.lines, *facts, frozenset(self.picked.values()), frozenset(zeros.items()),
             *self.names.items(), self.setting.told, ByIdentity(relations) if relations.equations else None,
         )  # fmt: skip
-        kept = _kept(self)
+        kept = _first(self)
         self.__dict__.update(units=kept.units, alias=kept.alias, names=kept.names)
         return kept
 
@@ -862,12 +852,12 @@ def _is_name(line: WorksheetLine, made: Derivation) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _kept(asking: _Asking) -> _Written:
-    """What is written for all questions of one shape."""
-    steps, called = asking.steps(), (asking.called(name) for name in (asking.asked.name, asking.asked.against))
-    used = {n for step in steps for n in forms.names(step.form)} | {*called}
-    proved = Continued.of(steps, asking.facts.values())
-    return _Written(proved, asking.tables(used), used, asking.ends, asking.units, asking.alias, asking.names)
+def _first(asking: _Asking) -> _Asking:
+    """The question itself, once its steps are written."""
+    asking.made = Continued.of(asking.steps(), asking.facts.values())
+    asking.used = {n for step in asking.made for n in forms.names(step.form)}
+    asking.used |= {asking.called(name) for name in (asking.asked.name, asking.asked.against)}
+    return asking
 
 
 _HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}

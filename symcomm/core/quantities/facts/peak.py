@@ -10,7 +10,6 @@ from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.quantities.counting.load import ONE_DEVICE
 from symcomm.core.quantities.machine import RATES, machine
 from symcomm.core.quantities.options import Dtype, NoModel, PeakRates, StrategyOption
-from symcomm.core.quantities.time.terms import TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 
@@ -38,7 +37,7 @@ def rate(
     known, named = {**setting.values, **dict(made.given)}, setting.named | {symbol.name for symbol in made.symbols}
     setting = replace(setting, values=known, named=named)
     work = StepWriter(setting, *placed.forms, *made.symbols)
-    found = TimeWriter(work, made, placed).rate() if of == "peak" else made.memory
+    found = made.rate_of(work) if of == "peak" else made.memory
     form = made.sustained(found) if sustained else found
     if form != found or found in made.symbols:
         name = f"{RATES[of].symbol[0]}_{'sustained' if form != found else 'peak'}"
