@@ -558,6 +558,10 @@ LINES = {
         "- want = one:", "- way: how\n- want = one:",
         "pool.md:{line}: no question is asked by 'way'\n    - way: how\n    ^^^^^^^^^^\nhint: way: ...",
     ),
+    "a section whose name is misspelt": (
+        "## Answers", "## Answer",
+        "pool.md:{line}: 'Answer' is read as a question\n    ## Answer\n    ^^^^^^^^^\nhint: did you mean 'Answers'?",
+    ),
     "bytes and seconds": (
         "- T := V/w + o", "- T := V + o",
         "pool.md:{line}: terms of different units are added: B and s\n    - T := V + o\n",

@@ -149,6 +149,7 @@ WRONG = {
     "a condition": (f"- F from {OPEN}, with sped", "'sped' is no option of this worksheet", "'speed'"),
     "a comparison": (f"- F from {OPEN}, where F", "this compares nothing", ", where A < B"),
     "a unit": (f"- F [dolar] from {OPEN}", "unknown unit 'dolar'", "'dollar'"),
+    "a strategy": ("- C from communication(strategy: dat(4), op: none)", "unknown strategy 'dat'", "'data'"),
     "no quantity": ("- F from 3 x", "this names no quantity", "- F from flops(scope: training)"),
     "itself": ("- F := F/2\n  half: Of itself.", "F", ""),
     "a line that comes later": ("- F := G/2\n  half: Of another one.", "G", ""),
@@ -218,6 +219,18 @@ def test_an_option_of_the_sheet_is_none_of_a_quantity_that_has_one_of_the_same_n
 def test_an_option_that_is_passed_on_to_nothing_is_refused():
     with pytest.raises(SymcommError, match=r"worksheet:9: no line takes 'strategi'"):
         sc.worksheet(sheet(f"- F from {OPEN}", options="- strategi"), block())
+    lines = ("- n from devices", "- C from communication")
+    with pytest.raises(SymcommError) as caught:  # two lines take it, which is said once
+        sc.worksheet(sheet(*lines, options="- strategi"), block())
+    assert str(caught.value).count("'strategy'") == 1
+
+
+def test_a_line_may_fix_a_strategy_whose_commas_and_brackets_are_its_own():
+    lines = ("- C from communication(strategy: tensor(2) + data(4), phase: forward)",
+             "- n from devices(strategy: pipeline(2, microbatches=4) + data(3))")  # fmt: skip
+    asked = {name: sc.worksheet(sheet(*lines), block(), line=name) for name in "Cn"}
+    assert asked["n"]().at().value == 2 * 3
+    assert asked["C"]().expr == block().communication(strategy="tensor(2) + data(4)", phase="forward").expr
 
 
 def test_an_option_that_no_line_of_the_question_used_is_refused_and_one_that_describes_the_situation_told():

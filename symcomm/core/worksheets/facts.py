@@ -15,6 +15,7 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DerivationError, DocumentError, SymcommError, ValuesError, nearest
 from symcomm.core.form import Algebra, Ceiling, Floor, Form, Largest, Num, Power, Product, Ratio, Smallest, Total
+from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.records import replace
 from symcomm.core.units import Unit
 from symcomm.core.worksheets.reader import WorksheetLine, WorksheetReader
@@ -79,7 +80,7 @@ def passed_on(sheet: WorksheetReader, lines: Iterable[WorksheetLine], quantities
                 raise DocumentError(f"'{one.name}' has other choices for another line", line.span, "fix one of them")
     for word, span in sheet.passed.items():
         if word not in taken and word not in known:
-            near = nearest(word, [*taken, *(one.name for _, _, options in free for one in options)])
+            near = nearest(word, [*dict.fromkeys((*taken, *(one.name for _, _, options in free for one in options)))])
             raise DocumentError(f"no line takes '{word[:60]}'", span, near)
     return {name: known[name] for name in order if name in known}
 
@@ -98,6 +99,8 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
                 raise ValuesError(f"'{name}' needs the option '{option}'", hint=found.meaning)
             if choice is not None:
                 found.check(choice)
+                if found.kind == "strategy":
+                    parse_strategy(choice)
     except SymcommError as error:
         raise error.at(line.span) from None
     return [one for one in quantity.options if one.name not in fixed]

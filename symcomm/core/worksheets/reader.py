@@ -32,7 +32,7 @@ _SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
 _ASKED = re.compile(r"(\w+) = ([^:]+?)(?: \[([^\]]*)\])?: (.+)")
 _LINE = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(:=|=|≈|from\b)\s*(.+)")
-_FACT = re.compile(r"(\w+)\s*(?:\(([^()]*)\))?\s*(or 0)?")
+_FACT = re.compile(r"(\w+)\s*(?:\((.*)\))?\s*(or 0)?")
 _GUARD = re.compile(r",\s+(with|under|where|if)\s+")
 _CLAIM = re.compile(r"(.+?)\s(<=|>=|!=|<|>|=)\s(.+)")
 _ANSWER = re.compile(
@@ -283,8 +283,13 @@ class WorksheetReader:
                     self.add(self.answer(item))
             case title if title.startswith("Table: "):
                 self.tables.append(self.table(title.removeprefix("Table: "), heading, items))
-            case _:
-                self.add(self.question(heading, items))
+            case title:
+                try:
+                    self.add(self.question(heading, items))
+                except DocumentError as error:
+                    if (near := nearest(title, [*_LISTS])).startswith("did you mean"):
+                        raise DocumentError(f"'{title}' is read as a question", heading.span, near) from error
+                    raise
 
     def add(self, made: WorksheetQuestion) -> None:
         asked = [(q.chosen, q.given, q.conventions, q.guards) for q in self.questions]
@@ -428,7 +433,7 @@ class WorksheetReader:
     def source(self, text: str, item: _Item) -> FactSource:
         """Where a fact comes from: ``flops(scope: training, op: none)``; a choice that is called so is ``'none'``."""
         found = _FACT.fullmatch(text.strip())
-        pairs = [pair.partition(":") for pair in found[2].split(",")] if found and found[2] else []
+        pairs = [pair.partition(":") for pair in _parts(found[2])] if found and found[2] else []
         if not found or not all(colon for _, colon, _ in pairs):
             hint = "- F from flops(scope: training), or - M from traffic(op: none)"
             raise DocumentError("this names no quantity", item.span, hint)
