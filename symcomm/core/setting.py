@@ -434,11 +434,12 @@ class StepWriter:
         form = forms.from_expr(made.expr)
         return self.define(name, form, made.unit, rule, text, witness=made.again, by=(*by, *made.touched))
 
-    def as_written(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
+    def as_written(self, name: str, form: Form, unit: Unit, rule: str, text: str, witness: Witness | None = None,
+                   by: tuple[str, ...] = ()) -> Form:  # fmt: skip
         """A step whose terms stay apart, for a reader looks for them; a name that is taken gets primes."""
         while name in self.taken or name in self.known:
             name += "'"
-        self.steps.append(Step(name, form, unit, Reason(rule, text)))
+        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness), by=by))
         self.known[name] = forms.value(form)
         return Sym(name)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from symcomm.core.derivation import Continued, Derivation, Reason, Step, Witness
+from symcomm.core.derivation import Continued, Derivation, Numbers, Reason, Step, Witness
 from symcomm.core.errors import ValuesError
-from symcomm.core.form import Form, Sym
+from symcomm.core.form import Ceiling, Floor, Form, Sym
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
@@ -70,3 +71,15 @@ def step(
 ) -> Step:  # fmt: skip
     """A step with its reason."""
     return Step(name, form, unit, Reason(rule, text, witness=witness), relation)  # type: ignore[arg-type]
+
+
+def whole(name: str, real: Sym, unit: Unit, up: bool) -> Step:
+    """The step that rounds a solution up, or down, to the last whole number on its side."""
+    text = f"Round `{real.name}` {'up' if up else 'down'} to a whole number."
+    last = partial(_is_last, name, real.name, up)
+    return step(name, (Ceiling if up else Floor)(real), unit, "whole numbers", text, witness=last)
+
+
+def _is_last(name: str, real: str, up: bool, numbers: Numbers) -> bool:
+    found, at = numbers[name], numbers[real]
+    return found.denominator == 1 and (found - 1 < at <= found if up else found <= at < found + 1)

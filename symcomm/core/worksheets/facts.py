@@ -117,15 +117,12 @@ def derived(
     """
     assert line.source is not None
     quantity, fixed = quantities[line.source.quantity], dict(line.source.fixed)
-    given: dict[str, object] = {}
-    for one in quantity.options:
-        value, own = fixed.get(one.name) if one.name in fixed else said.get(one.name), checked.get(one.name)
-        if value is not None:
-            given[one.name] = value
-            if one.name not in fixed and own is not None and (own.kind, own.takes) != (one.kind, one.takes):
-                one.check(value)
-    if any(one.required and given.get(one.name) in (None, "") for one in quantity.options):
-        quantity.check(given)
+    given = {one.name: fixed.get(one.name) if one.name in fixed else said.get(one.name) for one in quantity.options}
+    given = {name: value for name, value in given.items() if value is not None}
+    for one in (one for one in quantity.options if one.name not in fixed):
+        other = checked.get(one.name, one)
+        if (one.required and not given.get(one.name)) or (other.kind, other.takes) != (one.kind, one.takes):
+            quantity.check(given)
     made = quantity.derive(setting, **given) if setting.ask is None else setting.ask(quantity, **given)
     if made.expr == 0 and not line.source.may_be_zero:
         problem = f"{line.name} is 0: {made.title[:1].lower()}{made.title[1:]} counts nothing here"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Continued, Derivation, Exhibit, Reason, Step, Witness, rational, unread, worked_out
+from symcomm.core.derivation import Continued, Derivation, Exhibit, Reason, Step, Witness, rational, unread
 from symcomm.core.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -570,6 +570,7 @@ class _Asking:
         """The value at which one line is equal to another, or the last one on the side where it is more."""
         from symcomm.core.optimum.cost import derived as cost_of
         from symcomm.core.optimum.crossover import crossovers
+        from symcomm.core.optimum.writing import whole
 
         asked, over = self.asked, self.called(self.spelled(self.asked.place))
         sides = []
@@ -599,11 +600,8 @@ class _Asking:
             problem = f"there is no {asked.edge} {over} with {claim}: it holds on the other side"
             raise ValuesError(problem, hint=f"answer: {edge} {asked.place} with {claim}")
         if asked.whole:
-            last, up = steps[-1], asked.edge == "least"
-            rounded = (forms.Ceiling if up else forms.Floor)(Sym(last.name, False, last.unit))
-            text = f"Round `{last.name}` {'up' if up else 'down'} to a whole number."
-            why = Reason("whole numbers", text, witness=partial(worked_out, rounded))
-            steps.append(Step(f"{over}^whole", rounded, last.unit, why))
+            last = Sym(steps[-1].name, False, steps[-1].unit)
+            steps.append(whole(f"{over}^whole", last, last.unit, asked.edge == "least"))
         where = tuple(dict.fromkeys((*made.where, *found.derivation.where)))
         given = tuple((name, value) for name, value in made.given if name != over)
         notes = (*made.notes, *(found.derivation.notes if rising is None else ()))

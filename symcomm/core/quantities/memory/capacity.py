@@ -12,7 +12,7 @@ import sympy as sp
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS
-from symcomm.core.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
+from symcomm.core.derivation import Condition, Derivation, Numbers, Witness, exact, put
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
 from symcomm.core.graph.axis_roles import batch_axes
@@ -245,12 +245,7 @@ def _said(
     work: StepWriter, name: str, expr: Expr, text: str, witness: Witness | None = None, by: tuple[str, ...] = ()
 ) -> Form:  # fmt: skip
     """A step for a part of the bytes whose derivation is known; it is written collected at once."""
-    form = in_bytes(sp.factor_terms(expr))
-    while name in work.taken or name in work.known:
-        name += "'"
-    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness), by=by))
-    work.known[name] = forms.value(form)
-    return Sym(name)
+    return work.as_written(name, in_bytes(sp.factor_terms(expr)), BYTE, "split", text, witness, by)
 
 
 def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:

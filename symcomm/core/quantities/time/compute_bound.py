@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Reason, Step
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
 from symcomm.core.optimum.comparison import ComparedTime, Comparison
 from symcomm.core.optimum.equality import Reached, cancelled, limit
+from symcomm.core.optimum.writing import whole
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.printing import plain
 from symcomm.core.quantities.declared import Meaning
@@ -180,21 +180,13 @@ def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:
     if work.known[answer.name] == 0:
         work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.", witness=lambda numbers: 1)
         return
-    rounded = Ceiling if kind == "at_least" else Floor
-    side = "up" if kind == "at_least" else "down"
-    text = f"Round `{answer.name}` {side} to a whole number."
-    said = Reason("whole numbers", text, witness=partial(_next, name, answer.name, kind))
+    rounded = whole(name, answer, ONE, kind == "at_least")
     last = next(step for step in reversed(work.steps) if step.name == answer.name)
-    work.known[name] = forms.value(rounded(answer), work.known)
-    work.steps.append(Step(name, rounded(answer), ONE, said))
+    work.known[name] = forms.value(rounded.form, work.known)
+    work.steps.append(rounded)
     if last.relation == "=":
-        work.steps.append(Step(name, rounded(last.form), ONE, Reason("algebra", "Substitute it."), "="))
-
-
-def _next(name: str, real: str, kind: str, numbers: Numbers) -> bool:
-    """Whether a whole number is the last one on its side of a real one."""
-    whole, at = numbers[name], numbers[real]
-    return whole.denominator == 1 and (whole - 1 < at <= whole if kind == "at_least" else whole <= at < whole + 1)
+        again = rounded.form.mapped(lambda answer: last.form)
+        work.steps.append(Step(name, again, ONE, Reason("algebra", "Substitute it."), "="))
 
 
 def variable(setting: Setting, strategy: Strategy, over: str | None) -> tuple[str, bool]:
