@@ -14,7 +14,7 @@ from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
-from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact
+from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact, worked_out
 from symcomm.core.derivation.renaming import Renaming, own_names, renamed
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
@@ -665,7 +665,6 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     from symcomm.core.optimum.cost import closed, units_of
     from symcomm.core.optimum.dimension import counted, with_units
     from symcomm.core.optimum.pair import comparable, differences
-    from symcomm.core.quantities.witnesses import over
 
     accounting = comparable(a, b, tuple(compared))
     said = differences(a, b)
@@ -690,8 +689,8 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     steps = [
         Step(top.name, one, a.unit, Reason("numerator", f"{a.title}.", witness=a.again)),
         Step(bottom.name, two, b.unit, Reason("denominator", f"{b.title}.", witness=b.again)),
-        Step(quotient.name, forms.Ratio(top, bottom), ONE, Reason("divide", "One over the other.",
-                                                                  witness=over(top, bottom))),
+        Step(quotient.name, forms.Ratio(top, bottom), ONE,
+             Reason("divide", "One over the other.", witness=partial(worked_out, forms.Ratio(top, bottom)))),
     ]  # fmt: skip
     try:
         with limited(SECONDS, working=True):

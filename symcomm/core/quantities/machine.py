@@ -13,7 +13,6 @@ from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, names, num, product
 from symcomm.core.hardware.efficiency import Efficiency, efficiency
-from symcomm.core.quantities.witnesses import over
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity, Unit
@@ -141,8 +140,7 @@ class Machine:
         if size.number == 1:
             return self.peak
         text = f"A number takes {said_bytes(size)} in {dtype}, so that the 8-bit rate is divided by {size.number}."
-        return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text,
-                           witness=over(self.peak, num(size.number)))  # fmt: skip
+        return work.combine(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text)
 
 
 def checked(option: str | Rate, value: object) -> Fraction:

@@ -16,7 +16,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.collectives.algorithms import algorithm
 from symcomm.core.collectives.messages import ExchangeCost, run
-from symcomm.core.derivation import Numbers, Witness
+from symcomm.core.derivation import Numbers
 from symcomm.core.form import Form
 from symcomm.core.graph.experts import DECIMALS, FEW, rounded_experts
 from symcomm.core.graph.graph import Graph, Op, Region, Tensor
@@ -96,34 +96,6 @@ def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Frac
 def often(region: Region, numbers: Numbers) -> Fraction:
     """How often a region occurs."""
     return numbers[region.times] if region.times else Fraction(1)
-
-
-def over(above: Form, below: Form) -> Witness:
-    """A number for an amount that is measured in parts, such that the parts make up the whole.
-
-    >>> from symcomm.core.derivation import Relations
-    >>> from symcomm.core.form import Sym
-    >>> over(Sym("F"), Sym("R"))(Numbers({"F": Fraction(6), "R": Fraction(4)}, Relations()))
-    Fraction(3, 2)
-    """
-    return lambda numbers: number(above, numbers) / number(below, numbers)
-
-
-def together(names: Sequence[Form]) -> Witness:
-    """All of some earlier steps, one after the other."""
-
-    def counted(numbers: Numbers) -> Fraction:
-        found = Fraction(0)
-        for name in names:
-            found += number(name, numbers)
-        return found
-
-    return counted
-
-
-def largest(names: Sequence[Form]) -> Witness:
-    """The one of some earlier steps that ends last."""
-    return lambda numbers: sorted(number(name, numbers) for name in names)[-1]
 
 
 def in_turn(times: Sequence[Fraction], groups: int, rounds: int, hop: Fraction = Fraction(0)) -> list[Fraction]:

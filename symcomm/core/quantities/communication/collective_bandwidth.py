@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Unpack
 
 from symcomm.core.collectives.bounds import BOUNDS
 from symcomm.core.collectives.cost import ONE as NUMBER_ONE
 from symcomm.core.collectives.cost import times
-from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact
+from symcomm.core.derivation import Derivation, Numbers, Reason, Step, exact, worked_out
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Product, Ratio, Sym, evaluate, names
 from symcomm.core.quantities.communication import collective_parts as parts
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Amount, CollectiveName, Measured, NoModel
-from symcomm.core.quantities.witnesses import number, over, ran
+from symcomm.core.quantities.witnesses import number, ran
 from symcomm.core.units import ONE, Quantity
 
 _RINGS = ("all-reduce", "all-gather", "reduce-scatter")  # which a ring does with the least bytes
@@ -56,7 +57,7 @@ def derive(
             "algbw",
             Ratio(n, t),
             parts.RATE,
-            Reason("algorithm bandwidth", "The payload over the time.", witness=over(n, t)),
+            Reason("algorithm bandwidth", "The payload over the time.", witness=partial(worked_out, Ratio(n, t))),
         )
     ]
     factor = BOUNDS[collective].share(k)

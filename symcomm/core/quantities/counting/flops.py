@@ -496,5 +496,4 @@ def _without_first_input(work: StepWriter, setting: Setting) -> None:
         return
     text = "The gradient of the model's input is not computed."
     spared = work.define("F_first", forms.from_expr(saved), FLOP, "first layer", text, witness=once)
-    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.",
-                witness=lambda numbers: number(every, numbers) - once(numbers))  # fmt: skip
+    work.combine("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.")

@@ -13,7 +13,6 @@ from symcomm.core.quantities.counting import flops
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import chunked, last_chunk, pieces, step_of, up_to
 from symcomm.core.quantities.options import Whole
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import FLOP
@@ -56,6 +55,6 @@ def derive(setting: Setting, prompt: Prompt, tokens: Generated, chunk: Chunk | N
     if str(tokens) != "1":
         text = "Decode steps, whose operations grow linearly: those at the mean context, as often."
         add_up(step, text, prompt, tokens, "F_decode")
-    work.define("F", Total(tuple(parts)), FLOP, "add", "The whole request.", witness=together(parts))
+    work.combine("F", Total(tuple(parts)), FLOP, "add", "The whole request.")
     made = setting.derivation("FLOPs of a request", work.steps, notes=[*dict.fromkeys((*first.notes, *step.notes))])
     return replace(made, checks=(*made.checks, *checks))

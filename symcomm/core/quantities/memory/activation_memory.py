@@ -23,7 +23,7 @@ from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.quantities import options
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory.asked import of_step, placed, read_choices, saved_differs, told_again
-from symcomm.core.quantities.witnesses import number, size, together
+from symcomm.core.quantities.witnesses import number, size
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug
 from symcomm.core.units import BYTE, ONE
@@ -193,8 +193,7 @@ def _all_layers(
     text = "All layers are alike."
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
-        p = stages if isinstance(stages, (Sym, forms.Num)) else work.define(
-            "p", stages, ONE, "stages", "The stages.", witness=together([stages]))  # fmt: skip
+        p = stages if isinstance(stages, (Sym, forms.Num)) else work.combine("p", stages, ONE, "stages", "The stages.")
         flying, text, where = in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
 
     def in_all(numbers: Numbers) -> Fraction:

@@ -14,7 +14,6 @@ from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import up_to
 from symcomm.core.quantities.memory.kv_cache import behind, counted, share_bytes, shares
 from symcomm.core.quantities.options import Dtype, StageNumber, StrategyOption, Whole
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import BYTE, ONE
 
@@ -73,7 +72,7 @@ def derive(
                                BYTE, "keep", f"A sequence keeps {length} tokens.",
                                witness=partial(counted, placed, mine))  # fmt: skip
             parts.append(product(num(often), each))
-        return work.define(f"C{mark}", Total(tuple(parts)), BYTE, "add the sequences", text, witness=together(parts))
+        return work.combine(f"C{mark}", Total(tuple(parts)), BYTE, "add the sequences", text)
 
     shared = prefix_is == "shared"
     told = f"All {len(held)} sequences" + (", with what they share once." if shared and first else ".")

@@ -13,7 +13,7 @@ from symcomm.core.form import Form, Num, Sym, Total, num, product
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.libraries import Expr
 from symcomm.core.quantities.declared import Meaning, Reads
-from symcomm.core.quantities.witnesses import laid_out, together
+from symcomm.core.quantities.witnesses import laid_out
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import BYTE
 
@@ -46,7 +46,7 @@ def derive(
         if len(copies) > 1:
             text = f"All copies of one {region.name}." if region.times else "All copies."
             name = f"V_{mark(region)}" if region.times or len(setting.regions) > 1 else "V"
-            copies = [work.define(name, Total(tuple(copies)), BYTE, "add", text, witness=together(copies))]
+            copies = [work.combine(name, Total(tuple(copies)), BYTE, "add", text)]
         parts += [times(region, one) for one in copies]
     whole = partial(laid_out, every)
     if not parts:

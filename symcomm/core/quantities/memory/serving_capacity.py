@@ -20,7 +20,7 @@ from symcomm.core.quantities.generating import up_to
 from symcomm.core.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.core.quantities.memory.kv_cache import Tokens, behind, shares, write
 from symcomm.core.quantities.options import Amount, CapacityIs, Dtype, StageNumber, StrategyOption, Whole
-from symcomm.core.quantities.witnesses import laid_out, number
+from symcomm.core.quantities.witnesses import laid_out
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
 from symcomm.core.units import BYTE, ONE
@@ -81,8 +81,7 @@ def derive(
         cache = work.combine("C_own", Total((cache, negative(before))), BYTE, "share",
                              "The prefix that sequences share is there once.")  # fmt: skip
     free = work.combine("M_free", Total(tuple(room)), BYTE, "subtract", "This is left for caches.")
-    work.define("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "Only whole sequences count: round down.",
-                witness=lambda numbers: number(free, numbers) // number(cache, numbers))  # fmt: skip
+    work.combine("S", Floor(Ratio(free, cache)), ONE, "whole sequences", "Only whole sequences count: round down.")
     left = from_expr(value(mine, work.known))
     fits = Condition(left, "<=", num(there_are), "the weights alone do not fit")
     made = setting.derivation("Sequences that fit", work.steps)

@@ -29,7 +29,7 @@ from symcomm.core.quantities.memory.shaped_states import ShapeChoice, check_whol
 from symcomm.core.quantities.memory.shaped_states import UnknownSideError as UnknownSideError
 from symcomm.core.quantities.recipes import Recipe as Recipe
 from symcomm.core.quantities.recipes import recipe_of as recipe_of
-from symcomm.core.quantities.witnesses import number, passes, together
+from symcomm.core.quantities.witnesses import number, passes
 from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
@@ -191,8 +191,7 @@ def derive(
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     ranks = num(1) if per_host is None else degree(per_host)
     if per_host is not None:
-        form = product(ranks, Sym("M"))
-        work.define(f"M_{on}", form, BYTE, "share", "All ranks of a host keep theirs there.", witness=together([form]))
+        work.combine(f"M_{on}", product(ranks, Sym("M")), BYTE, "share", "All ranks of a host keep theirs there.")
     fits = _fits(work, known, ranks, exact(capacity, f"{on}_capacity"), on) if capacity is not None else ()
     title = {"device": "State memory", "host": "State memory of the host", "nvme": "State memory of NVMe disks"}[on]
     title += f" under {strategy.name}" if strategy else ""

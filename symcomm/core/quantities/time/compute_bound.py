@@ -22,7 +22,6 @@ from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPha
 from symcomm.core.quantities.time import mesh_terms, time
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
-from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity
@@ -66,8 +65,8 @@ def derive(
     work = terms.work
     if per == "device":
         devices = product(*terms.strategy.sizes.values())
-        answer = work.define(f"{over}_device^*", Ratio(answer, devices), ONE, "share",
-                             "Each device works on an equal part.", witness=quotient(answer, devices))  # fmt: skip
+        text = "Each device works on an equal part."
+        answer = work.combine(f"{over}_device^*", Ratio(answer, devices), ONE, "share", text)
     where = [bound.where for bound in bounds if bound.where is not None]
     if numbers == "whole":
         if kind == "at_most":

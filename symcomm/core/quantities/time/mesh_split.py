@@ -29,8 +29,6 @@ from symcomm.core.quantities.time import compute_bound, mesh_terms, time
 from symcomm.core.quantities.time.compute_bound import variable
 from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.core.quantities.time.terms import SECOND
-from symcomm.core.quantities.witnesses import largest, number, together
-from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity
@@ -141,7 +139,7 @@ def _real(asked: _Split) -> Derivation:
     found, more = continued(cost, best), [_other(asked)]
     if asked.over and "f^*" in found.worth:  # numbers that were compared have no such step
         inverse = Ratio(num(1), Sym("f^*"))
-        said = Reason("least", f"The least `{asked.over}` of all splits.", witness=quotient(num(1), Sym("f^*")))
+        said = Reason("least", f"The least `{asked.over}` of all splits.", witness=partial(worked_out, inverse))
         worth = forms.from_expr(sp.cancel(1 / found.worth["f^*"]))
         more += [Step(f"{asked.over}^least", inverse, ONE, said),
                  Step(f"{asked.over}^least", worth, ONE, Reason("algebra", "Substitute it."), "=")]  # fmt: skip
@@ -157,14 +155,12 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
             "The communication times one after the other.")  # fmt: skip
         work.steps = time.ending(work, *sent)
         terms.setting.choice("time")
-        work.define("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text,
-                    witness=(largest if asked.overlap else together)(sent))  # fmt: skip
+        work.combine("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text)
         return asked.made(f"Communication time of {PHASES[asked.phase][1]}", terms)
     answer, kind, (bound, *_) = compute_bound.solve(terms, asked.over)
     if kind != "at_least" or terms.worth(answer) == 0:
         raise ValuesError(f"no {asked.over} has to be made small here", hint="least: communication")
-    work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{asked.over}^*` is least where this is greatest.",
-                witness=lambda numbers: 1 / number(answer, numbers))  # fmt: skip
+    work.combine("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{asked.over}^*` is least where this is greatest.")
     made = asked.made(f"One over the least compute-bound `{asked.over}` of {PHASES[asked.phase][1]}", terms)
     if bound.where is None or not asked.wants_least:
         return made
@@ -178,8 +174,8 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
 def _other(asked: _Split) -> Step:
     """The step that gives the other axis."""
     x, y = asked.names
-    said = Reason("split", "The other mesh axis.", witness=quotient(asked.devices, Sym(f"{x}^*")))
-    return Step(f"{y}^*", Ratio(asked.devices, Sym(f"{x}^*")), ONE, said)
+    form = Ratio(asked.devices, Sym(f"{x}^*"))
+    return Step(f"{y}^*", form, ONE, Reason("split", "The other mesh axis.", witness=partial(worked_out, form)))
 
 
 def _finished(asked: _Split, found: Derivation, more: Sequence[Step]) -> Derivation:
@@ -193,8 +189,7 @@ def _finished(asked: _Split, found: Derivation, more: Sequence[Step]) -> Derivat
     if asked.wants_least:
         text = "On each side of the minimum the cost only rises, and an axis has 1 to all devices."
         bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
-        inside = Reason("bounds", text, witness=lambda numbers: sorted(
-            (Fraction(1), numbers[answer.name], number(asked.devices, numbers)))[1])  # fmt: skip
+        inside = Reason("bounds", text, witness=partial(worked_out, bounded))
         steps = (*before, Step(f"{x}^best", bounded, ONE, inside), _least(asked, found, f"{x}^best"))
         made = replace(found, title=f"Least {asked.what} over all splits", steps=Continued.of(steps, (found,)))
     given = dict(made.given)

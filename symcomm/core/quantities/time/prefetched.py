@@ -14,7 +14,7 @@ from symcomm.core.program.instructions import HOST, READ
 from symcomm.core.quantities.communication.call import Call
 from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.terms import SECOND, Terms, TimeWriter
-from symcomm.core.quantities.witnesses import largest, number, together
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 
@@ -76,12 +76,12 @@ def prefetched(writer: TimeWriter, every: Load, layers: Form, m: Form) -> Form:
         sent = [one for one in (other[letter].network, fetch) if one is not None and one != none]
         units = [*other[letter].local, *([combined(Total, sent)] if sent else [])]
         text = "A layer runs beside the fetch of the next." if fetch != none else "A layer runs."
-        return writer.work.define(name, combined(Largest, units), SECOND, "prefetch", text, witness=largest(units))
+        return writer.work.combine(name, combined(Largest, units), SECOND, "prefetch", text)
 
     if writer.setting.accounting.prefetch == "none_ahead":
         each = [*fetched.values(), beside("t_F", "F", none), beside("t_D", "D", none)]
         parts, text = [product(m, layers, one) for one in each], "Each layer first fetches its weights, in both passes."
-        return writer.work.define("t_passes", Total(tuple(parts)), SECOND, "prefetch", text, witness=together(parts))
+        return writer.work.combine("t_passes", Total(tuple(parts)), SECOND, "prefetch", text)
     others, less = product(m, Total((layers, num(-1)))), Total((m, num(-1)))
     slots = [("F", "F", fetched["F"], others), ("turn", "F", fetched["D"], m), ("D", "D", fetched["D"], others),
              ("again", "D", fetched["F"], less), ("last", "D", none, num(1))]  # fmt: skip

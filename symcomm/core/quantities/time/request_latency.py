@@ -15,7 +15,6 @@ from symcomm.core.quantities.generating import pieces, up_to
 from symcomm.core.quantities.options import Dtype, LinkedRates, StrategyOption
 from symcomm.core.quantities.time import decode_time, prefill_time
 from symcomm.core.quantities.time.terms import SECOND
-from symcomm.core.quantities.witnesses import together
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 
@@ -61,7 +60,7 @@ def derive(
     for name, form, witness in steps:
         text = "Decode steps, whose time grows linearly: that at the mean context, as often."
         parts.append(work.define(name, form, SECOND, "add the steps", text, witness=witness, by=step.touched))
-    work.define("t", Total(tuple(parts)), SECOND, "add", "The whole request.", witness=together(parts))
+    work.combine("t", Total(tuple(parts)), SECOND, "add", "The whole request.")
     made = setting.derivation("Time of a request", work.steps, notes=[*dict.fromkeys((*first.notes, *step.notes))])
     given = {**dict(made.given), **dict(first.given), **dict(step.given)}
     checks = (checked, *step.checks, *((check,) if check is not None else ()))

@@ -13,7 +13,6 @@ from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.links import PIPE, by_axis
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.time import step_time
-from symcomm.core.quantities.witnesses import over as quotient
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
@@ -76,14 +75,8 @@ def derive(
     elif kind == "speedup":
         work.combine("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.")
     else:
-        work.define(
-            "E",
-            Ratio(first, product(Sym(over), other)),
-            ONE,
-            "strong scaling",
-            "The speed-up for each rank; it would be 1 if the work only were shared.",
-            witness=lambda numbers: quotient(first, other)(numbers) / numbers[over],
-        )
+        work.combine("E", Ratio(first, product(Sym(over), other)), ONE, "strong scaling",
+                     "The speed-up for each rank; it would be 1 if the work only were shared.")  # fmt: skip
     title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
     title = f"{title} of {placed.name.lower()} over {over}"
     made = setting.derivation(title, work.steps, notes=many.notes)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 
 from symcomm.core import form as forms
-from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Step
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Numbers, Step, worked_out
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, Total, num
 from symcomm.core.libraries import sp
@@ -18,7 +18,7 @@ from symcomm.core.program.closed_forms import ClosedForm, Measure
 from symcomm.core.program.events import Execution, Times
 from symcomm.core.program.orders import Schedule, in_flight
 from symcomm.core.program.schedules import find, run
-from symcomm.core.quantities.witnesses import number, over
+from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity
@@ -250,7 +250,7 @@ def derived(
         steps = [ask.step(first), ask.step(second)]
         share = Ratio(*(Sym(one.name) for one in steps))
         steps.append(step("u" if want == "utilisation" else "b", share, ONE, "definition", text,
-                          witness=over(*(Sym(one.name) for one in steps))))  # fmt: skip
+                          witness=partial(worked_out, share)))  # fmt: skip
         steps += _put_in(steps)
     title += f" of a training step under {ask.record.name}"
     exhibits = (_exhibit(ask.events),) if ask.events is not None and len(ask.events.orders) <= 16 else ()

@@ -17,7 +17,7 @@ from symcomm.core.quantities.counting.load import Load
 from symcomm.core.quantities.time.region_time import WORK, RegionTime
 from symcomm.core.quantities.time.term_texts import need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
-from symcomm.core.quantities.witnesses import between_tokens, in_turn, largest, number, over, together
+from symcomm.core.quantities.witnesses import between_tokens, in_turn, number
 from symcomm.core.records import dataclass, replace
 from symcomm.core.units import ONE
 from symcomm.core.worksheets.runs import queued
@@ -115,8 +115,7 @@ class PipelineTime:
         form = Largest(both) if overlaps else Total(both)
         text = "A stage computes one microbatch and sends what it made"
         text += " at the same time." if overlaps else ", one after the other."
-        return self.work.define(name, form, SECOND, "slot of the pipeline", text,
-                                witness=largest(both) if overlaps else together(both))  # fmt: skip
+        return self.work.combine(name, form, SECOND, "slot of the pipeline", text)
 
     def ends(self, name: str, what: str) -> Form | None:
         """The end of the batch: of the stage that it takes longest, and what stages add up between them."""
@@ -137,7 +136,7 @@ class PipelineTime:
         end = self.ends("t_ends", "end")
         total += [end] if end is not None else []
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
-        return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+        return self.work.combine("T_step", add_times(total), SECOND, "add", text)
 
     def stream(self, decodes: bool, back: Form | None, what: str = "work") -> Form:
         """The time of a forward pass of groups of sequences that follow one another through the stages.
@@ -168,9 +167,8 @@ class PipelineTime:
         way = work.define(named("way"), add_times([form if n == num(1) else product(n, form) for n, form in parts]),
                           SECOND, "one group", text, witness=_repeated(parts))  # fmt: skip
         slots = [*dict.fromkeys(slots)]
-        slow = slots[0] if len(slots) == 1 else work.define(
-            named("slow"), Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once.",
-            witness=largest(slots),
+        slow = slots[0] if len(slots) == 1 else work.combine(
+            named("slow"), Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once."
         )  # fmt: skip
         if what == "work":
             self.hops = add_times([product(n, form) for n, form in hops]) if hops else None
@@ -212,11 +210,9 @@ class PipelineTime:
         assert transfer is not None
         assert overhead is not None
         text = "A bucket holds its share of the gradients, and its call costs an overhead."
-        call = work.define("t_call", Total((overhead, Ratio(transfer, count))), SECOND, "buckets", text,
-                           witness=lambda n: number(overhead, n) + number(transfer, n) / number(count, n))  # fmt: skip
-        each = work.define("t_bucket", Ratio(backward, count), SECOND, "buckets",
-                           "The gradients of a bucket are there after its share of the last backward pass.",
-                           witness=over(backward, count))  # fmt: skip
+        call = work.combine("t_call", Total((overhead, Ratio(transfer, count))), SECOND, "buckets", text)
+        text = "The gradients of a bucket are there after its share of the last backward pass."
+        each = work.combine("t_bucket", Ratio(backward, count), SECOND, "buckets", text)
         self.reducing = product(count, call)
         ends = Total((each, self.reducing)), Total((backward, call))
         return work.define(
@@ -232,8 +228,8 @@ class PipelineTime:
         if run.slots is not None:
             self.where += run.slots.said(run.sizes).conditions
             if v != num(1):
-                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.",
-                                   witness=over(slot, v))  # fmt: skip
+                text = "The layers of a rank are in chunks."
+                slot = work.combine("t_chunk", Ratio(slot, v), SECOND, "chunks", text)
             text = "The last stage gets its first microbatch after p - 1 slots."
             self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
                                      witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip

@@ -35,7 +35,6 @@ from symcomm.core.quantities.time.slots import PipelineTime, Run, add_times
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
 from symcomm.core.quantities.time.time import with_rates
-from symcomm.core.quantities.witnesses import over, together
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
@@ -129,7 +128,7 @@ def write(
         end = writer.time("t_end", writer.terms(every.region(region.name).of("end"), "_end"), "The end of the batch")
         total += [] if end is None else [product(kinds["only"].times(region), end)]
         text = "All microbatches, then the end of the batch."
-        time = work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+        time = work.combine("T_step", add_times(total), SECOND, "add", text)
         notes = ("The first layer is timed as all others are.",) if every.first != every else ()
         pipe = PipelineTime(writer, (), kinds, run, num(1), replace(every, ops=(), calls=()))
         return StepTime(setting, chosen, work, writer, time, None, None, every, (), pipe, notes)
@@ -243,14 +242,7 @@ def _layers_named(
         return kinds
     share = usual.counts[0][1]
     form = cut.layers_per_stage or Ratio(pipeline.layer_count(graph), p)
-    n = work.define(
-        "n_stage",
-        form,
-        ONE,
-        "layers of a stage",
-        "Each stage holds its share of the layers.",
-        witness=together([form]) if cut.layers_per_stage else over(pipeline.layer_count(graph), p),
-    )
+    n = work.combine("n_stage", form, ONE, "layers of a stage", "Each stage holds its share of the layers.")
 
     def put(count: Form) -> Form:
         rest = count.terms[1:] if isinstance(count, Total) and count != share else ()

@@ -21,7 +21,7 @@ from symcomm.core.quantities.counting.flops import each_entry, looped, shown
 from symcomm.core.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, degrees, last_part, launches
 from symcomm.core.quantities.machine import Machine, MachineLink
 from symcomm.core.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
-from symcomm.core.quantities.witnesses import number, often, passes, ran, size, together
+from symcomm.core.quantities.witnesses import number, often, passes, ran, size
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, rests_on, slug, times
 from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
@@ -109,7 +109,7 @@ class TimeWriter:
         """A sum under a name; the part itself where there is one, None where there is none."""
         if len(parts) < 2:
             return parts[0] if parts else None
-        return self.work.define(name, Total(tuple(parts)), unit, rule, text, witness=together(parts))
+        return self.work.combine(name, Total(tuple(parts)), unit, rule, text)
 
     # -- amounts -------------------------------------------------------------------------------
 
