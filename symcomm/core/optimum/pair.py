@@ -8,7 +8,7 @@ from functools import partial
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, clashes
-from symcomm.core.derivation import Derivation, Reason, Relations, Step, Witness, put
+from symcomm.core.derivation import Derivation, Reason, Relations, Step, Witness, put, worked_out
 from symcomm.core.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.core.form import Form, Sym, Total, negative
 from symcomm.core.libraries import Expr, Symbol, sp
@@ -124,17 +124,9 @@ class Pair:
         return [
             Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
             Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
-            Step(
-                d,
-                less,
-                unit,
-                Reason(
-                    "difference",
-                    "Both are equal where this is zero.",
-                    witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers),
-                ),
-            ),
-        ]
+            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
+                                       witness=partial(worked_out, less))),
+        ]  # fmt: skip
 
     def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
         """The sign of the difference at a value of the variable, exactly."""

@@ -149,7 +149,7 @@ def derive(
         known = sorted(s.name for s in whole.free_symbols)
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
-    cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is], witness=lambda numbers: size)
+    cap = work.combine("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
     multiple = _multiple(setting, strategy, solve_for)
     fits = partial(_last, work, whole, solve_for, size, multiple)
     where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)

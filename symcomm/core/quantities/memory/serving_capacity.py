@@ -67,14 +67,13 @@ def derive(
         first = degree(shared)
         first = product(degree(page), Floor(Ratio(first, degree(page)))) if page is not None else first
     cache = write(work, placed, shares(setting, placed, paged, stage, "sequence"), "sequence")
-    room: list[Form] = [work.define("M_device", Num(there_are, BYTE), BYTE, str(capacity_is),
-                                    MEANINGS[str(capacity_is)], witness=lambda numbers: there_are)]  # fmt: skip
+    kind = str(capacity_is)
+    room: list[Form] = [work.combine("M_device", Num(there_are, BYTE), BYTE, kind, MEANINGS[kind])]
     room.append(negative(mine))
     kept = exact(workspace, "workspace", BYTE) if workspace is not None else Fraction(0)
     if kept:
-        room.append(negative(work.define("M_work", Num(kept, BYTE), BYTE, "given",
-                                         "This is kept free for other things.",
-                                         witness=lambda numbers: kept)))  # fmt: skip
+        text = "This is kept free for other things."
+        room.append(negative(work.combine("M_work", Num(kept, BYTE), BYTE, "given", text)))
     if shared is not None:
         before = write(work, placed, shares(setting, placed, first, stage, "sequence"), "sequence")
         room.append(negative(before))

@@ -177,7 +177,7 @@ def _whole(work: StepWriter, answer: Form, name: str, kind: str) -> None:
     """The step that rounds the answer, and the same in the symbols that the answer was written in last."""
     assert isinstance(answer, Sym)
     if work.known[answer.name] == 0:
-        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.", witness=lambda numbers: 1)
+        work.combine(name, num(1), ONE, "whole numbers", "The smallest one there is.")
         return
     rounded = whole(name, answer, ONE, kind == "at_least")
     last = next(step for step in reversed(work.steps) if step.name == answer.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
@@ -103,9 +103,7 @@ class PipelineTime:
         terms = [product(count, form) for count, form in mine]
         if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":
             return terms[0]
-        return (
-            self.work.define(name, add_times(terms), SECOND, "repeat", text, witness=_repeated(mine)) if terms else None
-        )
+        return self.work.combine(name, add_times(terms), SECOND, "repeat", text) if terms else None
 
     def slot(self, name: str, time: Form, sent: Form | None) -> Form:
         """The time of a stage for a piece of work, with its message."""
@@ -164,8 +162,8 @@ class PipelineTime:
             ", with a message behind each." if back is not None else ", with a message between two." if hops else "."
         )
         parts = [(n, form) for n, form in stages + hops if form != _NONE]
-        way = work.define(named("way"), add_times([form if n == num(1) else product(n, form) for n, form in parts]),
-                          SECOND, "one group", text, witness=_repeated(parts))  # fmt: skip
+        way = work.combine(named("way"), add_times([form if n == num(1) else product(n, form) for n, form in parts]),
+                           SECOND, "one group", text)  # fmt: skip
         slots = [*dict.fromkeys(slots)]
         slow = slots[0] if len(slots) == 1 else work.combine(
             named("slow"), Largest(tuple(slots)), SECOND, "slowest stage", "No two groups are on a stage at once."
@@ -310,9 +308,8 @@ class PipelineTime:
                 last = self.slot(f"t_slot,{letter},{kind},last", last, sent)
                 usual = times[letter, kind, False]
                 form = Total((last, negative(usual)))
-                tails.append(self.work.define(f"t_more,{kind}", form, SECOND, "reduction of gradients",
-                                              "Extra time of the last microbatch.",
-                                              witness=_longer(last, usual)))  # fmt: skip
+                tails.append(self.work.combine(f"t_more,{kind}", form, SECOND, "reduction of gradients",
+                                               "Extra time of the last microbatch."))  # fmt: skip
         found = self.makespan(times, tails)
         text = f"The longest path through the events; {found.cases} simulated sizes agree."
         if not found.cases:
@@ -355,46 +352,36 @@ class PipelineTime:
         sent = self.sent if what == "network" else {}
         end = self.ends(f"{name},end", "end_network") if what == "network" else None
         terms: list[Form] = []
-        witness: Witness | None = None
+        followed: Witness | None = None
         if any(getattr(one, what) for one in self.found) or sent:
             if self.run.letters:
                 times = self.times(f"{name},", what, bool(sent))
-                terms, witness = [self.makespan(times).form], self.followed([*times.values()])
+                terms, followed = [self.makespan(times).form], self.followed([*times.values()])
             else:
                 v = self.run.sizes["v"]
                 rounds = self.slots if v == num(1) else Ratio(self.slots, v)
                 parts = self.repetitions("only", _piece(what, ""))
-                busy = [(product(rounds, count), form) for count, form in parts]
-                terms = [product(count, form) for count, form in busy]
+                terms = [product(product(rounds, count), form) for count, form in parts]
                 apart = sent and v == num(1) and not any(one.last for one in self.found)
                 often = Total((self.slots, num(-2))) if apart else self.slots
                 more = [(often, self.between)] if sent and self.between is not None and often != num(0) else []
                 more += [(num(1), form) for form in sent.values() if apart]
                 terms += [product(count, form) for count, form in more]
-                witness = _repeated([*busy, *more])
         if what == "network" and self.reducing is not None:
             end = self.reducing if end is None else Total((self.reducing, end))
         terms += [end] if end is not None else []
+        if followed is None:
+            return self.work.combine(name, add_times(terms), SECOND, rule, text) if terms else None
 
         def counted(numbers: Numbers) -> Fraction | int:
-            return (witness(numbers) if witness else 0) + (number(end, numbers) if end is not None else 0)
+            return followed(numbers) + (number(end, numbers) if end is not None else 0)
 
-        return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None
-
-
-def _longer(last: Form, usual: Form) -> Witness:
-    return lambda numbers: number(last, numbers) - number(usual, numbers)
+        return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted)
 
 
 def _piece(what: str, letter: str) -> Callable[[RegionTime], Form | None]:
     """The time of a piece of work: ``work``, ``alone`` or ``network``."""
     return lambda one: getattr(one, what).get(letter)
-
-
-def _repeated(parts: Iterable[tuple[Form, Form]]) -> Witness:
-    """Times that follow one another, each so many times."""
-    several = [*parts]
-    return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
 
 
 def _stage_said(kind: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from symcomm.core.collectives.algorithms import algorithm, runs_by, told
 from symcomm.core.derivation import Numbers, Step
 from symcomm.core.dtypes import element_bytes, said_bytes
-from symcomm.core.form import Form, Largest, Num, Ratio, Total, num, product
+from symcomm.core.form import Form, Largest, Ratio, Total, num, product
 from symcomm.core.graph.graph import Region
 from symcomm.core.hardware.efficiency import Staircase
 from symcomm.core.parallel.strategy import Strategy
@@ -189,8 +189,7 @@ class TimeWriter:
         count = words[0] if len(words) == 1 else Total(tuple(words))
         text += f" {said_bytes(size)[0].upper()}{said_bytes(size)[1:]} an element ({dtype})."
         name = f"{name}_{dtype}" if several else name
-        witness = partial(self._wide, size, words)
-        return self.work.define(name, product(size, count), BYTE, "bytes", text, witness=witness)
+        return self.work.combine(name, product(size, count), BYTE, "bytes", text)
 
     def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
         """The load of each group of calls on its links, and its part through the memory, with its format.
@@ -392,11 +391,6 @@ class TimeWriter:
             ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
             done += ran / self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
         return done
-
-    @staticmethod
-    def _wide(size: Num, words: Sequence[Form], numbers: Numbers) -> Fraction:
-        """Amounts of elements of one format, one after the other, in bytes."""
-        return sum((size.number * number(one, numbers) for one in words), Fraction(0))
 
     @staticmethod
     def _moved(times: int, members: Sequence[Moved], numbers: Numbers) -> Fraction:
