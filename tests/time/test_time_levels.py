@@ -505,11 +505,15 @@ def test_a_limit_of_nodes_that_would_change_nothing_is_refused() -> None:
     assert str(caught.value) == "a token goes to 5 experts, but 1 node has 4\nhint: expert(nodes=2)"
     assert few.communication("data(16) + expert(nodes=2)", **over, collective="all-to-all", accounting=SENT).at().value
     assert refusal("data(16) + expert(nodes=some)", **over) == (
-        "'some' is no number of nodes\nhint: for instance expert(64, nodes=4)"
+        "'some' is no number of nodes\nhint: for instance expert(nodes=4)"
     )
     assert refusal("data(2) + ulysses(4, mesh=sp) + expert(4, mesh=sp, nodes=2)", **over, accounting=SENT) == (
         "every all-to-all over 'sp' has to take tokens to equally many experts\n"
         "hint: leave out nodes=, or give the experts an axis of their own"
+    )
+    assert refusal("expert(16, nodes=2)", **over, accounting=SENT) == (
+        "each rank of 'data' has all tokens, so none travels and nodes= limits nothing\n"
+        "hint: data(64) + expert(nodes=4) spreads tokens and experts"
     )
     with pytest.raises(sc.SymcommError) as caught:
         model.step_time("data(16) + expert(nodes=2)", device="H100-SXM", network="50 GB/s")

@@ -388,7 +388,7 @@ def Expert(size: Size | None = None, mesh: str = "data", nodes: int | str = 0) -
     Source: Lepikhin et al., arXiv 2006.16668, section 3; DeepSeek-AI, arXiv 2412.19437, section 2.1.2, for ``nodes``.
     """
     if isinstance(nodes, bool) or not re.fullmatch(r"\d{1,6}", str(nodes).strip()):
-        raise StrategyError(f"'{str(nodes)[:40]}' is no number of nodes", hint="for instance expert(64, nodes=4)")
+        raise StrategyError(f"'{str(nodes)[:40]}' is no number of nodes", hint="for instance expert(nodes=4)")
     name = f"Expert on {int(nodes)} node{'s' * (int(nodes) > 1)}" if int(nodes) else "Expert"
     return Strategy(
         name, ((_EXPERT, Rule("experts", mesh, nodes=int(nodes))),), ((mesh, None if size is None else degree(size)),),

@@ -114,6 +114,9 @@ def calls(
     found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting)
              for turn, loops in repeats(training_step(made, held, microbatches))
              if not isinstance(turn.work, Compute) and (copies or turn.work.meshes not in COPIES)]  # fmt: skip
+    if alone := limited - {rule.mesh for _, rule in strategy.rules if not rule.nodes}:
+        raise StrategyError(f"each rank of '{min(alone)}' has all tokens, so none travels and nodes= limits nothing",
+                            hint="data(64) + expert(nodes=4) spreads tokens and experts")  # fmt: skip
     few = [call for call in found if call.kind == "all-to-all" and limited & {*call.meshes}]
     if few and (few[0].copies is None or any(call.copies != few[0].copies for call in few)):
         what = "every all-to-all over '" + joint(few[0].meshes) + "' has to take tokens to equally many experts"
