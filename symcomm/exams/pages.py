@@ -10,7 +10,7 @@ from symcomm.core.printing import markdown_text
 from symcomm.core.units import ONE, Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Prose
 from symcomm.documents.render.words import Words, words
-from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose
+from symcomm.exams.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.solve import picture_of, solve
@@ -86,7 +86,9 @@ def words_of(language: str) -> Words:
 def _points_box(problem: Problem, said: Words) -> Prose:
     """A table with a field for the points of each question, their sum and the grader."""
     asked = [question for question in problem.questions if question.points is not None]
-    numbers = [f"{n}" for n in range(1, len(asked) + 1)]
+    headings = [question.heading.markdown if question.heading else "" for question in asked]
+    printed = [heading.removesuffix(without_number(heading)).strip(" .:)").split() for heading in headings]
+    numbers = [words[-1] if words else f"{n}" for n, words in enumerate(printed, start=1)]
     points = [f"{_BLANK}/ {question.points}" for question in asked]
     total = f"{_BLANK}/ {sum(question.points or 0 for question in asked)}"
     rows = [

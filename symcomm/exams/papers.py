@@ -275,6 +275,10 @@ class Exam:
         if self.whole or (not self._fewer and not settings.shuffle):
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
             return problem, {id(ask): ask.exam.id for ask in problem.asks}
+        for heading, below in groups:
+            if heading and heading.points is None and not any(isinstance(item, Ask) for item in below):
+                raise DocumentError(f"'{heading.markdown}' asks nothing, but is among questions that change places",
+                                    heading.span, "put it before the first question")  # fmt: skip
         if self._fewer and len({heading and heading.points for heading, _ in groups}) > 1:
             told = ", ".join(str(heading and heading.points) for heading, _ in groups)
             raise DocumentError(f"papers with other questions have other points: {told}",

@@ -33,7 +33,8 @@ class Spread:
     @property
     def text(self) -> str:
         """One line of the report."""
-        behind = f"{self.steps} steps; " + (f"{len(self.mistakes)} mistakes" if self.mistakes else "no mistakes known")
+        steps, known = f"{self.steps} step{'s' * (self.steps != 1)}", len(self.mistakes)
+        behind = f"{steps}; {known or 'no'} mistake{'s' * (known != 1)}{' known' * (not known)}"
         if self.formula:
             return f"{self.question}: the formula {self.formula}; {behind}"
         found = sorted(self.values, key=lambda q: q.value)

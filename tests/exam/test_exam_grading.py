@@ -196,7 +196,7 @@ def test_where_no_unit_is_named_a_paper_asks_for_one_and_always_for_digits(langu
 def test_the_self_test_shows_the_formula_and_asks_for_numbers_only_where_none_is_wanted():
     report = self_test(parse_template(FORMULAS, "f.md"), draws=4)
     assert report.problems == ()
-    assert "peak: the formula f·n_SM·n_FMA·2; 1 steps; " in report.text
+    assert "peak: the formula f·n_SM·n_FMA·2; 1 step; " in report.text
     report = self_test(parse_template(FORMULAS.replace("{formula: yes, left: R}", "{left: R}"), "f.md"), draws=4)
     assert report.problems == ("rate: the answer needs a value for f, n_FMA, n_SM, or say answer: formula (4 draws)",)
     with pytest.raises(DocumentError, match="'formal' says nothing of an answer"):

@@ -256,6 +256,22 @@ def test_a_paper_has_room_to_work_in_boxes_to_tick_and_a_box_for_points(kind):
     assert "Grader" in page
 
 
+def test_the_box_for_points_has_the_numbers_that_the_questions_have_on_the_page():
+    text = PEAK.replace("# Peak", "# Question 1.3 Peak") + LAYER.replace("# A", "# 2. A") + RING
+    exam = Exam(template("exam: {points_box: yes}", text=text), "7")
+    assert "| Question | 1.3 | 2 | 3 | Total |" in source(paper_page(exam, exam.paper(Student("s1"))), "md")
+
+
+@pytest.mark.parametrize("exam", ["shuffle: yes", "questions: 2"])
+def test_a_heading_that_asks_nothing_may_not_change_places_with_questions(exam):
+    text = PEAK + "# The layer\n\nIt has two matrices.\n\n" + LAYER
+    with pytest.raises(DocumentError) as error:
+        Exam(template(f"exam: {{{exam}}}", text=text), "7").paper(Student("s1"))
+    assert "'The layer' asks nothing, but is among questions that change places" in str(error.value)
+    assert "\n    # The layer\n" in str(error.value)
+    assert str(error.value).endswith("hint: put it before the first question")
+
+
 @pytest.mark.parametrize("room", ["much", "0 lines", "31 lines", "300 mm", "4 lines grey", "1e9 mm"])
 def test_room_that_is_none_is_refused_with_its_place(room):
     with pytest.raises(DocumentError, match=f"'{room}' is no room to work in") as error:
