@@ -83,7 +83,7 @@ def _unbound(name: str, signature: inspect.Signature, given: int, named: dict[st
     required = [p.name for p in signature.parameters.values() if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     missing = [key for key in required[given:] if key not in named]
     if missing:
-        return ValuesError(f"{name} needs {', '.join(missing)}", hint=f"{name}({', '.join(known)})")
+        return ValuesError(f"{name} needs {', '.join(map(repr, missing))}", hint=f"{name}({', '.join(known)})")
     return ValuesError(f"{name}: {error}", hint=f"{name}({', '.join(known)})")
 
 

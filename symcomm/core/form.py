@@ -453,7 +453,7 @@ def extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
     SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.
     """
     if all(c.is_number for c in choices):  # roots and logarithms of numbers, too: which one it is can be said
-        return kind(*choices)
+        return sp.zoo if sp.zoo in choices else kind(*choices)  # SymPy compares nothing with 1/0
     flat = dict.fromkeys(inner for c in choices for inner in (c.args if isinstance(c, kind) else (c,)))
     kept: list[Expr] = []
     for c in flat:

@@ -145,6 +145,12 @@ def test_a_wrong_option_of_a_quantity_is_told(name):
             tried(MODEL.derive, name, **{option.name: wrong})
 
 
+def test_an_argument_that_is_left_out_is_named_as_one():
+    with pytest.raises(sc.SymcommError) as error:
+        sc.sensitivity("n + 1/n")
+    assert str(error.value) == "sensitivity needs 'to'\nhint: sensitivity(cost, to, given)"
+
+
 def test_an_error_in_a_notebook_is_a_few_lines():
     with pytest.raises(sc.SymcommError) as caught:
         sc.minimise(5, over="n")

@@ -140,6 +140,7 @@ STATED: list[tuple[Form, dict[str, object], str]] = [
     (total(Root(minus(num(10), n)), n), {"upper": 12}, "the cost is not a real number at n = 11"),
     (Ratio(product(num(0), n), product(num(0), n)), {}, "the cost is not defined for any n: a division by zero"),
     (Ratio(num(1), product(num(0), n)), {}, "the cost is not defined for any n: a division by zero"),
+    (total(Largest((Ratio(num(1), num(0)), num(2))), n), {}, "the cost is not defined for any n: a division by zero"),
     (Ratio(n, minus(a, b)), {"given": {"a": 2, "b": 2}}, "the cost is not defined with these numbers"),
     (Ratio(num(1), Power(Total((n, num(-3))), num(2))), {}, "a division by zero"),
     (total(n, negative(n), num(3)), {"integer": False}, "the cost does not change with n"),
