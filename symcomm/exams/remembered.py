@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 About = TypeVar("About")
@@ -22,9 +23,10 @@ class Remembered(dict[About, Made]):
 
     def once(self, about: About, make: Callable[[], Made]) -> Made:
         """The result that is kept; else one that is made now."""
-        if about not in self:
-            made = make()
-            if len(self) >= self.most:
-                self.clear()
-            self[about] = made
-        return self[about]
+        with suppress(KeyError):
+            return self[about]
+        made = make()
+        if len(self) >= self.most:
+            self.clear()
+        self[about] = made
+        return made

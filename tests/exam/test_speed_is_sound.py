@@ -191,11 +191,8 @@ def test_a_variant_is_the_one_that_is_derived_alone(seed):
 class _OfAnyPaper(dict):
     """What is kept for one paper is given to all."""
 
-    def __contains__(self, key):
-        return len(self) > 0
-
-    def __getitem__(self, key):
-        return next(iter(self.values()))
+    def once(self, about, make):
+        return self.setdefault("any paper", make())
 
 
 @pytest.mark.long
@@ -254,6 +251,15 @@ def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each
         sizes.add(dict(ask.options)["ranks"])
     assert len(sizes) > 3
     assert len(derived) == 2  # with the number of the first paper, too: both are to say the same
+
+
+def test_an_algorithm_that_runs_none_of_the_collectives_otherwise_is_not_derived_again():
+    exam = exam_of(parse_template(SIZES.replace("algorithm: ring, ", ""), "t.md"), "1")
+    (ask,) = exam.example.asks
+    question = key_of(exam.example, ask).candidates.question
+    asked = {accounting.algorithm for _, accounting, *_ in question.changed}
+    assert {"tree", "two_shot"} <= asked  # which run an all-reduce
+    assert not {"ring", "bruck", "pairwise"} & asked
 
 
 GROUPED = """---
