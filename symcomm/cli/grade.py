@@ -35,20 +35,24 @@ def grade(
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv --decisions grades/look-at.csv -o grades/
     """
     from symcomm.core.files import write_files
+    from symcomm.documents.plots.figure import figure, written
     from symcomm.exams import summary
     from symcomm.exams.classes import grade as graded
 
+    def tell(done: int, total: int, what: str) -> None:
+        progress(done, total, what)
+        if not (done or no_plot):  # while other processes grade, Matplotlib is loaded in this one
+            figure()
+
     with progress_bar("grading") as progress:
         made = graded(file, answers, keys=keys, roster=roster, variants=variants, seed=seed, decisions=decisions,
-                      progress=progress, processes=None)  # fmt: skip
+                      progress=tell, processes=None)  # fmt: skip
     files = {
         "grades.csv": summary.grades_csv(made).encode(), "grades.json": summary.grades_json(made).encode(),
         "summary.csv": summary.summary_csv(made).encode(), "summary.md": summary.markdown(made).encode(),
         "look-at.csv": summary.look_csv(made).encode(),
     }  # fmt: skip
     if not no_plot:
-        from symcomm.documents.plots.figure import written
-
         files["summary.svg"] = written(summary.picture(made), "svg")
     for path in write_files(files, output):
         click.echo(str(path))

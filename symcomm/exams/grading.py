@@ -7,9 +7,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
+from symcomm.core.quantities import QUANTITIES
 from symcomm.core.real_numbers import number_of
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.choices import OfferedAnswer
@@ -47,7 +49,7 @@ def grade(
     together = _together(exam.example)
     found: _Marks = {}
     with Pool(exam, processes, len(together), (papers, by_student, decided)) as pool:
-        for done, marks in enumerate(pool.run(_marks, together)):
+        for done, marks in enumerate(pool.run(_marks, together, partial(_effort, exam.example))):
             if progress:
                 progress(done, len(together), "questions")
             found |= marks
@@ -62,6 +64,12 @@ def _together(problem: Problem) -> list[frozenset[str]]:
         tied = frozenset((name, *(before for _, before, _ in ask.exam.follows)))
         found = [*(one for one in found if not one & tied), tied.union(*(one for one in found if one & tied))]
     return found
+
+
+def _effort(problem: Problem, ids: frozenset[str]) -> int:
+    """How many choices there are in some questions: what takes longest is to derive all that students may mean."""
+    asks = (ask for name, ask in zip(problem.ids, problem.asks, strict=True) if name in ids)
+    return sum(len((ask.sheet or QUANTITIES[ask.quantity]).options) for ask in asks)
 
 
 def _marks(ids: frozenset[str]) -> _Marks:

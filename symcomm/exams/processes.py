@@ -53,8 +53,10 @@ class Pool:
         _here[:] = [(self.exam, self.shared)]
         return self
 
-    def run(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
-        """The result of each task, whichever is finished first."""
+    def run(
+        self, work: Callable[[Task], Made], tasks: Iterable[Task], effort: Callable[[Task], int] = lambda task: 0
+    ) -> Iterator[Made]:
+        """The result of each task, whichever is finished first; several processes begin with those of most effort."""
         todo: Sequence[Task] = [*tasks]
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)
@@ -63,7 +65,8 @@ class Pool:
         if self.executor is None:
             about = (self.exam.template, self.exam.seed, self.exam.whole)
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
-        yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
+        begun = [self.executor.submit(work, task) for task in sorted(todo, key=effort, reverse=True)]
+        yield from (done.result() for done in as_completed(begun))
 
     def papers(
         self, draw: Callable[[Sequence[tuple[Student, int]]], Iterable[tuple[AssignedPaper, Made]]],
