@@ -146,7 +146,6 @@ def search(
     for name in rates:
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
-    device = None if device is None else find(device)  # by its name it would be looked up for every structure
     given = {**rates, "device": device}
     question = SearchQuestion(
         model, varied, recipe_of(recipe).name, gradient_dtype,

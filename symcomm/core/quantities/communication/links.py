@@ -490,7 +490,7 @@ class Links:
     """
 
     said: tuple[tuple[str, Any], ...] = ()
-    device: object = None
+    device: Device | None = None
     network: Network | None = None
 
     @classmethod
@@ -498,7 +498,7 @@ class Links:
         """What is said of links and a device. Raises ``ValuesError`` for more ranks than a network has devices."""
         found = dict(pairs(said))
         if NODE in found or (whole := network_if(named)) is None:
-            return cls(tuple(found.items()), named)
+            return cls(tuple(found.items()), None if named is None else device(named))  # looked up once for all meshes
         whole.holds(ranks)
         return cls((*found.items(), (NODE, whole)), whole.device, whole)
 
@@ -530,8 +530,7 @@ class Links:
     @property
     def joined(self) -> int:
         """How many ranks the device's own links join; 0 where it has none."""
-        found = device(self.device) if self.device is not None else None
-        return found.link().joins if found is not None and found.links else 0
+        return self.device.link().joins if self.device is not None and self.device.links else 0
 
     def check(self, strategies: Sequence[Strategy]) -> None:
         """Raises ``ValuesError`` for links of an axis that no strategy has."""
@@ -547,8 +546,8 @@ class Links:
 
     def check_joined(self, ranks: int) -> None:
         """Raises ``ValuesError`` where so many ranks would be on a device's own links, which join fewer."""
-        if self.joined and ranks > self.joined and NODE not in dict(self.said):
-            raise beyond(device(self.device), ranks)
+        if self.device is not None and ranks > self.joined > 0 and NODE not in dict(self.said):
+            raise beyond(self.device, ranks)
 
 
 # -- the way of a call -----------------------------------------------------------------------------------
