@@ -131,13 +131,17 @@ NAMES = {
     "symcomm.core.text": "parsing",
     "symcomm.core.text.context": "Context Scope",
     "symcomm.core.text.finder": "layer_tables read_tables",
-    "symcomm.core.text.formula": "LayerRow parse_answer parse_declarations parse_equation parse_layer parse_size",
+    "symcomm.core.text.declarations": "read_declarations",
+    "symcomm.core.text.equations": "Target read_equation",
+    "symcomm.core.text.formula": (
+        "LayerRow _atoms _distinct _items _with_ranges parse_answer parse_layer parse_size "
+    ),
     "symcomm.core.text.grammars": "FORMULA Grammar KEPT MODULE",
     "symcomm.core.text.syntax": "Branch start_of stop_of",
     "symcomm.core.text.table": "CELL_LIMIT Cell ROW_LIMIT TEXT_LIMIT Table as_layer_table",
     "symcomm.core.text.tree": (
         "Exponentiation Family FunctionCall Hadamard Identifier Multiplication Node Number Quotient Radical Sum "
-        "Transpose bare children size_form "
+        "Transpose bare children size_form tree_walk=walk "
     ),
     "symcomm.core.timeline": "timeline",
     "symcomm.core.units": "BYTE ELEMENT FLOP ONE Quantity Unit",

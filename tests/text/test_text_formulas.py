@@ -7,6 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
+from alone import declarations, equation
 from api import (
     Exponentiation,
     Family,
@@ -25,8 +26,6 @@ from api import (
     Transpose,
     bare,
     parse_answer,
-    parse_declarations,
-    parse_equation,
     parse_size,
 )
 from hypothesis import given
@@ -74,7 +73,7 @@ FAMILIES = ("Y", "Z")
 
 
 def formula(text: str, *extra: str) -> str:
-    return show(parse_equation(text, [*NAMES, *extra], SIZES, families=FAMILIES).formula)
+    return show(equation(text, [*NAMES, *extra], SIZES, families=FAMILIES).formula)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ def test_a_computation_is_read(text: str, tree: str) -> None:
 
 def test_letters_in_a_font_keep_their_places() -> None:
     text = r"y = \mathbf{XW} b"
-    node = parse_equation(text, ["X", "W", "b"]).formula
+    node = equation(text, ["X", "W", "b"]).formula
     assert isinstance(node, Multiplication)
     assert [one.span.word for one in node.factors] == ["X", "W", "b"]
 
@@ -206,13 +205,13 @@ def test_a_word_with_two_readings_is_refused() -> None:
     ],
 )
 def test_a_shape_is_read(text: str, sizes: str, domain: str) -> None:
-    [one] = parse_declarations(text)
+    [one] = declarations(text)
     assert (" ".join(map(show, one.sizes)), one.domain) == (sizes, domain)
 
 
 def test_several_names_share_a_shape() -> None:
     for text in (r"Q_i, K_i \in \mathbb{R}^{L \times H}", r"$Q_i$ and $K_i$ in $R^{L x H}$", "Q_i, K_i [L, H]"):
-        assert [(one.name.key, len(one.sizes)) for one in parse_declarations(text)] == [("Q_i", 2), ("K_i", 2)]
+        assert [(one.name.key, len(one.sizes)) for one in declarations(text)] == [("Q_i", 2), ("K_i", 2)]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +219,12 @@ def test_several_names_share_a_shape() -> None:
     [r"Q_i \in \mathbb{R}^{L \times H}, i = 1, \dots, n", "Q_i [L, H] for i=1..n", r"Q_1, \dots, Q_n \in R^{L x H}"],
 )
 def test_a_family_is_declared_by_its_index(text: str) -> None:
-    [one] = parse_declarations(text)
+    [one] = declarations(text)
     assert (one.name.key, one.name.index) == ("Q", "i")
 
 
 def test_a_range_from_zero_is_counted() -> None:
-    [one] = parse_declarations(r"Q_i [L], i = 0, \dots, n-1")
+    [one] = declarations(r"Q_i [L], i = 0, \dots, n-1")
     assert show(one.ranges[0].count) == "n"
 
 
@@ -247,7 +246,7 @@ def test_a_range_from_zero_is_counted() -> None:
     ],
 )
 def test_a_name_has_one_key_however_it_is_written(text: str, key: str, latex: str) -> None:
-    [one] = parse_declarations(text + " [B]")
+    [one] = declarations(text + " [B]")
     assert (one.name.key, one.name.latex) == (key, latex)
 
 
@@ -542,7 +541,7 @@ DECLARATION_ERRORS = {
 def test_a_wrong_shape_is_refused_with_a_caret_and_a_hint(text: str) -> None:
     message, word, hint = DECLARATION_ERRORS[text]
     with pytest.raises(FormulaError) as caught:
-        parse_declarations(text)
+        declarations(text)
     error = caught.value
     assert error.span is not None
     assert (error.message, error.span.word, error.hint) == (message, word, hint)
@@ -550,7 +549,7 @@ def test_a_wrong_shape_is_refused_with_a_caret_and_a_hint(text: str) -> None:
 
 def test_an_error_shows_the_line_and_a_caret() -> None:
     with pytest.raises(FormulaError) as caught:
-        parse_equation("$y = foo(x$", {"x"})
+        equation("$y = foo(x$", {"x"})
     assert str(caught.value) == (
         "<text>:1: this `(` is never closed\n    $y = foo(x$\n            ^\nhint: write a `)` where it ends"
     )
@@ -586,7 +585,7 @@ def test_a_piece_repeated_without_end_is_refused(piece: str) -> None:
         with suppress(SymcommError):
             parse_answer(piece * count + "N", KNOWN)
         with suppress(SymcommError):
-            parse_declarations("x [" + piece * count + "N]")
+            declarations("x [" + piece * count + "N]")
 
 
 def test_more_than_five_hundred_parts_are_refused() -> None:
@@ -723,9 +722,9 @@ class Printer:
 def test_a_tree_in_any_spelling_is_read_back(tree: Node, data: st.DataObject) -> None:
     text = Printer(data).text(tree)
     known = [f"{key}_{index}" if index and "^" not in key else key for key, index in SPELLINGS]
-    equation = f"y = {text}, i = 1, \\dots, N_{{layer}}"
+    written = f"y = {text}, i = 1, \\dots, N_{{layer}}"
     try:
-        read = parse_equation(equation, known, {"N_layer"}, families={"Q", "W^1"})
+        read = equation(written, known, {"N_layer"}, families={"Q", "W^1"})
     except FormulaError as error:
         if "more than" in error.message:
             return
@@ -765,9 +764,9 @@ def refusal(way: Callable[[], object]) -> SymcommError | None:
 
 def read_every_way(text: str) -> None:
     for way in (
-        lambda: parse_equation(text, NAMES, SIZES, families=FAMILIES),
-        lambda: parse_declarations(text),
-        lambda: parse_declarations(text, SIZES),
+        lambda: equation(text, NAMES, SIZES, families=FAMILIES),
+        lambda: declarations(text),
+        lambda: declarations(text, SIZES),
         lambda: parse_size(text),
         lambda: parse_answer(text, KNOWN),
     ):

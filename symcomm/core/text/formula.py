@@ -46,50 +46,6 @@ class LayerRow:
     span: Span
 
 
-def parse_equation(
-    cell: Cell | str,
-    names: Iterable[str] = (),
-    sizes: Iterable[str] = (),
-    functions: frozenset[str] | None = None,
-    families: Iterable[str] = (),
-) -> Equation:
-    r"""Read one computation; ``names`` and ``sizes`` are the keys that may stand in it.
-
-    A name with an index that runs in the cell (``Q_i``, ``i = 1, \dots, n_h``) is known by its key in
-    ``families`` or by ``Q_i`` in ``names``. With ``functions``, any other function is refused.
-
-    >>> equation = parse_equation("$Q = xW^Q$", names={"x", "W^Q"})
-    >>> [factor.key for factor in equation.formula.factors]
-    ['x', 'W^Q']
-    """
-    cell = single(cell) if isinstance(cell, str) else cell
-    context, items, ranges = _items(cell)
-    indices = _indices(ranges)
-    tensors: dict[str, set[str]] = {}
-    for name in names:
-        head, _, letter = name.rpartition("_")
-        key, index = (head, letter) if head and letter in indices else (name, "")
-        tensors.setdefault(key, set()).add(index)
-    for name in families:
-        tensors.setdefault(name, set()).update(indices or {"i"})
-    context.scope = Scope(tensors, frozenset(sizes) | _keys(ranges), indices, functions)
-    return read_equation(context, items, ranges, Target(None))
-
-
-def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> tuple[Declaration, ...]:
-    r"""Read the shapes a cell declares; ``sizes`` are the sizes that may stand in them, None for any.
-
-    >>> [d.name.key for d in parse_declarations(r"$x \in \mathbb{R}^{B \times D}, W^Q \in \mathbb{R}^{D \times D}$")]
-    ['x', 'W^Q']
-    >>> [len(d.sizes) for d in parse_declarations("x [B, L, D]")]
-    [3]
-    """
-    cell = single(cell) if isinstance(cell, str) else cell
-    known = frozenset(sizes) if sizes is not None else _distinct(_atoms(cell))
-    context, items, ranges = _items(cell, Scope(sizes=known))
-    return tuple(_with_ranges(one, ranges, {}, {}) for one in read_declarations(context, items))
-
-
 def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> Node:
     """Read one size, such as ``4D`` or ``n_h H``; ``known`` are the names that may stand in it, None for any.
 
