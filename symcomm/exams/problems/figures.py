@@ -14,7 +14,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.blocks import Section
 from symcomm.core.derivation.writing import numbers
 from symcomm.core.errors import DocumentError, Span, ValuesError, nearest
-from symcomm.core.form import Form, evaluate, names, rational
+from symcomm.core.form import Form, evaluate, names
 from symcomm.core.keys import TEXT, YES, keyed, keys_of, read_keys
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.declared import OneOf, Option
@@ -152,41 +152,23 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
-    from symcomm.core.program.events import Times
-    from symcomm.core.program.schedules import RANK_LIMIT, find, run
-    from symcomm.core.quantities.time.schedule_time import GRADIENTS, halves
+    from symcomm.core.quantities.time.schedule_time import GRADIENTS, of_stages
     from symcomm.documents.plots import schedule
 
     stages, options = request.size("stages", "p"), {"forward": "1", **request.options}
-    microbatches = request.size("microbatches", "m")
-    if stages > RANK_LIMIT:
-        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {RANK_LIMIT}")
-    record = find(options["schedule"])
-    v = record.fitting(stages, microbatches, request.size("chunks", record.chunks or 1))
-    of_stages = [name for name in ("forward", "backward", *GRADIENTS) if name in options]
-    read = {name: _times(options[name], name, stages) for name in of_stages}
+    named = [name for name in ("forward", "backward", *GRADIENTS) if name in options]
+    read = {name: _times(options[name], name, stages) for name in named}
     single = {name: _times(options[name], name, 1) for name in ("overhead", "hop", "pair") if name in options}
     said = {unit for times, unit in [*read.values(), *single.values()] if any(times)}
     if len(said) > 1:
         raise ValuesError("some times of the stages have a unit and some have none", hint="give all of them in seconds")
-    forward = read["forward"][0]
-    if not any(forward):
-        raise ValuesError("the forward pass takes no time", hint="give each stage a positive time")
-    parts: dict[str, list[Form]] = {name: [*map(rational, times)] for name, (times, _) in read.items()}
-    if not {*GRADIENTS} <= parts.keys():
-        parts.setdefault("backward", [rational(2 * time) for time in forward])
-    gradients = [[evaluate(time, {}) for time in halves(parts, {})[name]] for name in GRADIENTS]
-    share = v / record.placement.copies(stages, v)  # a rank's chunks share its time
-    places = {record.placement.stage(rank, chunk, stages): rank for rank in range(stages) for chunk in range(v)}
-    each = [[times[places[s]] / share for s in sorted(places)] for times in (forward, *gradients)]
-    f, b, w = each
-    overhead, hop, pair = (single[name][0][0] if name in single else None for name in ("overhead", "hop", "pair"))
-    backward = any(map(any, gradients))
-    made = run(record, stages, microbatches, v, Times(f, b, w, pair, hop or 0, overhead or 0), backward)
+    made, halved = of_stages(
+        options["schedule"], stages, request.size("microbatches", "m"),
+        request.size("chunks") if "chunks" in options else None, {name: times for name, (times, _) in read.items()},
+        **{name: times[0] for name, (times, _) in single.items()},
+    )  # fmt: skip
     unit = next(iter(said), ONE)
-    text = schedule.says(made, unit)
-    if "B" in record.kinds and backward and not {*GRADIENTS} & read.keys():
-        text += " Half of a backward is the gradient of the weights."
+    text = schedule.says(made, unit) + (" Half of a backward is the gradient of the weights." if halved else "")
     return schedule.schedule_plot(made, unit=unit, title=""), text
 
 

@@ -17,7 +17,7 @@ from symcomm.core.program import closed_forms
 from symcomm.core.program.closed_forms import ClosedForm, Measure
 from symcomm.core.program.events import Execution, Times
 from symcomm.core.program.orders import Schedule, in_flight
-from symcomm.core.program.schedules import find, run
+from symcomm.core.program.schedules import RANK_LIMIT, find, run
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
@@ -109,6 +109,33 @@ def halves(said: Mapping[str, Sequence[Form]], values: Mapping[str, Fraction]) -
     if any(values.keys() >= {*forms.names(left)} and forms.evaluate(left, values) < 0 for left in rest):
         raise ValuesError(f"'{name}' is more than 'backward'", hint="it is a part of it")
     return {**parts, next(one for one in GRADIENTS if one != name): rest}
+
+
+def of_stages(
+    schedule: str, stages: int, microbatches: int, chunks: int | None, times: Mapping[str, Sequence[Fraction]],
+    pair: Fraction | None = None, hop: Fraction = Fraction(0), overhead: Fraction = Fraction(0),
+) -> tuple[Execution, bool]:  # fmt: skip
+    """The events of a schedule with the ``times`` of each stage, and whether half of a backward is for the weights.
+
+    Without times of its own the backward pass takes twice as long as the forward pass.
+    """
+    if stages > RANK_LIMIT:
+        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {RANK_LIMIT}")
+    record = find(schedule)
+    v = record.fitting(stages, microbatches, (record.chunks or 1) if chunks is None else chunks)
+    forward = times["forward"]
+    if not any(forward):
+        raise ValuesError("the forward pass takes no time", hint="give each stage a positive time")
+    parts: dict[str, list[Form]] = {name: [*map(forms.rational, some)] for name, some in times.items()}
+    if not {*GRADIENTS} <= parts.keys():
+        parts.setdefault("backward", [forms.rational(2 * time) for time in forward])
+    gradients = [[forms.evaluate(time, {}) for time in halves(parts, {})[name]] for name in GRADIENTS]
+    share = v / record.placement.copies(stages, v)  # a rank's chunks share its time
+    places = {record.placement.stage(rank, chunk, stages): rank for rank in range(stages) for chunk in range(v)}
+    f, b, w = ([some[places[s]] / share for s in sorted(places)] for some in (forward, *gradients))
+    backward = any(map(any, gradients))
+    made = run(record, stages, microbatches, v, Times(f, b, w, pair, hop, overhead), backward)
+    return made, "B" in record.kinds and backward and not {*GRADIENTS} & times.keys()
 
 
 @dataclass
