@@ -13,9 +13,8 @@ from symcomm.core import form as forms
 from symcomm.core.errors import ValuesError
 from symcomm.core.parallel.strategy import with_copies
 from symcomm.core.program import pipeline
-from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.quantities.communication.links import PIPE, Nesting
-from symcomm.core.quantities.memory.state_memory import sharded_gradients
+from symcomm.core.quantities.memory.state_memory import added_whole
 from symcomm.core.records import replace
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
@@ -58,7 +57,7 @@ def _has_copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
     """The lists of a grid; those with one microbatch apart where the gradients of several are added whole."""
-    whole = sharded_gradients(composed(draft.pieces)) and unreduced(question.accounting, forms.num(2))
+    whole = added_whole(composed(draft.pieces), question.accounting)
     if MICROBATCHES not in dict(found.lists) or not whole:
         yield False, found.lists
         return

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
 from symcomm.core.derivation import Condition, Derivation, Numbers, exact
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Ceiling, Form, Num, Ratio, Sym, Total, combined, evaluate, from_expr, names, num, product
@@ -236,6 +237,11 @@ def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
 def sharded_gradients(strategy: Strategy | None) -> bool:
     """Whether a strategy cuts the gradients of weights that every rank computes whole."""
     return strategy is not None and any(r.axis == "first" and "gradient" in r.on for _, r in strategy.rules)
+
+
+def added_whole(strategy: Strategy | None, accounting: Accounting) -> bool:
+    """Whether the gradients of several microbatches are added whole, though the strategy cuts them."""
+    return sharded_gradients(strategy) and unreduced(accounting, num(2))
 
 
 _PLACES = {"device": "on the device", "host": "on the host", "nvme": "on NVMe disks"}
