@@ -23,7 +23,7 @@ from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import Asking, worth
 from symcomm.exams.changes import Attempt, same_names
 from symcomm.exams.mistakes import Misconception
-from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points
+from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points
 from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.reading.formula import AnswerReader
 
@@ -160,7 +160,7 @@ class Candidates:
         return [ResidueTable(point, residues(self.right, point)) for point in made]
 
     @cached_property
-    def point(self) -> tuple[Probe, ...]:
+    def point(self) -> tuple[ResiduePoint, ...]:
         """A point modulo each prime, with no symbol given."""
         return points(self.question.symbols, self.question.derivation.relations, {}, 1)[0]
 
@@ -184,7 +184,7 @@ class Candidates:
         return tuple(worths.index(worth) for worth in worths)
 
 
-def residues(form: Form, at: tuple[Probe, ...]) -> Residues | None:
+def residues(form: Form, at: tuple[ResiduePoint, ...]) -> Residues | None:
     """A form modulo each prime; None where it has no number."""
     try:
         return tuple(point.worth(form) for point in at)
@@ -211,7 +211,7 @@ def _tried(drafts: Iterator[Attempt]) -> list[Attempt]:
 class ResidueTable:
     """Points at which some symbols have their given numbers, and the residues of all that is known there."""
 
-    points: tuple[Probe, ...]
+    points: tuple[ResiduePoint, ...]
     right: Residues | None
     tables: dict[str, dict[Residues, list[Wrong]]] = field(default_factory=dict)
 

@@ -26,7 +26,7 @@ from symcomm.core.real_numbers import are_apart, is_exact, number_of
 from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
-from symcomm.exams.points import NoNumberError, Probe, Residues, is_rational, points, real_points
+from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points, real_points
 from symcomm.exams.reading import UnreadError
 from symcomm.exams.reading.formula import Side, degree
 from symcomm.exams.reading.measures import counts, measure
@@ -420,7 +420,7 @@ def _float(number: Fraction) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-def _at(form: Form, at: tuple[Probe, ...]) -> Residues | None:
+def _at(form: Form, at: tuple[ResiduePoint, ...]) -> Residues | None:
     """A formula at points; raises ``NoNumberError`` for what has no number anywhere."""
     try:
         return tuple(point.worth(form) for point in at)

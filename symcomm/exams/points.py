@@ -34,7 +34,7 @@ class NoNumberError(Exception):
 
 
 @dataclass(frozen=True)
-class Probe:
+class ResiduePoint:
     """Numbers modulo a prime: the worth of each symbol, and its twelfth root or what it is made of."""
 
     prime: int
@@ -103,35 +103,35 @@ def _residue(number: Fraction, prime: int) -> int:
     return number.numerator * pow(bottom, -1, prime) % prime
 
 
-def _power(form: Power, probe: Probe) -> int:
+def _power(form: Power, point: ResiduePoint) -> int:
     exponent = form.exponent
     if not isinstance(exponent, Num):
         if not forms.names(exponent):
-            return _power(Power(form.base, Num(forms.evaluate(exponent, {}))), probe)
-        return probe.mix(5, probe.worth(form.base), probe.worth(exponent))
+            return _power(Power(form.base, Num(forms.evaluate(exponent, {}))), point)
+        return point.mix(5, point.worth(form.base), point.worth(exponent))
     n, q = exponent.number.numerator, exponent.number.denominator
-    base = probe.worth(form.base) if q == 1 else probe.root(form.base, q)
-    return pow(probe.inverse(base), -n, probe.prime) if n < 0 else pow(base, n, probe.prime)
+    base = point.worth(form.base) if q == 1 else point.root(form.base, q)
+    return pow(point.inverse(base), -n, point.prime) if n < 0 else pow(base, n, point.prime)
 
 
-def _extreme(form: forms.Largest | forms.Smallest, probe: Probe) -> int:
-    flat = {probe.worth(c) for c in _flat(type(form), form.choices)}
-    return flat.pop() if len(flat) == 1 else probe.mix(2 if isinstance(form, forms.Largest) else 3, *sorted(flat))
+def _extreme(form: forms.Largest | forms.Smallest, point: ResiduePoint) -> int:
+    flat = {point.worth(c) for c in _flat(type(form), form.choices)}
+    return flat.pop() if len(flat) == 1 else point.mix(2 if isinstance(form, forms.Largest) else 3, *sorted(flat))
 
 
 _RESIDUES: Algebra[int] = Algebra({
-    Num: lambda form, probe: _residue(form.number, probe.prime),
-    forms.Total: lambda form, probe: sum(map(probe.worth, form.terms)) % probe.prime,
-    Ratio: lambda form, probe: probe.worth(form.top) * probe.inverse(probe.worth(form.bottom)) % probe.prime,
+    Num: lambda form, point: _residue(form.number, point.prime),
+    forms.Total: lambda form, point: sum(map(point.worth, form.terms)) % point.prime,
+    Ratio: lambda form, point: point.worth(form.top) * point.inverse(point.worth(form.bottom)) % point.prime,
     Power: _power,
-    Root: lambda form, probe: probe.root(form.inside, 2),
-    forms.Ceiling: lambda form, probe: probe.mix(1, probe.worth(form.inside)),
-    forms.Floor: lambda form, probe: -probe.mix(1, -probe.worth(form.inside) % probe.prime) % probe.prime,  # -⌈-x⌉
+    Root: lambda form, point: point.root(form.inside, 2),
+    forms.Ceiling: lambda form, point: point.mix(1, point.worth(form.inside)),
+    forms.Floor: lambda form, point: -point.mix(1, -point.worth(form.inside) % point.prime) % point.prime,  # -⌈-x⌉
     forms.Largest: _extreme,
     forms.Smallest: _extreme,
-    forms.Logarithm: lambda form, probe: probe.mix(7 + form.base, probe.worth(form.inside)),
-    forms.BinaryOnes: lambda form, probe: probe.mix(4, probe.worth(form.inside)),
-    forms.Applied: lambda form, probe: probe.mix(1000 + len(form.rule.name), *map(probe.worth, form.arguments)),
+    forms.Logarithm: lambda form, point: point.mix(7 + form.base, point.worth(form.inside)),
+    forms.BinaryOnes: lambda form, point: point.mix(4, point.worth(form.inside)),
+    forms.Applied: lambda form, point: point.mix(1000 + len(form.rule.name), *map(point.worth, form.arguments)),
 }, forms.refused("number", NoNumberError))  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def is_rational(form: Form) -> bool:
 
 def points(
     symbols: Mapping[str, bool], relations: Relations, fixed: Mapping[str, Fraction], seed: int
-) -> list[tuple[Probe, ...]]:
+) -> list[tuple[ResiduePoint, ...]]:
     """Random points at which the relations hold and some symbols are ``fixed``.
 
     Each is a tuple of one point modulo each prime. There are several where a relation can be kept in several ways: a
@@ -207,7 +207,7 @@ def points(
         held = [n for n in group if n in fixed]
         ways.append([made for name in (held or [left]) if (made := _solved(left, right, name)) is not None]
                     or [(left, right)])  # fmt: skip
-    found: list[tuple[Probe, ...]] = []
+    found: list[tuple[ResiduePoint, ...]] = []
     for chosen in list(combinations_of(*ways))[:4]:
         rng = random.Random(seed)  # noqa: S311  (probes, not secrets)
         found.append(tuple(_point(prime, symbols, dict(chosen), fixed, rng) for prime in PRIMES))
@@ -228,7 +228,7 @@ def _solved(left: str, right: Form, name: str) -> tuple[str, Form] | None:
 def _point(
     prime: int, symbols: Mapping[str, bool], dependent: Mapping[str, Form], fixed: Mapping[str, Fraction],
     rng: random.Random,
-) -> Probe:  # fmt: skip
+) -> ResiduePoint:  # fmt: skip
     values: dict[str, int] = {}
     roots: dict[str, int | Form] = {}
     for name in sorted({*symbols, *fixed}):
@@ -238,7 +238,7 @@ def _point(
         else:
             root = rng.randrange(2, prime - 1)
             values[name], roots[name] = pow(root, _ROOTS, prime), root
-    point = Probe(prime, values, roots)
+    point = ResiduePoint(prime, values, roots)
     for name, form in dependent.items():
         values[name], roots[name] = point.worth(form), form
     return point
