@@ -21,7 +21,7 @@ from symcomm.core.real_numbers import FormNumber, FormNumbers, number_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import Asking, worth
-from symcomm.exams.changes import Attempt, same_names
+from symcomm.exams.changes import ChangedAnswer, same_names
 from symcomm.exams.mistakes import Misconception
 from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points
 from symcomm.exams.problems.answer_keys import AnswerKeys
@@ -78,9 +78,9 @@ class Candidates:
     others: tuple[tuple[Asking, Wrong], ...] = ()  # the same question under other conventions
 
     @cached_property
-    def _made(self) -> dict[tuple[str, int], list[Attempt]]:
+    def _made(self) -> dict[tuple[str, int], list[ChangedAnswer]]:
         """What each change of each mistake comes to alone."""
-        draft = Attempt(self.question, self.question.form)
+        draft = ChangedAnswer(self.question, self.question.form)
         return {
             (mistake.name, n): _tried(change.apply(draft))
             for mistake in self.mistakes for n, change in enumerate(mistake.changes)
@@ -120,7 +120,7 @@ class Candidates:
         """The answers under one mistake and another convention."""
         found = []
         for question, wrong in self.others:
-            start = Attempt(question, same_names(self.question, question))
+            start = ChangedAnswer(question, same_names(self.question, question))
             for mistake in self.mistakes:
                 for change in mistake.changes:
                     if not (change.alone or change.again):
@@ -138,7 +138,7 @@ class Candidates:
         self.singles  # noqa: B018  (what they ask again is looked at, too)
         return all(one.derivation.otherwise is None for one in (self.question, *self.question.changed.values()) if one)
 
-    def _wrong(self, mistakes: Sequence[Misconception], draft: Attempt) -> Wrong:
+    def _wrong(self, mistakes: Sequence[Misconception], draft: ChangedAnswer) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)
         return Wrong(tuple(m.name for m in mistakes), tuple(m.says for m in mistakes), form, self.unit, False,
                      draft.prefix)  # fmt: skip
@@ -196,9 +196,9 @@ def _unrounded(form: Form) -> Form:
     return _unrounded(form.inside) if isinstance(form, (forms.Ceiling, forms.Floor)) else form.mapped(_unrounded)
 
 
-def _tried(drafts: Iterator[Attempt]) -> list[Attempt]:
+def _tried(drafts: Iterator[ChangedAnswer]) -> list[ChangedAnswer]:
     """The drafts of a change, as far as it can be made."""
-    made: list[Attempt] = []
+    made: list[ChangedAnswer] = []
     try:
         for draft in drafts:
             made.append(draft)

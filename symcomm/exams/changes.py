@@ -29,14 +29,14 @@ _BYTE = "byte"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ChangedAnswer:
     """A question and its answer under the changes so far; ``prefix`` is the power of 1000 that was taken for 1024."""
 
     question: Asking
     form: Form
     prefix: int = 0
 
-    def put(self, form: Form) -> Attempt:
+    def put(self, form: Form) -> ChangedAnswer:
         """The same with another answer."""
         return replace(self, form=form)
 
@@ -48,7 +48,7 @@ class Change:
     again: ClassVar[bool] = False
     alone: bool = field(default=False, kw_only=True)  # too rare to be made together with another one
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         """The drafts that come of it."""
         raise NotImplementedError
 
@@ -63,12 +63,12 @@ class Asked(Change):
         """The changed questions."""
         raise NotImplementedError
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         """Derived again."""
         for changed in self.questions(draft.question):
             made = draft.question.derived(changed)
             if made is not None:
-                yield Attempt(made, same_names(draft.question, made))
+                yield ChangedAnswer(made, same_names(draft.question, made))
 
 
 def same_names(question: Asking, again: Asking) -> Form:
@@ -216,7 +216,7 @@ class ElementBytes(Change):
     to: int
     now: int = 0
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         def one(piece: Form) -> Form | None:
             if _is_element_size(piece) and isinstance(piece, Num) and self.now in (0, piece.number):
                 return replace(piece, number=Fraction(self.to))
@@ -227,7 +227,7 @@ class ElementBytes(Change):
             yield draft.put(changed)
 
 
-def _factors(draft: Attempt, said: str) -> list[Form]:
+def _factors(draft: ChangedAnswer, said: str) -> list[Form]:
     """A number, a symbol, or the symbols that play a part."""
     if said.replace("/", "").isdigit():
         return [forms.rational(Fraction(said))]
@@ -242,7 +242,7 @@ class Multiplied(Change):
     by: str
     over: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         for factor in _factors(draft, self.by):
             yield draft.put(
                 _inside(draft.form, lambda f, by=factor: Ratio(f, by) if self.over else product(by, f))  # type: ignore[misc]
@@ -255,7 +255,7 @@ class Bits(Change):
 
     turned: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         if _measures(draft.question, _BYTE):
             below = dict(draft.question.unit.powers).get(_BYTE, 1) < 0
             yield from Multiplied("8", over=below != self.turned).apply(draft)
@@ -273,7 +273,7 @@ class BitsInSum(Change):
 
     turned: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         unit = draft.question.derivation.symbol_unit
 
         def measures(term: Form) -> bool:
@@ -295,7 +295,7 @@ class BitsInSum(Change):
 class OnePhase(Change):
     """One of two phases of a ring: k - 1 messages where there are 2(k - 1)."""
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         ranks = {*draft.question.role("ranks")}
 
         def one(piece: Form) -> Form | None:
@@ -332,7 +332,7 @@ class PerRank(Change):
     forgotten: bool = False
     turned: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         ranks = [n for n in draft.question.role("ranks") if n in {*draft.question.symbols}]
         divided = [n for n in ranks if n in _divisors(draft.form)]
         syms = {n: Sym(n) for n in ranks}
@@ -381,7 +381,7 @@ class Put(Change):
     by: str
     terms: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         for one in _factors(draft, self.what):
             for other in _factors(draft, self.by):
                 if not isinstance(one, Sym) or one == other or one.name not in forms.names(draft.form):
@@ -391,7 +391,7 @@ class Put(Change):
                 if self.terms:
                     yield from self._in_terms(draft, change)
 
-    def _in_terms(self, draft: Attempt, change: Mapping[str, Form]) -> Iterator[Attempt]:
+    def _in_terms(self, draft: ChangedAnswer, change: Mapping[str, Form]) -> Iterator[ChangedAnswer]:
         terms = _terms(draft.form)
         (name,) = change
         touched = [n for n, t in enumerate(terms) if name in forms.names(t)]
@@ -419,7 +419,7 @@ class LowerDegree(Change):
 
     of: str
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         for name in (f.name for f in _factors(draft, self.of) if isinstance(f, Sym)):
             terms = [worth(t) for t in _terms(draft.form)]
             degrees = [self._degree(t, name) for t in terms]
@@ -447,7 +447,7 @@ class OneLess(Change):
     rows: tuple[str, ...] = ("layers", "ranks", "stages")
     less: bool = True
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         found = [p for p in forms.walk(draft.form) if self._less(p)]
         places = list(dict.fromkeys(found)) if self.less else []
         for some in [tuple(places), *((one,) for one in places if len(places) > 1)]:
@@ -472,7 +472,7 @@ class OneLess(Change):
 class Inverted(Change):
     """One over the answer, or over a share (n - 1)/n in it."""
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         yield draft.put(_inside(draft.form, lambda f: Ratio(num(1), f)))
         whole = [n for n, is_whole in draft.question.symbols.items() if is_whole]
         for name in whole:
@@ -486,7 +486,7 @@ class Inverted(Change):
 class Unrooted(Change):
     """A square root that is forgotten."""
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         gathered = sp.powsimp(worth(draft.form), force=True)
         if not any(abs(p.exp) == sp.Rational(1, 2) for p in gathered.atoms(sp.Pow)):
             return
@@ -501,7 +501,7 @@ class RingShare(Change):
     collective: str = "all-reduce"
     twice: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         question = draft.question
         touched = question.derivation.touched
         payload = "communication" in touched and question.accounting.communication == "payload"
@@ -519,7 +519,7 @@ class Prefixes(Change):
     sizes: tuple[int, ...] = (1, 2, 3, 4)
     turned: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         if dict(draft.question.unit.powers) != {_BYTE: 1}:
             return
         for power in self.sizes:
@@ -534,7 +534,7 @@ class Drop(Change):
     what: str
     once: bool = False
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         for sym in _factors(draft, self.what):
             if not isinstance(sym, Sym) or sym.name not in forms.names(draft.form):
                 continue

@@ -19,7 +19,7 @@ from symcomm.core.records import dataclass
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.asking import Asking
 from symcomm.exams.candidates import AnswerKey, Candidates, Choices, Wrong
-from symcomm.exams.changes import Attempt, Prefixes, same_names
+from symcomm.exams.changes import ChangedAnswer, Prefixes, same_names
 from symcomm.exams.decision import decide
 from symcomm.exams.mistakes import BY_NAME, MISTAKES, Misconception, own_mistake
 from symcomm.exams.problems.answer_keys import AnswerKeys
@@ -199,8 +199,9 @@ def _cuts_one(form: forms.Form) -> bool:
 
 
 def _prefixes(question: Asking, unit: Unit) -> tuple[Wrong, ...]:
-    drafts = [d for turned in (False, True) for d in Prefixes(turned=turned).apply(Attempt(question, question.form))]
-    return tuple(Wrong((_OPEN[0],), (_OPEN[1],), d.form, unit, True, d.prefix) for d in drafts)
+    right = ChangedAnswer(question, question.form)
+    changed = [one for turned in (False, True) for one in Prefixes(turned=turned).apply(right)]
+    return tuple(Wrong((_OPEN[0],), (_OPEN[1],), one.form, unit, True, one.prefix) for one in changed)
 
 
 def mistakes_of(key: Key) -> tuple[Wrong, ...]:

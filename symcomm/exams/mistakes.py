@@ -15,7 +15,7 @@ from symcomm.core.keys import YES, Sort, keyed, keys_of, read_keys
 from symcomm.core.records import dataclass
 from symcomm.core.sentences import SENTENCES
 from symcomm.exams import changes as c
-from symcomm.exams.changes import Attempt, Change
+from symcomm.exams.changes import Change, ChangedAnswer
 from symcomm.exams.problems.answer_keys import SaidMistake
 from symcomm.exams.problems.keys import convention
 from symcomm.teaching.differentiation.mistakes import TRACE_MISTAKES
@@ -35,7 +35,7 @@ class Misconception:
         """Whether some way to make it asks the question again."""
         return any(change.again for change in self.changes)
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         """The drafts that come of it; none where it does not apply."""
         for change in self.changes:
             yield from change.apply(draft)
@@ -243,7 +243,7 @@ class _Together(Change):
         """Whether one of them asks the question again."""
         return any(change.again for change in self.several)
 
-    def apply(self, draft: Attempt) -> Iterator[Attempt]:
+    def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         drafts = [draft]
         for change in sorted(self.several, key=lambda one: not one.again):
             drafts = [made for before in drafts for made in change.apply(before)]
