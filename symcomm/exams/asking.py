@@ -60,7 +60,7 @@ _NOTHING = DeclaredQuantity("", "", "", "", (), False, derive)
 
 
 @dataclass(frozen=True)
-class Asking:
+class ModelQuestion:
     """A question to a model, with its options, conventions and numbers.
 
     ``forgotten`` are weights, or steps, that are left out of what is counted. ``step`` names the step that is the
@@ -76,7 +76,7 @@ class Asking:
     step: str = ""
     notation: Notation | None = None
     # The changed questions, None where one has no answer: all that are made of one question share them.
-    changed: dict[Hashable, Asking | None] = field(default_factory=dict, repr=False, compare=False)
+    changed: dict[Hashable, ModelQuestion | None] = field(default_factory=dict, repr=False, compare=False)
 
     def option(self, name: str) -> Any:
         """The value of an option; its default where it is not given, None where there is none."""
@@ -94,7 +94,7 @@ class Asking:
 
         return QUANTITIES[self.asked] if self.asked else _NOTHING
 
-    def with_option(self, name: str, value: object) -> Asking:
+    def with_option(self, name: str, value: object) -> ModelQuestion:
         """The same question with another option."""
         return replace(self, options=(*(o for o in self.options if o[0] != name), (name, value)))
 
@@ -284,7 +284,7 @@ class Asking:
             found |= {alone: None, alone | bias: None}
         return tuple(found)
 
-    def derived(self, changed: Asking) -> Asking | None:
+    def derived(self, changed: ModelQuestion) -> ModelQuestion | None:
         """A changed question with its answer, None where it has none; what was asked before is not derived again."""
         about = ByIdentity(changed.model), changed.accounting, changed.forgotten, changed.options
         try:

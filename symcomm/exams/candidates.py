@@ -20,7 +20,7 @@ from symcomm.core.libraries import Expr
 from symcomm.core.real_numbers import FormNumber, FormNumbers, number_of
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity, Unit
-from symcomm.exams.asking import Asking, worth
+from symcomm.exams.asking import ModelQuestion, worth
 from symcomm.exams.changes import ChangedAnswer, same_names
 from symcomm.exams.mistakes import Misconception
 from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points
@@ -69,13 +69,13 @@ class Wrong:
 class Candidates:
     """The answers that are known: the right one, those of other conventions, of mistakes, and of pairs of mistakes."""
 
-    question: Asking
+    question: ModelQuestion
     right: Form
     scale: Fraction
     unit: Unit
     conventions: tuple[Wrong, ...]
     mistakes: tuple[Misconception, ...]
-    others: tuple[tuple[Asking, Wrong], ...] = ()  # the same question under other conventions
+    others: tuple[tuple[ModelQuestion, Wrong], ...] = ()  # the same question under other conventions
 
     @cached_property
     def _made(self) -> dict[tuple[str, int], list[ChangedAnswer]]:

@@ -23,7 +23,7 @@ from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.printing.forms import plain
 from symcomm.core.quantities.recipes import recipe_of
 from symcomm.core.records import dataclass
-from symcomm.exams.asking import Asking, worth
+from symcomm.exams.asking import ModelQuestion, worth
 
 _BYTE = "byte"
 
@@ -32,7 +32,7 @@ _BYTE = "byte"
 class ChangedAnswer:
     """A question and its answer under the changes so far; ``prefix`` is the power of 1000 that was taken for 1024."""
 
-    question: Asking
+    question: ModelQuestion
     form: Form
     prefix: int = 0
 
@@ -59,7 +59,7 @@ class Asked(Change):
 
     again: ClassVar[bool] = True
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         """The changed questions."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class Asked(Change):
                 yield ChangedAnswer(made, same_names(draft.question, made))
 
 
-def same_names(question: Asking, again: Asking) -> Form:
+def same_names(question: ModelQuestion, again: ModelQuestion) -> Form:
     """The answer with named numbers as the first question has them: a capacity in other bytes is a multiple of it."""
     before = question.named_numbers
     now = again.named_numbers
@@ -92,7 +92,7 @@ class Choose(Asked):
     choice: str
     only: tuple[str, str] | None = None
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         now = getattr(question.accounting, self.field)
         if self.only is not None and getattr(question.accounting, self.only[0]) != self.only[1]:
             return
@@ -108,7 +108,7 @@ class OtherOption(Asked):
     value: str
     instead: tuple[object, ...] = ()
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         if not any(option.name == self.name for option in question.declared.options):
             return
         now = question.option(self.name)
@@ -124,7 +124,7 @@ class OtherRecipe(Asked):
     gradients: int | str = 1
     states: int | str = 1
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         said = question.option("recipe")
         if said is None:
             return
@@ -153,7 +153,7 @@ class Without(Asked):
     part: str = ""
     names: tuple[str, ...] = ()
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         if self.names:
             known = {t.name for t in question.model.graph.weights}
             if known >= {*self.names} and not question.forgotten >= {*self.names}:
@@ -168,7 +168,7 @@ class Without(Asked):
 class KeptForgotten(Asked):
     """One of several tensors that a cache keeps, left out in all layers: keys without values."""
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         kept = [s.name for s in question.derivation.steps if s.reason.rule == "keep"]
         alike = {name.rstrip("'"): frozenset(n for n in kept if n.rstrip("'") == name.rstrip("'")) for name in kept}
         for names in alike.values():
@@ -180,7 +180,7 @@ class KeptForgotten(Asked):
 class OtherStep(Asked):
     """A prefill of the earlier positions for a decode step behind them."""
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         step = question.model.graph.step
         if step is not None and step.phase == "decode" and step.past != 0:
             yield replace(question, model=question.model.prefill(new=str(step.past)))
@@ -261,7 +261,7 @@ class Bits(Change):
             yield from Multiplied("8", over=below != self.turned).apply(draft)
 
 
-def _measures(question: Asking, base: str) -> bool:
+def _measures(question: ModelQuestion, base: str) -> bool:
     """Whether a unit is in the answer, or in what it is made of."""
     units = [question.unit, *(s.unit for s in question.derivation.steps)]
     return any(base in dict(unit.powers) for unit in units)
@@ -315,7 +315,7 @@ class OnePhase(Change):
 class OtherStage(Asked):
     """Another stage of ZeRO."""
 
-    def questions(self, question: Asking) -> Iterator[Asking]:
+    def questions(self, question: ModelQuestion) -> Iterator[ModelQuestion]:
         now = question.strategy
         sizes = list(now.sizes.values()) if now is not None else []
         if now is None or len(sizes) != 1:

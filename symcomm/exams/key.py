@@ -17,7 +17,7 @@ from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DocumentError, nearest
 from symcomm.core.records import dataclass
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
-from symcomm.exams.asking import Asking
+from symcomm.exams.asking import ModelQuestion
 from symcomm.exams.candidates import AnswerKey, Candidates, Choices, Wrong
 from symcomm.exams.changes import ChangedAnswer, Prefixes, same_names
 from symcomm.exams.decision import decide
@@ -78,7 +78,7 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
     if ask.divided_by is not None:
         question = _derived(answer_of(problem, ask, model).derivation, model, chosen, values)
         return _key(question, ask.answer, dict(notation.spellings), own, (), earlier)
-    question = Asking(ask.sheet or ask.quantity, model, ask.options, chosen, values,
+    question = ModelQuestion(ask.sheet or ask.quantity, model, ask.options, chosen, values,
                       step=ask.answer.step, notation=notation)  # fmt: skip
     return _key(question, ask.answer, dict(notation.spellings), own, earlier=earlier)
 
@@ -92,7 +92,7 @@ def key_for(derivation: Derivation, **values: object) -> Key:
     given = tuple(derivation.values(**values).items())
     if "origin" in derivation.kept:
         model, quantity, options = derivation.kept["origin"]
-        question = Asking(quantity, model, tuple(options.items()), derivation.accounting, given)
+        question = ModelQuestion(quantity, model, tuple(options.items()), derivation.accounting, given)
         question.__dict__["derivation"] = derivation  # which is cached, and derived again in a changed question
         return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
@@ -102,15 +102,15 @@ def key_for(derivation: Derivation, **values: object) -> Key:
 
 def _derived(
     derivation: Derivation, model: Model, accounting: Accounting, given: tuple[tuple[str, Fraction], ...]
-) -> Asking:
+) -> ModelQuestion:
     """A question of which only the derivation is known, such as the ratio of two answers."""
-    question = Asking("", model, (), accounting, given)
+    question = ModelQuestion("", model, (), accounting, given)
     question.__dict__["derivation"] = derivation
     return question
 
 
 def _key(
-    question: Asking, spec: AnswerKeys, spellings: dict[str, tuple[str, ...]], own: tuple[Misconception, ...],
+    question: ModelQuestion, spec: AnswerKeys, spellings: dict[str, tuple[str, ...]], own: tuple[Misconception, ...],
     conventions: Choices | None = None, earlier: Mapping[str, str] | None = None,
 ) -> Key:  # fmt: skip
     steps = {step.name for step in question.derivation.steps}
@@ -157,7 +157,7 @@ def _short(symbols: Iterable[str], spelled: Mapping[str, str]) -> dict[str, str]
     }  # fmt: skip
 
 
-def _counted(question: Asking, spec: AnswerKeys) -> tuple[Fraction, Unit]:
+def _counted(question: ModelQuestion, spec: AnswerKeys) -> tuple[Fraction, Unit]:
     """What the answer is multiplied by and its unit, where it counts words or elements instead of bytes."""
     unit = Quantity.parse(f"1 {spec.unit}").unit if spec.unit else question.unit
     if unit == question.unit or question.unit != BYTE or str(unit) not in _ELEMENTS:
@@ -168,7 +168,9 @@ def _counted(question: Asking, spec: AnswerKeys) -> tuple[Fraction, Unit]:
     return 1 / element_bytes(said).number, unit
 
 
-def _others(question: Asking, chosen: Choices | None, scale: Fraction, unit: Unit) -> Iterator[tuple[Asking, Wrong]]:
+def _others(
+    question: ModelQuestion, chosen: Choices | None, scale: Fraction, unit: Unit
+) -> Iterator[tuple[ModelQuestion, Wrong]]:
     """The answers under other choices: those named, or all of the fields that touched this one."""
     if chosen is None:
         chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if _matters(row, question.derivation))
@@ -198,7 +200,7 @@ def _cuts_one(form: forms.Form) -> bool:
                for inside in rounded)  # fmt: skip
 
 
-def _prefixes(question: Asking, unit: Unit) -> tuple[Wrong, ...]:
+def _prefixes(question: ModelQuestion, unit: Unit) -> tuple[Wrong, ...]:
     right = ChangedAnswer(question, question.form)
     changed = [one for turned in (False, True) for one in Prefixes(turned=turned).apply(right)]
     return tuple(Wrong((_OPEN[0],), (_OPEN[1],), one.form, unit, True, one.prefix) for one in changed)
