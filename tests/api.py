@@ -177,7 +177,9 @@ NAMES = {
         "EXPORTERS Exporter exports_drawing=drawing exports_register=register exports_writing=writing "
     ),
     "symcomm.exams.exports.drawing": "draw_items exam_of items_of",
-    "symcomm.exams.exports.item": "Medium QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in",
+    "symcomm.exams.exports.item": (
+        "PictureFile QuestionOption QuestionPart Recognised item_Item=Item number_text shown_in "
+    ),
     "symcomm.exams.exports.markup": "fill_export=fill packed zipped",
     "symcomm.exams.exports.moodle": "FRACTIONS",
     "symcomm.exams.grading": "grade",

@@ -27,8 +27,8 @@ from api import (
     FRACTIONS,
     DocumentError,
     Exporter,
-    Medium,
     Num,
+    PictureFile,
     Power,
     Product,
     Quantity,
@@ -305,7 +305,7 @@ def by_hand(text: str, kind: str = "numeric", **changes: object) -> Item:
     wrong = Recognised(("half",), Fraction(1029, 4), Ratio(form, Num(Fraction(2))), Fraction(1, 2), said)
     part = QuestionPart("a", kind, f"{said}:", Fraction(2), Fraction(1029, 2), "TFLOP", (("TFLOP", Fraction(1)),),
                 Fraction(1, 1000), form, ("b", "h"), (wrong,), options if kind == "choice" else (), said)  # fmt: skip
-    picture = Medium("ring.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", text)
+    picture = PictureFile("ring.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", text)
     shown = f'<p>{said}</p><p><img src="media:ring.svg" alt="{_attribute(text)}"/></p>'
     return replace(Item("a", 1, text or "x", (shown, part), (picture,)), **changes)
 

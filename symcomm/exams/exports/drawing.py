@@ -25,7 +25,7 @@ from symcomm.exams.candidates import Candidates
 from symcomm.exams.exports.item import (
     Item,
     Kind,
-    Medium,
+    PictureFile,
     QuestionOption,
     QuestionPart,
     Recognised,
@@ -154,14 +154,14 @@ def _items(exam: Exam, paper: Paper, tolerance: Fraction | None, prose: _Prose) 
             continue
         title = prose(without_number(heading.markdown), heading.span) if heading else problem.title
         blocks: list[str | QuestionPart] = []
-        media: list[Medium] = []
+        media: list[PictureFile] = []
         for item in [*before, *group]:
             if isinstance(item, Ask):
                 blocks.append(parts[id(item)])
             elif isinstance(item, Figure):
                 picture = picture_of(problem, item, exam.kept.model(problem, item.model))
                 name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
-                media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
+                media.append(PictureFile(name, written(picture.drawn, "svg"), picture.says))
                 blocks.append(f'<p><img src="media:{name}" alt="{escape(picture.says)}" /></p>')
                 blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:

@@ -109,7 +109,7 @@ class QuestionPart:
 
 
 @dataclass(frozen=True)
-class Medium:
+class PictureFile:
     """A picture: its file name, what is in the file, and what it shows."""
 
     name: str
@@ -133,7 +133,7 @@ class Item:
     variant: int
     title: str
     blocks: tuple[str | QuestionPart, ...]
-    media: tuple[Medium, ...]
+    media: tuple[PictureFile, ...]
     span: Span | None = None
 
     @cached_property
