@@ -188,7 +188,7 @@ WIDTH = {
     ("exams", "core"): 138,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
-    ("searching", "core"): 62,
+    ("searching", "core"): 60,
     ("searching", "documents"): 1,
     ("teaching", "core"): 60,
     ("verify", "core"): 44,

@@ -360,6 +360,10 @@ class Quantity:
             raise ValuesError(f"{self.reading} has no number in {unit.strip()[:40]}", hint=f"it is in {self.unit}")
         return Converted(self.value, self.unit, unit.strip(), mine.value / one.value)
 
+    def rounded(self, digits: int = 4) -> str:
+        """The number with so many digits, without the unit."""
+        return decimal_text(self.value, digits)
+
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The ways to say it, each as (relation, text): exact ones first, then rounded ones, marked ``≈``."""
         first, *ways = self._ways

@@ -13,7 +13,7 @@ from typing import Any
 from symcomm.core.accounting import Accounting, Convention
 from symcomm.core.errors import ValuesError
 from symcomm.core.records import dataclass
-from symcomm.core.units import BYTE, Quantity, Unit, decimal_text
+from symcomm.core.units import BYTE, Quantity, Unit
 from symcomm.searching.explain import Share, percent
 from symcomm.searching.template import PIPELINE
 
@@ -197,7 +197,7 @@ class ServingConfiguration:
     def row(self) -> tuple[str, ...]:
         """Its cells in a table."""
         first = four(self.first) if self.first is not None else "–"
-        return (self.strategy, ", ".join(self.runs), decimal_text(self.rate.value, 4), four(self.time),
+        return (self.strategy, ", ".join(self.runs), self.rate.rounded(), four(self.time),
                 first, read(self.memory), self.why)  # fmt: skip
 
     @property
@@ -240,11 +240,11 @@ def read(quantity: Quantity) -> str:
     """
     lines = quantity.lines()
     if quantity.unit == SECOND and quantity.value >= 1000:
-        return f"{decimal_text(quantity.value, 4)} s"
+        return f"{quantity.rounded()} s"
     if quantity.unit == BYTE:
         number, _, unit = quantity.reading.rpartition(" ")
         digits = number.replace(" ", "")
-        return f"{decimal_text(Fraction(digits), 4)} {unit}" if "·" not in digits else f"{number} {unit}"
+        return f"{Quantity(Fraction(digits)).rounded()} {unit}" if "·" not in digits else f"{number} {unit}"
     return lines[-1][1]
 
 
@@ -255,7 +255,8 @@ def four(quantity: Quantity) -> str:
     ('7.814 s', '250 ms')
     """
     number, _, unit = quantity.reading.rpartition(" ")
-    return f"{decimal_text(Fraction(number.replace(' ', '')), 4)} {unit}" if "·" not in number else quantity.reading
+    digits = number.replace(" ", "")
+    return f"{Quantity(Fraction(digits)).rounded()} {unit}" if "·" not in digits else quantity.reading
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from inspect import signature
+from inspect import Parameter
 from operator import or_
 
 from symcomm.core.errors import StrategyError
 from symcomm.core.form import Form, Num, Sym
-from symcomm.core.parallel.strategy import STRATEGIES, Strategy, strategy_parts
+from symcomm.core.parallel.strategy import Strategy, strategy_parts
 from symcomm.core.records import dataclass
 
 PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
@@ -26,14 +26,14 @@ class TemplatePiece:
     arguments: tuple[tuple[str, str, str], ...]
     axes: tuple[str, ...]
     strategy: Strategy
+    first: str  # the argument that needs no name
 
     def written(self, sizes: Mapping[str, int], microbatches: int) -> str:
         """The part with its sizes, as ``parse_strategy`` reads it."""
         said = [(name, str(sizes[axis]) if axis else text) for name, text, axis in self.arguments]
         if self.strategy.pipeline is not None:
             said.append(("microbatches", str(microbatches)))
-        first = next(iter(signature(STRATEGIES[self.key]).parameters))
-        inside = [text if name == first else f"{name}={text}" for name, text in said]
+        inside = [text if name == self.first else f"{name}={text}" for name, text in said]
         return f"{self.key}({', '.join(inside)})" if inside else self.key
 
 
@@ -46,8 +46,9 @@ def pieces(text: str) -> tuple[TemplatePiece, ...]:
     if not isinstance(text, str):
         raise StrategyError("a search takes strategies as texts", hint="for instance 'data + tensor + pipeline'")
     parts = strategy_parts(text)
-    whole = reduce(or_, (made for _, _, made in parts))
-    found = tuple(_piece(key, {name: str(value) for name, value in given.items()}, made) for key, given, made in parts)
+    whole = reduce(or_, (made for *_, made in parts))
+    found = tuple(_piece(key, {name: str(value) for name, value in given.items()}, known, made)
+                  for key, given, known, made in parts)  # fmt: skip
     owners: dict[str, str] = {}
     for axis, size in degrees(whole).items():
         if isinstance(size, Sym):
@@ -58,9 +59,9 @@ def pieces(text: str) -> tuple[TemplatePiece, ...]:
     return found
 
 
-def _piece(key: str, said: dict[str, str], made: Strategy) -> TemplatePiece:
+def _piece(key: str, said: dict[str, str], known: Mapping[str, Parameter], made: Strategy) -> TemplatePiece:
     """A part of a strategy with what its arguments say; that of a number of stages is named where it is not said."""
-    record, cut = signature(STRATEGIES[key]), made.pipeline
+    cut = made.pipeline
     if cut is not None:
         if cut.stages is None:
             raise StrategyError("a search varies the stages, not the layers of one", hint="write pipeline(p)")
@@ -71,14 +72,15 @@ def _piece(key: str, said: dict[str, str], made: Strategy) -> TemplatePiece:
     if cut is not None and cut.stages is not None:
         sizes[PIPELINE] = cut.stages
     named = {_said(size): axis for axis, size in sizes.items()}
-    defaults = {n: str(p.default) for n, p in record.parameters.items() if str(p.default) in named}
+    defaults = {n: str(p.default) for n, p in known.items() if str(p.default) in named}
     arguments = {**defaults, **said}
-    ordered = [name for name in record.parameters if name in arguments]
+    ordered = [name for name in known if name in arguments]
     return TemplatePiece(
         key,
         tuple((n, arguments[n], named.get(arguments[n], "") if n not in ("axis", "mesh") else "") for n in ordered),
         tuple(axis for axis, _ in made.mesh) or ((PIPELINE,) if cut is not None else ()),
         made,
+        next(iter(known), ""),
     )
 
 

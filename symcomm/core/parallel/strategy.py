@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
-from inspect import signature
+from inspect import Parameter, signature
 from operator import or_
 from typing import Any, Literal
 
@@ -502,12 +502,15 @@ _COMMA = re.compile(r",(?![^\[]*\])")  # between arguments, not within a list
 _WORDS = {"mesh": ("name of a mesh axis", "data"), "axis": ("axis of the table", "D")}
 
 
+StrategyPart = tuple[str, dict[str, Any], Mapping[str, Parameter], Strategy]
+
+
 def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
-    return reduce(or_, (made for _, _, made in strategy_parts(said)))
+    return reduce(or_, (made for *_, made in strategy_parts(said)))
 
 
-def strategy_parts(said: str | Mapping[str, Any] | list[Any]) -> list[tuple[str, dict[str, Any], Strategy]]:
-    """The parts of a strategy as it is written: each with its key, its arguments by name, and what it is alone."""
+def strategy_parts(said: str | Mapping[str, Any] | list[Any]) -> list[StrategyPart]:
+    """The parts of a strategy: each with its key, its arguments by name, all it may have, and what it is alone."""
     parts: list[tuple[str, list[tuple[str, Any]]]] = []  # names, and arguments with their names, if any
     if isinstance(said, str):
         if len(said) > 400:
@@ -530,7 +533,7 @@ def strategy_parts(said: str | Mapping[str, Any] | list[Any]) -> list[tuple[str,
     return [_make(*part) for part in parts]
 
 
-def _make(name: str, arguments: list[tuple[str, Any]]) -> tuple[str, dict[str, Any], Strategy]:
+def _make(name: str, arguments: list[tuple[str, Any]]) -> StrategyPart:
     key = (
         name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
     )
@@ -555,7 +558,7 @@ def _make(name: str, arguments: list[tuple[str, Any]]) -> tuple[str, dict[str, A
     missing = [name for name, argument in known.items() if argument.default is argument.empty and name not in taken]
     if missing:
         raise StrategyError(f"{key} has no {' and no '.join(missing)}", hint=f"such as {key}({', '.join(free[:2])})")
-    return key, taken, STRATEGIES[key](**taken)
+    return key, taken, known, STRATEGIES[key](**taken)
 
 
 def with_copies(strategy: Strategy, graph: Graph, values: Mapping[str, Fraction]) -> Strategy:
