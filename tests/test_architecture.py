@@ -185,13 +185,13 @@ WIDTH = {
     ("cli", "verify"): 10,
     ("documents", "core"): 60,
     ("documents", "teaching"): 3,
-    ("exams", "core"): 138,
+    ("exams", "core"): 134,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
     ("searching", "core"): 60,
     ("searching", "documents"): 1,
     ("teaching", "core"): 60,
-    ("verify", "core"): 44,
+    ("verify", "core"): 43,
     ("verify", "documents"): 1,
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
 from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact, worked_out
-from symcomm.core.derivation.renaming import Renaming, own_names, renamed
+from symcomm.core.derivation.renaming import Renaming, renamed
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.core.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
@@ -390,7 +390,7 @@ class Model(DerivedQuantities):
         apart = {*wanted, *wanted.values()}  # numbers of these are not yet known to belong to it
         bare = replace(self, values={name: value for name, value in self.values.items() if name not in apart})
         try:
-            own: Collection[str] = own_names(bare.derive(plain, **said))
+            own: Collection[str] = bare.derive(plain, **said).own_names
         except SymcommError:  # it needs numbers to be derived at all
             own = wanted
         by = Renaming({old: new for old, new in wanted.items() if old in own})

@@ -8,7 +8,7 @@ from fractions import Fraction
 from symcomm.core.errors import DocumentError
 from symcomm.core.form import Num
 from symcomm.core.records import dataclass
-from symcomm.core.units import ONE, Quantity, decimal_text, group
+from symcomm.core.units import ONE, Quantity, exact_text
 from symcomm.documents.render.document import Answer
 from symcomm.exams.candidates import Wrong
 from symcomm.exams.key import Key
@@ -126,5 +126,5 @@ def option_text(quantity: Quantity, unit: str) -> str:
     """
     value = quantity.value / (Quantity.parse(f"1 {unit}").value if unit else 1)
     whole = value.denominator == 1 and value < _EXACT
-    number = group(str(value)) if whole else decimal_text(value, 4)
+    number = exact_text(value) if whole else Quantity(value).rounded()
     return f"{number} {unit}".rstrip()

@@ -86,7 +86,7 @@ class Verdict:
 
 
 def _shown(side: Side, notation: Notation | None) -> str:
-    from symcomm.core.printing.forms import tex
+    from symcomm.core.printing import tex
 
     try:
         text = tex(side.form, None, notation)

@@ -173,6 +173,12 @@ class Derivation:
 
     # -- what it is worth ----------------------------------------------------------------------
 
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The symbols and steps that can be renamed: those that are no sizes of the model and no options."""
+        found = {step.name for step in self.steps} | {n for step in self.steps for n in forms.names(step.form)}
+        return frozenset(found | {n for one in self.where for n in one.names}) - self.sizes - self.named
+
     @cached_property
     def worth(self) -> dict[str, Expr]:
         """The SymPy expression of every defined name, fully expanded into symbols."""

@@ -113,7 +113,7 @@ def renamed(made: Derivation, names: Mapping[str, str]) -> Derivation:
     Raises ``ValuesError`` for a name that it has not, and for a new one that it has already or would have twice.
     """
     fixed = made.sizes | made.named
-    own = own_names(made)
+    own = made.own_names
     taken: dict[str, str] = {}
     primes = {old + p: new + p for old, new in names.items() for p in ("'", "''") if old + p in own}
     names = {**primes, **names}  # a derivative is named after its function
@@ -128,16 +128,6 @@ def renamed(made: Derivation, names: Mapping[str, str]) -> Derivation:
             raise ValuesError(f"{old} cannot be called '{new}': that is {said} here", hint="choose a free name")
         taken[new] = old
     return Renaming(names, own | fixed).derivation(made)
-
-
-def own_names(made: Derivation) -> frozenset[str]:
-    """The symbols and steps of a derivation that can be renamed."""
-    return _names(made) - made.sizes - made.named
-
-
-def _names(made: Derivation) -> frozenset[str]:
-    found = {step.name for step in made.steps} | {n for step in made.steps for n in forms.names(step.form)}
-    return frozenset(found | {n for condition in made.where for n in condition.names})
 
 
 def _witnessed(witness: Witness, by: Renaming, numbers: Numbers) -> Fraction | int | bool:

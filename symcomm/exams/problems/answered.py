@@ -10,7 +10,6 @@ from fractions import Fraction
 from symcomm.core.blocks import Scalar
 from symcomm.core.derivation import Derivation
 from symcomm.core.derivation.chosen import chosen
-from symcomm.core.derivation.renaming import own_names
 from symcomm.core.errors import DocumentError, Span, nearest
 from symcomm.core.printing import short
 from symcomm.core.units import ONE, Unit
@@ -100,7 +99,7 @@ def unanswered(blocks: Sequence[Block]) -> Iterator[str]:
 
 def unused_names(problem: Problem, answers: Sequence[Answer]) -> None:
     """Raises ``DocumentError`` for an entry of the document's ``names`` that no question has a symbol for."""
-    known = frozenset(name for answer in answers for name in own_names(answer.derivation)) if problem.names else ()
+    known = frozenset(name for answer in answers for name in answer.derivation.own_names) if problem.names else ()
     for old, new, span in problem.names:
         if new not in known:
             raise DocumentError(f"no question has a symbol '{old}' to call '{new}'", span, nearest(old, sorted(known)))

@@ -18,7 +18,7 @@ from symcomm.core.form import Form, num
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.printing import short
 from symcomm.core.text.table import Table
-from symcomm.core.units import ONE, Quantity, Unit, group
+from symcomm.core.units import ONE, Quantity, Unit, exact_text
 from symcomm.documents.render.document import Answer, Block
 from symcomm.exams.problems.problem import Ask, Problem
 
@@ -178,5 +178,5 @@ def _as_printed(text: str, derived: Quantity) -> str:
     digits = len(match[1] or "")
     last = round(derived.value / last_digit(text, derived.unit))
     whole, part = divmod(abs(last), 10**digits)
-    written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
+    written = exact_text(Fraction(whole)) + (f".{part:0{digits}d}" if digits else "")
     return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"

@@ -25,7 +25,7 @@ from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, 
 from symcomm.core.form import Form, evaluate, names
 from symcomm.core.keys import COUNT, TEXT, UNIT, Schema, Sort, keyed, mapping_of, or_list, read_keys, schema_of
 from symcomm.core.records import dataclass
-from symcomm.core.units import Quantity, decimal_text, exact_text
+from symcomm.core.units import Quantity, exact_text
 from symcomm.exams.problems.randomness import Stream
 from symcomm.exams.problems.references import NamedValue
 
@@ -420,7 +420,7 @@ def _told(scalar: Scalar) -> NamedValue:
 
 def _number(value: Fraction, unit: str) -> NamedValue:
     quantity = Quantity.parse(f"1 {unit}") if unit else Quantity(Fraction(1))
-    text = exact_text(value) if value.denominator == 1 or "/" not in exact_text(value) else decimal_text(value, 12)
+    text = exact_text(value) if value.denominator == 1 or "/" not in exact_text(value) else Quantity(value).rounded(12)
     if Fraction(text.replace(" ", "").replace("·10^", "e")) != value:
         text = exact_text(value)
     return NamedValue(f"{text} {unit}".strip(), Quantity(value * quantity.value, quantity.unit))

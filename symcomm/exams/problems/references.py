@@ -17,7 +17,7 @@ from typing import Any
 from symcomm.core.blocks import BRACES, Listing, Scalar, Value
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.records import dataclass, replace
-from symcomm.core.units import Quantity, decimal_text, exact_text
+from symcomm.core.units import Quantity, exact_text
 
 _INSIDE = re.compile(
     r"\s*(?:(?P<topic>[a-z]{1,20})\s*:\s*)?(?P<name>[^\W\d][\w'^]{0,39}(?:\.\w{1,40})*|(?<=:)\s*[\w.\-]{1,60}?)"
@@ -188,4 +188,4 @@ def in_unit(quantity: Quantity, unit: str, span: Span) -> str:
         raise DocumentError(f"{quantity.reading} is not measured in {unit}", span)
     scaled = quantity.base().value / one.value
     exact = scaled.denominator == 1 or (scaled * Fraction(10) ** 6).denominator == 1
-    return f"{exact_text(scaled) if exact else decimal_text(scaled)} {unit}"
+    return f"{exact_text(scaled) if exact else Quantity(scaled).rounded(6)} {unit}"

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from symcomm.core.derivation.renaming import own_names, renamed
+from symcomm.core.derivation.renaming import renamed
 from symcomm.core.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.quantities.declared import Option
 from symcomm.core.units import Quantity
@@ -265,7 +265,7 @@ def answer_of(
         own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
         for old, new, _ in ask.names:
-            if (old, new) not in {one[:2] for one in problem.names} and new not in own_names(derivation):
+            if (old, new) not in {one[:2] for one in problem.names} and new not in derivation.own_names:
                 renamed(derivation, {old: new})  # says why it cannot be
         if ask.divided_by is not None:
             below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
