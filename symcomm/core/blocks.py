@@ -7,7 +7,7 @@ Scalars keep the text the author wrote: ``B: 010`` is ten and ``no: 3`` gives th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -40,14 +40,9 @@ class _Placed:
         """
         raise NotImplementedError
 
-    @property
-    def _inside(self) -> Iterable[Value]:
-        return ()
-
     def scalars(self) -> Iterator[Scalar]:
         """Every text that is in it, keys too, in order."""
-        for part in self._inside:
-            yield from part.scalars()
+        raise NotImplementedError
 
     def blamed(self, message: str) -> Span | None:
         """The place of the word that a message quotes, if it is there.
@@ -156,9 +151,8 @@ class Listing(_Placed):
     def plain(self) -> Any:
         return [item.plain for item in self.items]
 
-    @property
-    def _inside(self) -> Iterable[Value]:
-        return self.items
+    def scalars(self) -> Iterator[Scalar]:
+        return (text for item in self.items for text in item.scalars())
 
 
 @dataclass(frozen=True)
@@ -179,9 +173,8 @@ class Section(_Placed):
     def plain(self) -> Any:
         return {key.text: item.plain for key, item in self.entries}
 
-    @property
-    def _inside(self) -> Iterable[Value]:
-        return (part for entry in self.entries for part in entry)
+    def scalars(self) -> Iterator[Scalar]:
+        return (text for entry in self.entries for part in entry for text in part.scalars())
 
     def as_section(self, name: str, what: str, wanted: str = "a mapping") -> Section:
         return replace(self, what=what)

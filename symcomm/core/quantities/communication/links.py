@@ -67,16 +67,11 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
     return found
 
 
-def links_of(said: object, strategy: Strategy) -> dict[str, object]:
-    """The options of the axes that a strategy has, where it is one of several.
-
-    >>> from symcomm.core.parallel.strategy import parse_strategy
-    >>> links_of("tensor=600 GB/s, pipe=50 GB/s", parse_strategy("data(k) + tensor(t)"))
-    {'tensor': '600 GB/s'}
-    """
+def _of_axes(said: Mapping[str, object], strategy: Strategy) -> dict[str, object]:
+    """What is said of the axes that a strategy has, where it is one of several."""
     axes = {*strategy.sizes, *(s.name for s in strategy.sizes.values() if isinstance(s, Sym))}
     axes |= {*BELOW} | ({PIPE} if strategy.pipeline is not None else set())
-    return {name: value for name, value in pairs(said) if name in axes}
+    return {name: value for name, value in said.items() if name in axes}
 
 
 def pairs(said: object) -> Iterable[tuple[str, object]]:
@@ -504,7 +499,7 @@ class Links:
 
     def given(self, strategy: Strategy | None, nesting: Nesting | None) -> dict[str, object]:
         """The links of the axes that a strategy has, with how its axes fill the nodes."""
-        found = links_of(dict(self.said), strategy) if strategy is not None else {}
+        found = _of_axes(dict(self.said), strategy) if strategy is not None else {}
         if nesting is not None:
             levels = {name: value for name, value in self.said if name in HIERARCHY}
             found |= levels | {NODE: (levels[NODE], nesting)}
@@ -538,7 +533,7 @@ class Links:
         if NODE not in said and {*LEVELS} & {*said}:
             raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
                               hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
-        known = {name for one in strategies for name in links_of(dict.fromkeys(said), one)}
+        known = {name for one in strategies for name in _of_axes(said, one)}
         axes = {axis for one in strategies for axis in (*one.sizes, *([PIPE] if one.pipeline is not None else []))}
         for name in said:
             if name not in known and name not in HIERARCHY:
