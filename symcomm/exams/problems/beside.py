@@ -1,4 +1,4 @@
-"""What stands beside an answer: what a source prints, and the same answer under other conventions.
+"""Tables beside an answer: the number that a source prints, and the same answer under other conventions.
 
 The latter are derived like the answer itself, each with one choice of its accounting changed.
 """
