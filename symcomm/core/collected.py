@@ -82,10 +82,6 @@ class Collected:
                 needed |= {inner for part in node.parts for m in part for inner, _ in m}
         return Collected(tuple(reversed(kept)), sums)
 
-    def beside(self, other: Collected) -> Collected:
-        """The sums of both, whose nodes have names of their own."""
-        return Collected((*self.nodes, *other.nodes), (*self.sums, *other.sums))
-
     def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The exact number of every sum. Raises ``ValuesError`` where there is none."""
         made = self.worked_out(in_whole_numbers(values))

@@ -220,11 +220,15 @@ def _percent(share: Fraction) -> str:
     return f"{float(100 * share):.3g}%"
 
 
-def _size(value: object) -> Fraction:
+def _amount(value: object, what: str, unit: Unit, sample: str) -> Fraction:
     quantity = Quantity.parse(value) if isinstance(value, str) else value
-    if isinstance(quantity, Quantity) and quantity.unit not in (ONE, BYTE):
-        raise ValuesError(f"a size is given in {quantity.unit}, but it is in B", hint="for instance 10 MB")
-    return exact(quantity, "a size")
+    if isinstance(quantity, Quantity) and quantity.unit not in (ONE, unit):
+        raise ValuesError(f"{what} is given in {quantity.unit}, but it is in {unit}", hint=f"for instance {sample}")
+    return exact(quantity, what)
+
+
+def _size(value: object) -> Fraction:
+    return _amount(value, "a size", BYTE, "10 MB")
 
 
 def _time(value: object) -> Fraction:
@@ -233,10 +237,7 @@ def _time(value: object) -> Fraction:
         value = Fraction(repr(value)) if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, str) and re.fullmatch(r"[-+]?(nan|inf)", value):
         raise ValuesError(f"a time is {value}")
-    quantity = Quantity.parse(value) if isinstance(value, str) else value
-    if isinstance(quantity, Quantity) and quantity.unit not in (ONE, SECOND):
-        raise ValuesError(f"a time is given in {quantity.unit}, but it is in s", hint="for instance 0.36 s")
-    return exact(quantity, "a time")
+    return _amount(value, "a time", SECOND, "0.36 s")
 
 
 def measurements(rows: Iterable[Sequence[object] | Measurement]) -> tuple[Measurement, ...]:

@@ -74,7 +74,7 @@ def times(
     often = {name: count for name, count, _ in regions}
     for end in (False, True):
         seconds: dict[str, Fraction] = {}
-        for label, at_end, name, form in structure.network:
+        for label, at_end, name, form in structure.calls.told:
             if at_end == end and name in often:
                 seconds[label] = seconds.get(label, ZERO) + often[name] * at(form)
         whole = sum(seconds.values(), ZERO)
@@ -130,7 +130,8 @@ def sentence(
 ) -> str:
     """Why a configuration is limited, in one or two sentences."""
     first = time[0]
-    said = f"Limited by {_the(first.what)}: {percent(first.part)} of the step"
+    what = first.what if first.what in (COMPUTE, MESSAGES, MEMORY) else f"the {first.what}"
+    said = f"Limited by {what}: {percent(first.part)} of the step"
     if first.what == NETWORK and calls:
         said += f", most of it {calls[0].what} ({percent(calls[0].part)})"
     rest = [f"{s.what} {percent(s.part)}" for s in time[1:] if s.part * 100 >= 1]
@@ -140,7 +141,3 @@ def sentence(
     if capacity is not None:
         return f"{said} Memory: {percent(held / capacity)} of the capacity, {most.what} {percent(most.part)} of it."
     return said
-
-
-def _the(what: str) -> str:
-    return what if what in (COMPUTE, MESSAGES, MEMORY) else f"the {what}"

@@ -92,10 +92,6 @@ def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> N
                               hint="leave rings at one_way")  # fmt: skip
 
 
-def said(accounting: Accounting) -> str | None:
-    return None if accounting.capacity == "unnamed" else accounting.capacity
-
-
 def shared_memory(
     said: object, on: str, accounting: Accounting, shared: int | None, devices: int
 ) -> tuple[Fraction, int] | None:  # fmt: skip
@@ -262,11 +258,8 @@ def _applicable(parts: tuple[TemplatePiece, ...], graph: Graph, notes: list[str]
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)
             continue
-        if any(size is not None for _, size in part.strategy.mesh) or PIPELINE in part.axes or _has(kept, part):
+        # The axis of its own or, as that of sequence parallelism, one that it shares with another part.
+        shared = any({*part.axes} & {*other.axes} for other in kept)
+        if shared or PIPELINE in part.axes or any(size is not None for _, size in part.strategy.mesh):
             kept.append(part)
     return tuple(kept)
-
-
-def _has(kept: list[TemplatePiece], part: TemplatePiece) -> bool:
-    """Whether the axis that a part shares, such as the one of sequence parallelism, is there."""
-    return any(set(part.axes) & set(other.axes) for other in kept)

@@ -50,6 +50,7 @@ class Configuration:
     COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
     CELLS = ("time", "memory", "data x tensor x pipe", "microbatches", "recomputation", "with", "takes the time")
     FRONT, BEST = "time and memory", "fastest"
+    AXES = ("time of a training step (s)", "memory of one rank (B)")
 
     @property
     def order(self) -> tuple[Fraction, Fraction]:
@@ -60,11 +61,6 @@ class Configuration:
     def place(self) -> tuple[Quantity, Quantity]:
         """Its place in a picture of the front."""
         return self.time, self.memory
-
-    @property
-    def axes(self) -> tuple[str, str, str]:
-        """The title of such a picture, and what its axes show."""
-        return self.FRONT, "time of a training step (s)", "memory of one rank (B)"
 
     @property
     def label(self) -> str:
@@ -151,6 +147,7 @@ class ServingConfiguration:
     COLUMNS = ("strategy", "runs with", "tokens a second", "time per token", "first token", "memory per rank", "why")
     CELLS = ("tokens/s", "time per token", "first token", "memory", "with", "strategy", "takes the time")
     FRONT, BEST = "tokens a second and time per token", "one with the most tokens a second"
+    AXES = ("time per token of a sequence (s)", "tokens a second of all devices")
 
     @property
     def order(self) -> tuple[Fraction, Fraction]:
@@ -161,11 +158,6 @@ class ServingConfiguration:
     def place(self) -> tuple[Quantity, Quantity]:
         """Its place in a picture of the front."""
         return self.time, self.rate
-
-    @property
-    def axes(self) -> tuple[str, str, str]:
-        """The title of such a picture, and what its axes show."""
-        return self.FRONT, "time per token of a sequence (s)", "tokens a second of all devices"
 
     @property
     def label(self) -> str:
@@ -423,7 +415,7 @@ def _drawn(found: SearchResult) -> Any:
         raise ValuesError("no configuration fits, so there is no front to draw")
     made = plots.figure()
     axes = made.add_subplot()
-    title, across, up = found.front[0].axes
+    across, up = found.front[0].AXES
     times, heights = zip(*sorted(map(_at, found.front)), strict=True)
     axes.step(times, heights, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
     colours, families = plots.COLOURS, dict[str, list[Outcome]]()
@@ -459,7 +451,7 @@ def _drawn(found: SearchResult) -> Any:
     for axis, of in ((axes.xaxis, found.front[0].place[0].unit), (axes.yaxis, unit)):
         axis.set_major_formatter(plots.prefixed(of))
     axes.grid(which="major", color=plots.GRID, linewidth=0.6)
-    axes.set_title(f"{found.model} on {found.devices:,} devices: {title}", fontsize=10)
+    axes.set_title(f"{found.model} on {found.devices:,} devices: {found.front[0].FRONT}", fontsize=10)
     axes.legend(fontsize=7.5, loc="best")
     return made
 

@@ -33,7 +33,6 @@ from symcomm.searching.options import (
     drafts_of,
     free_sizes,
     read_sizes,
-    said,
     serving_options,
     shared_memory,
 )  # fmt: skip
@@ -118,7 +117,8 @@ def search(
     chosen = Accounting.given(accounting)
     check(devices, top, jobs, chosen)
     working, task, workers = _workers(jobs)
-    size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
+    known = None if chosen.capacity == "unnamed" else chosen.capacity
+    size, meaning = capacity_and_meaning(capacity, capacity_is or known, device)
     trains = {"microbatches": microbatches, "recomputation": recomputation, "schedules": schedules, "buckets": buckets,
               "call_overhead": call_overhead, "host_capacity": host_capacity, "nvme_capacity": nvme_capacity,
               "frozen": frozen,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import sympy as sp
@@ -192,20 +192,6 @@ class Structure(SolvedDraft):
     passes: Form | None
     letters: str
 
-    @cached_property
-    def network(self) -> tuple[tuple[str, bool, str, Form], ...]:
-        """The calls as they are told, which is asked of few structures."""
-        return tuple(self.calls.told())
-
-
-@dataclass(frozen=True)
-class _AskedDraft:
-    """A draft with its symbols: the setting of its step, and its strategy with ``m`` microbatches."""
-
-    setting: Setting
-    strategy: Strategy | None
-    m: Sym
-
 
 @dataclass(frozen=True)
 class _TimedDraft:
@@ -234,21 +220,23 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
     this, plain = ByIdentity(question), replace(draft, nesting=None, bucketed=False)
-    asked, timed = _asked(this, replace(plain, single=False)), _timed(this, replace(draft, single=False))
-    memory, made = _held(this, plain, settled), timed.made
-    words = ["vocabulary"] if asked.setting.graph is not question.model.graph else []
+    setting, strategy, m = _asked(this, replace(plain, single=False))
+    timed, memory = _timed(this, replace(draft, single=False)), _held(this, plain, settled)
+    made, words = timed.made, ["vocabulary"] if setting.graph is not question.model.graph else []
     touched = (*made.work.rests_on, *words, *memory.touched)
     stages = [SearchStage(kind, *times, holds, memory)
               for times, (kind, holds, memory) in zip(timed.stages, memory.stages, strict=True)]  # fmt: skip
-    varied = [(axis, size.name) for axis, size in degrees(asked.strategy).items() if isinstance(size, Sym)]
-    varied += [(MICROBATCHES, asked.m.name), *timed.buckets]
-    numbers = {**asked.setting.values, **dict(made.writer.machine.given)}
+    varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
+    varied += [(MICROBATCHES, m.name), *timed.buckets]
+    numbers = {**setting.values, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
-    told = timed.collected.beside(memory.collected)
+    one, other = timed.collected, memory.collected  # whose nodes have names of their own
+    told = Collected((*one.nodes, *other.nodes), (*one.sums, *other.sums))
     collected = told.only("time", "memory", *SHARED_MEMORY.values())
     check_known((*timed.steps, *memory.steps), collected.names - {*variables})
-    calls = StepCalls.of(made)
-    divides = (*constraints(made.work.setting.graph, made.strategy, asked.m), *_places(draft, made.strategy))
+    calls = StepCalls(replace(made.work.setting, checks=()), made.strategy, replace(made.writer.machine, checks=()),
+                      made.load.calls)  # fmt: skip
+    divides = (*constraints(made.work.setting.graph, made.strategy, m), *_places(draft, made.strategy))
     return Structure(
         draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
         tuple(dict.fromkeys(touched)), calls.apart, made.notes,
@@ -257,7 +245,8 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
 
 
 @lru_cache(maxsize=1)  # the ways to fill nodes are asked for one after the other, and one microbatch beside several
-def _asked(held: ByIdentity[SearchQuestion], draft: Draft) -> _AskedDraft:
+def _asked(held: ByIdentity[SearchQuestion], draft: Draft) -> tuple[Setting, Strategy | None, Sym]:
+    """The setting of a draft's step, and its strategy with so many microbatches."""
     question, model, strategy = held.it, held.it.model, composed(draft.pieces)
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
@@ -267,17 +256,17 @@ def _asked(held: ByIdentity[SearchQuestion], draft: Draft) -> _AskedDraft:
     setting = replace(setting, graph=whole_words(model.graph, strategy, accounting), keeps=question.recipe)
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=m))
-    return _AskedDraft(setting, strategy, m)
+    return setting, strategy, m
 
 
 @lru_cache(maxsize=1)
 def _timed(held: ByIdentity[SearchQuestion], draft: Draft) -> _TimedDraft:
     """The time of a draft's step: the same where a batch is one microbatch."""
-    question, asked = held.it, _asked(held, replace(draft, nesting=None, bucketed=False))
-    setting, strategy, cut_up = asked.setting, asked.strategy, dict[str, Any]()
+    question, cut_up = held.it, dict[str, Any]()
+    setting, strategy, m = _asked(held, replace(draft, nesting=None, bucketed=False))
     if draft.bucketed:
         cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
-    made = step_time.write(setting, strategy, asked.m, None, question.gradient_dtype,
+    made = step_time.write(setting, strategy, m, None, question.gradient_dtype,
                            question.rates_of(strategy, draft.nesting), draft.schedule or None, **cut_up)  # fmt: skip
     stages = []
     for kind, number in pipeline.fullest(setting.graph, made.strategy.pipeline, setting.values):
@@ -302,10 +291,10 @@ def _timed(held: ByIdentity[SearchQuestion], draft: Draft) -> _TimedDraft:
 def _held(held: ByIdentity[SearchQuestion], draft: Draft, settled: frozenset[str]) -> _HeldDraft:
     """What the ranks of a draft hold: the same however the axes of its mesh fill nodes."""
     question, plain = held.it, replace(draft, single=False)
-    asked = _asked(held, plain)
-    graph, known, kept = asked.setting.graph, asked.setting.values, asked.strategy
+    setting, kept, m = _asked(held, plain)
+    graph, known = setting.graph, setting.values
     times = [region.times for region in graph.regions if region.times]
-    adds = forms.num(1) if draft.single else asked.m
+    adds = forms.num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     sizes = tuple(known.items()) if recipe_of(question.recipe).by_shape else layers
     steps, touched = list[tuple[str, Form]](), list[str]()
@@ -463,14 +452,14 @@ def _activations(
     held: ByIdentity[SearchQuestion], draft: Draft, stage: str | None, settled: frozenset[str], offloading: str = "",
 ) -> Derivation:  # fmt: skip
     """What a draft keeps on a stage: the same for one microbatch as for several."""
-    asked = _asked(held, draft)
-    accounting = replace(asked.setting.accounting, offloading=offloading or asked.setting.accounting.offloading)
-    setting, options = replace(asked.setting, accounting=accounting, settled=settled), dict[str, Any]()
-    if asked.strategy is not None and asked.strategy.pipeline is not None:
+    setting, strategy, m = _asked(held, draft)
+    accounting = replace(setting.accounting, offloading=offloading or setting.accounting.offloading)
+    setting, options = replace(setting, accounting=accounting, settled=settled), dict[str, Any]()
+    if strategy is not None and strategy.pipeline is not None:
         options = {"schedule": draft.schedule, "stage": stage}
     else:  # a pipeline's pass divides the batch into microbatches itself
-        setting = microbatched(setting, asked.m)
-    return activation_memory.derive(setting, asked.strategy, recomputation=draft.recomputation, **options)
+        setting = microbatched(setting, m)
+    return activation_memory.derive(setting, strategy, recomputation=draft.recomputation, **options)
 
 
 @lru_cache(maxsize=64)

@@ -73,7 +73,7 @@ class Makespan(NumericFunction):
                 if hidden is not None and column[0] > 1 and hidden[mine].any():
                     find(self.said).fitting(*map(int, column))
                     rows = mine[hidden[mine]]
-                    found[rows] = _largest(self.said, self.letters)(column, [a[rows] for a in arguments[3:]])
+                    found[rows] = _largest(self.said, self.letters, column, [a[rows] for a in arguments[3:]])
                     mine = mine[~hidden[mine]]
                 if not len(mine):
                     continue
@@ -194,19 +194,14 @@ def _columns(letters: str, kinds: int) -> tuple[Sym, ...]:
     return tuple(Sym(f"t_{letter}{n}", False, SECOND) for letter in letters for n in range(kinds))
 
 
-@cache
-def _largest(said: str, letters: str) -> Callable[[Sequence[float], Sequence[Any]], Any]:
+def _largest(said: str, letters: str, sizes: Sequence[float], times: Sequence[Any]) -> Any:
     """The largest of the sums of stages that differ at the ends, for arrays of times: those without messages."""
     known = _known(find(said), letters, 3)
     assert known is not None
-    form, names = known.form, [name.name for name in (P, M, *_columns(letters, 3))]
-
-    def made(sizes: Sequence[float], times: Sequence[Any]) -> Any:
-        alone = [times[6 * n + 3 + kind] for n in range(len(letters)) for kind in range(3)]
-        at = dict(zip(names, (*sizes[:2], *alone), strict=True))
-        return _ARRAYS.named(lambda sym, go: at[sym.name])(form)
-
-    return made
+    alone = [times[6 * n + 3 + kind] for n in range(len(letters)) for kind in range(3)]
+    names = (name.name for name in (P, M, *_columns(letters, 3)))
+    at = dict(zip(names, (*sizes[:2], *alone), strict=True))
+    return _ARRAYS.named(lambda sym, go: at[sym.name])(known.form)
 
 
 _ARRAYS: forms.Algebra[Any] = forms.Algebra(forms.of_parts({

@@ -338,17 +338,13 @@ class PipelineTime:
 
     # -- parts of the time -----------------------------------------------------------------------
 
-    def without_network(self) -> Form | None:
-        """The step if nothing had to be sent."""
-        return self.part("T_alone", "alone", "without the network", "The step if nothing had to be sent.")
-
-    def network_alone(self) -> Form | None:
-        """All that is sent, as it follows one another."""
-        text = "All calls of the step, as they follow one another on one rank."
-        return self.part("T_network", "network", "all that is sent", text)
-
-    def part(self, name: str, what: str, rule: str, text: str) -> Form | None:
-        """The step of a part of what is done."""
+    def part(self, what: str) -> Form | None:
+        """The step of a part of what is done: ``alone``, if nothing had to be sent, or all that the ``network`` has."""
+        name = f"T_{what}"
+        rule, text = {
+            "alone": ("without the network", "The step if nothing had to be sent."),
+            "network": ("all that is sent", "All calls of the step, as they follow one another on one rank."),
+        }[what]
         sent = self.sent if what == "network" else {}
         end = self.ends(f"{name},end", "end_network") if what == "network" else None
         terms: list[Form] = []

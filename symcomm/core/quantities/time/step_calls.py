@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from symcomm.core import form as forms
 from symcomm.core.dtypes import element_bytes
@@ -11,8 +12,7 @@ from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import levels, ways
 from symcomm.core.quantities.machine import Machine
-from symcomm.core.quantities.time.step_time import StepTime
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 
 
@@ -25,13 +25,8 @@ class StepCalls:
     machine: Machine
     calls: tuple[tuple[str, Call], ...]
 
-    @classmethod
-    def of(cls, made: StepTime) -> StepCalls:
-        """Those of a time; what holds later numbers against them is left behind."""
-        setting, machine = replace(made.work.setting, checks=()), replace(made.writer.machine, checks=())
-        return cls(setting, made.strategy, machine, made.load.calls)
-
-    def told(self) -> Iterator[tuple[str, bool, str, Form]]:
+    @cached_property
+    def told(self) -> tuple[tuple[str, bool, str, Form], ...]:
         """Each kind of call over each axis of the mesh: what it is, whether it comes at the end of the batch, of which
         region, and its seconds in one repetition of that.
 
@@ -42,8 +37,7 @@ class StepCalls:
             if call.kind != "send" and call.ranks(self.strategy) != forms.num(1):
                 label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
                 found.setdefault((label, phase == "end", call.region.name), []).append(call)
-        for key, calls in found.items():
-            yield *key, forms.Total(tuple(self._seconds(calls)))
+        return tuple((*key, forms.Total(tuple(self._seconds(calls)))) for key, calls in found.items())
 
     @property
     def apart(self) -> tuple[str, ...]:

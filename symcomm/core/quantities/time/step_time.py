@@ -154,7 +154,7 @@ def write(
         time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
         if every.first != every and all(one.first is None for one in found):
             pipe.notes.append("The first layer is timed as all others are.")
-        alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
+        alone, network = (pipe.part("alone"), pipe.part("network")) if parts else (None, None)
     return StepTime(setting, chosen, work, writer, time, alone, network, every, tuple(found), pipe, tuple(pipe.notes),
                     tuple(pipe.where))  # fmt: skip
 

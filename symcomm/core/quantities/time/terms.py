@@ -161,15 +161,10 @@ class TimeWriter:
         for (use, phase, count, dtype, region), members in groups.items():
             sizes = tuple(m.elements for m in members)
             form = product(num(count), sizes[0] if len(sizes) == 1 else Total(sizes))
-            name = self.work.define(
-                f"m_{USE_TEXTS[use][0]}^{phase}",
-                form,
-                ELEMENT,
-                USE_TEXTS[use][1],
-                moved_text(use, phase, count, members) if self.setting.told else "",
-                witness=partial(self._moved, count, members),
-                by=rests_on(members),
-            )
+            (letter, rule), witness = USE_TEXTS[use], partial(self._moved, count, members)
+            text = moved_text(use, phase, count, members) if self.setting.told else ""
+            name = self.work.define(f"m_{letter}^{phase}", form, ELEMENT, rule, text, witness=witness,
+                                    by=rests_on(members))  # fmt: skip
             bytes_of.setdefault(dtype, []).append(self.often(region, name))
         calls = [*calls]
         if TRAFFIC[self.setting.accounting.traffic].collectives:
@@ -323,23 +318,13 @@ class TimeWriter:
         moving = moving if moved is None else [Ratio(moved, machine.sustained(machine.memory))]
         compute = memory = None
         if computing:
-            compute = work.define(
-                f"t_compute{tag}",
-                _sum(tuple(computing)),
-                SECOND,
-                "computing",
-                sustained("Operations over the peak rate", machine),
-                witness=partial(self.computes, load, machine.usual(self.rate())),
-            )
+            text, witness = "Operations over the peak rate", partial(self.computes, load, machine.usual(self.rate()))
+            compute = work.define(f"t_compute{tag}", _sum(tuple(computing)), SECOND, "computing",
+                                  sustained(text, machine), witness=witness)  # fmt: skip
         if moving:
-            memory = work.define(
-                f"t_memory{tag}",
-                _sum(tuple(moving)),
-                SECOND,
-                "memory",
-                sustained("Bytes over the bandwidth of the memory", machine),
-                witness=partial(self.moves, load),
-            )
+            text = sustained("Bytes over the bandwidth of the memory", machine)
+            memory = work.define(f"t_memory{tag}", _sum(tuple(moving)), SECOND, "memory", text,
+                                 witness=partial(self.moves, load))  # fmt: skip
         if "network" not in only:
             return Terms(compute, memory, None, done, moved)
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
