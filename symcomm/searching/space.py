@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
 
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Num
@@ -98,12 +97,13 @@ def shapes(
         least = 2 if axis in (PIPELINE, *shared_axes(draft.pieces)) else 1
         wanted = set(allowed[axis]) if axis in allowed else None
         choices.append(tuple(n for n in fixed if n >= least and (wanted is None or n in wanted)))
-    rules = () if not draft.pieces else _rules(draft)
+    strategy = composed(draft.pieces)
+    rules = () if strategy is None else strategy.rules
     found: list[tuple[int, ...]] = []
     for shape in _factorised(devices, choices):
         used = {axis: n for axis, n in zip(sizes, shape, strict=True) if n > 1}
-        if draft.bucketed and not _reduces(draft, used):
-            continue
+        if draft.bucketed and not any(rule.axis == "batch" and rule.mesh in used for _, rule in rules):
+            continue  # no gradients are reduced between ranks
         kept = tuple(rule for rule in rules if rule[1].mesh in used)
         key = (kept, tuple(sorted(used.items())), draft.recomputation, draft.schedule, draft.bucketed, draft.format)
         if key not in seen:
@@ -112,16 +112,6 @@ def shapes(
         if len(found) > MOST_SHAPES:
             raise ValuesError(f"the mesh has more than {MOST_SHAPES:,} shapes", hint="allow fewer sizes of its axes")
     return tuple(found)
-
-
-def _rules(draft: Draft) -> tuple[Any, ...]:
-    strategy = composed(draft.pieces)
-    return strategy.rules if strategy is not None else ()
-
-
-def _reduces(draft: Draft, used: Mapping[str, int]) -> bool:
-    """Whether gradients are reduced over an axis that has more than one rank: one that cuts the batch."""
-    return any(rule.axis == "batch" and rule.mesh in used for _, rule in _rules(draft))
 
 
 def _factorised(n: int, choices: list[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:

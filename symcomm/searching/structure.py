@@ -271,9 +271,7 @@ def _timed(held: ByIdentity[SearchQuestion], draft: Draft) -> _TimedDraft:
     stages = []
     for kind, number in pipeline.fullest(setting.graph, made.strategy.pipeline, setting.values):
         there = pipeline.held(setting.graph, made.strategy.pipeline, number, setting.values)
-        mine: list[tuple[str, Form, RegionTime]] = [
-            ("", forms.num(1), one.first) for one in made.regions if one.first is not None
-        ]
+        mine: list[tuple[str, Form, RegionTime]] = [("", forms.num(1), r.first) for r in made.regions if r.first]
         for one in (one for one in made.regions if one.region.name in there.regions):
             count = there.times(one.region)
             mine.insert(0, (one.region.name, count if one.first is None else forms.Total((count, forms.num(-1))), one))

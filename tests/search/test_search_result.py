@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+import sys
 import tracemalloc
 from fractions import Fraction
 
@@ -262,6 +263,26 @@ def test_threads_tell_the_same(small_chunks):
     alone = told(searched(devices=12, strategies="data + tensor"))
     with joblib.parallel_config("threading", n_jobs=2):
         assert told(searched(devices=12, strategies="data + tensor")) == alone
+
+
+def test_one_job_needs_no_workers(small_chunks, monkeypatch):
+    by_joblib = told(searched(devices=12, strategies="data + tensor"))
+    monkeypatch.delitem(sys.modules, "joblib")
+    assert told(searched(devices=12, strategies="data + tensor")) == by_joblib
+    assert told(searched(devices=12, strategies="data + tensor", jobs=1)) == by_joblib
+    assert "joblib" not in sys.modules
+
+
+NORMED = "Computation\tInput\tOutput\nn = layernorm(x)\tx [B, D]\tn [B, D]\nx' = gelu(nW)\tW [D, D]\tx' [B, D]\n"
+
+
+def test_a_search_rests_on_the_conventions_of_each_of_its_strategies():
+    model = sc.load(NORMED, repeat="N_layer", values={"N_layer": 6, "B": 12, "D": 24})
+    texts, again = ("data", "zero-1"), ("none", "full")
+    asked = [searched(model, strategies=text, recomputation=how) for text in texts for how in again]
+    both = searched(model, strategies=texts, recomputation=again)
+    assert {c.field for c in both.conventions} == {c.field for one in asked for c in one.conventions}
+    assert "saved" in {c.field for c in both.conventions}
 
 
 @pytest.mark.long

@@ -75,10 +75,8 @@ class Makespan(NumericFunction):
                     rows = mine[hidden[mine]]
                     found[rows] = _largest(self.said, self.letters, column, [a[rows] for a in arguments[3:]])
                     mine = mine[~hidden[mine]]
-                if not len(mine):
-                    continue
-                each = self.several(self.orders(*map(int, column)), [a[mine] for a in arguments[3:]])
-                found[mine] = each
+                if len(mine):
+                    found[mine] = self.several(self.orders(*map(int, column)), [a[mine] for a in arguments[3:]])
         return found
 
     def hidden(self, arguments: Sequence[Any]) -> Any:

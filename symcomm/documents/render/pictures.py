@@ -13,7 +13,6 @@ from symcomm.documents.editions import Edition
 from symcomm.documents.plots.drawing import Sketch
 from symcomm.documents.plots.figure import said, written
 from symcomm.documents.render.document import Document, Picture
-from symcomm.documents.render.words import words
 
 # What each kind of source shows: Typst and browsers read SVG, TeX reads PDF.
 KIND = {"md": "svg", "tex": "pdf", "typ": "svg", "html": "svg"}
@@ -37,6 +36,8 @@ def files(
     document: Document, kind: str, stem: str, edition: Edition, templates: Path | None = None
 ) -> dict[str, bytes]:
     """The files of all pictures that a kind of source shows, in the document's language."""
+    from symcomm.documents.render.words import words  # whoever only reads documents has no use for templates
+
     say = words(document.language.strip() or "en", templates).catalogue
     return {
         file_name(stem, n, kind): _in_words(picture, say, KIND[kind])
