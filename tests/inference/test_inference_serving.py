@@ -36,6 +36,22 @@ def test_a_request_takes_as_long_as_its_steps_one_by_one(name: str, prompt: int,
         asked.check(deep=True)
 
 
+def test_missing_numbers_of_a_request_are_named_in_one_order():
+    layer = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, D], W [D, F]\ty [B, L, F]")
+    with pytest.raises(sc.SymcommError, match=r"depend on B, D, F, R, W_mem\n"):
+        layer.request_latency(16, 4)
+
+
+def test_a_request_of_a_model_without_attention_takes_as_long_as_its_steps_one_after_another():
+    layer = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, D], W [D, F]\ty [B, L, F]")
+    said = {"accounting": {"time": "serial"}}
+    numbers = {"B": 2, "D": 4, "F": 8, "R": 7, "W_mem": 11}
+    prefill, step = layer.prefill_time(prompt=16, **said), layer.decode_time(**said)
+    asked = layer.request_latency(16, 4, **said)
+    assert asked.at(**numbers).value == prefill.at(**numbers).value + 3 * step.at(**numbers).value
+    asked.check(deep=True)
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["tiny-a", "tiny-b", "tiny-moe", "tiny-mla"])
 def test_operations_of_a_request_are_those_of_its_steps(name: str) -> None:

@@ -67,7 +67,7 @@ def in_unit(form: Form, unit: Unit) -> Form:
             return Ratio(in_unit(form.top, unit * forms.unit_of(form.bottom, {})), form.bottom)
         if not isinstance(form, Product):
             raise
-        at = next(i for i, factor in enumerate(form.factors) if isinstance(factor, several))
+        at = next(i for kind in (several, Ratio) for i, factor in enumerate(form.factors) if isinstance(factor, kind))
         before, mine, behind = form.factors[:at], form.factors[at], form.factors[at + 1 :]
         rest = forms.unit_of(forms.product(*before, *behind), {})
         return Product((*before, in_unit(mine, unit / rest), *behind))

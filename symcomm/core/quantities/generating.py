@@ -142,7 +142,7 @@ def pieces(
     form = from_expr(worth)
     told = {**setting.values, **dict(step.given)}
     deciding = {s.name for one in worth.atoms(sp.Max, sp.Min) for s in one.free_symbols} - {str(past)}
-    asked = [*deciding, *names(from_expr(first)), *names(from_expr(many))]
+    asked = [*sorted(deciding), *names(from_expr(first)), *names(from_expr(many))]
     known = dict.fromkeys(names(form), Fraction(1)) | told  # where parts end, other sizes have no say
     missing = [n for n in dict.fromkeys(asked) if n not in told]
     if missing:
