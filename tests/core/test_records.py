@@ -182,12 +182,12 @@ def test_garbage_is_looked_for_as_before_when_the_last_of_several_threads_is_don
             thread.start()
         for thread in threads:
             thread.join()
-        assert gc.get_threshold()[0] == 1_000_000
-    assert seen == [1_000_000] * 4
+        assert gc.get_threshold()[0] == 4_000_000
+    assert seen == [4_000_000] * 4
     assert gc.get_threshold() == before
 
 
-@pytest.mark.parametrize("own", [(0, 10, 10), (2_000_000, 5, 5)])
+@pytest.mark.parametrize("own", [(0, 10, 10), (5_000_000, 5, 5)])
 def test_who_turned_the_looks_for_garbage_off_is_obeyed(own):
     before = gc.get_threshold()
     try:

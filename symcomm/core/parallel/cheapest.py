@@ -42,8 +42,8 @@ _Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a p
 _Fitting = list[tuple[int, int]]  # the numbers of a step's ways and of a tensor's places that go together
 # Of a tensor: what values of some variables send, in parts of it, and what else they cost.
 _Table = tuple[str, Values, dict[Values, tuple[int, int]]]
-# The values of each variable, what they cost, and of each tensor: which one is its place, and which are its copies.
-_Tables = tuple[list[Sequence[Any]], list[_Table], list[tuple[int, dict["RunPhase", int]]]]
+# The values of each variable, what they cost, which one is each tensor's place, and which are copies that are chosen.
+_Tables = tuple[list[Sequence[Any]], list[_Table], list[int], dict[tuple[str, "RunPhase"], int]]
 
 
 @dataclass(frozen=True)
@@ -183,18 +183,18 @@ class PlacementProblem:
 
     def answer(self, shapes: Sequence[Allowed], tables: _Tables, most: float = inf) -> Choice | None:
         """The cheapest choice of what is allowed; None where more than ``most`` combinations are to be looked at."""
-        values, prices, variables = tables
+        values, prices, places, held = tables
         chosen = self.least(prices, [len(some) for some in values], most)
         if chosen is None:
             return None
         answer = [some[i] for some, i in zip(values, chosen, strict=True)]
         rests: dict[str, State] = {}
         copies: dict[tuple[str, RunPhase], tuple[State, ...]] = {}
-        for name, reading, (v, held) in zip(self.names, self.reading.values(), variables, strict=True):
+        for name, reading, v in zip(self.names, self.reading.values(), places, strict=True):
             rests[name] = answer[v]
             for phase, readers in reading.items():
-                if held[phase] >= 0:
-                    made = answer[held[phase]][1]
+                if (name, phase) in held:
+                    made = answer[held[name, phase]][1]
                 else:
                     needs = tuple([need for n, js in readers.items() for need in _wants(shapes, n, js, answer[n])])
                     found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
@@ -444,7 +444,7 @@ class PlacementProblem:
                 modes = self.modes(step, mesh, pending)
                 kinds[kind] = tuple([Way(m, self.needs(step, mesh, m), self.makes(step, mesh, m)) for m in modes])
             ways.append(kinds[kind])
-            if any([way.makes == PARTIAL for way in ways[-1]]):
+            if any(way.makes == PARTIAL for way in ways[-1]):
                 pending.add(step.output)
         rests: list[tuple[int, ...]] = []
         places: dict[object, tuple[tuple[int, ...], list[_Fitting]]] = {}
@@ -523,7 +523,8 @@ class PlacementProblem:
             makes = every[:1] if maker is None else [way.makes for way in shape.ways[maker]]
             made = every[0] if maker is None else makes[chosen[maker]]
             reads = [(n, j) for readers in reading.values() for n, js in readers.items() for j in js]
-            if len(every) == len({*makes}) == 1 and all(len({w.needs[j] for w in shape.ways[n]}) == 1 for n, j in reads):
+            wants = [{way.needs[j] for way in shape.ways[n]} for n, j in reads]
+            if len(every) == len({*makes}) == 1 and all(len(some) == 1 for some in wants):
                 continue
             read = [shape.ways[n][chosen[n]].needs[j] for n, j in reads]
             elsewhere = {
@@ -556,13 +557,13 @@ class PlacementProblem:
         modes = [_all_of(*[len(s.ways[n]) for s in shapes]) for n in range(len(self.steps))]
         values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
-        variables: list[tuple[int, dict[RunPhase, int]]] = []
+        places: list[int] = []
+        held: dict[tuple[str, RunPhase], int] = {}
         for t, (name, reading) in enumerate(self.reading.items()):
             still, keeps = self.graph.tensors[name].virtual, tuple([self.keeps(name, m) for m in self.meshes])
             v, rests = len(values), _joint(*[s.rests[t] for s in shapes])
             values.append(rests)
-            held: dict[RunPhase, int] = {}
-            variables.append((v, held))
+            places.append(v)
             n = self.made.get(name, -1)
             if n >= 0 and len(modes[n]) * len(rests) > 1:
                 wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
@@ -577,7 +578,6 @@ class PlacementProblem:
                 tables.append((name, (n, v), prices))
             before = -1
             for phase, readers in reading.items():
-                held[phase] = -1
                 several = [n for n in readers if len(modes[n]) > 1]
                 shared = len(several) > 1 or (any(keeps) and len(reading) > 1 and not still)
                 if not shared and not several and len(rests) == 1:
@@ -593,7 +593,7 @@ class PlacementProblem:
                                 prices[k, r] = found[0], found[1] * _CALLS
                     tables.append((name, (n, v), prices))
                     continue
-                w = held[phase] = len(values)
+                w = held[name, phase] = len(values)
                 linked = any(keeps) and len(reading) > 1
                 ways: list[_Held] = []
                 link: dict[Values, tuple[int, int]] = {}
@@ -616,7 +616,7 @@ class PlacementProblem:
                                 kept[p, q] = units, calls * _CALLS
                     tables.append((name, (before, w), kept))
                 before = w
-        return values, tables, variables
+        return values, tables, places, held
 
 
 @lru_cache(maxsize=1 << 14)
@@ -771,7 +771,7 @@ def _over(held: _Held, keeps: tuple[bool, ...]) -> tuple[State, ...]:
 
 
 def _narrowed(sizes: Sequence[int], pairs: Mapping[tuple[int, int], _Fitting]) -> dict[int, Values]:
-    """Of variables with so many values, those left that some value of each neighbour allows, where any are taken out."""
+    """The values that some value of each neighbour allows, of variables with so many, where any are taken out."""
     near: dict[int, list[tuple[int, int]]] = {}
     for pair in pairs:
         for v in pair:

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.form import evaluate, from_expr, names, value
@@ -41,6 +41,8 @@ from symcomm.core.records import dataclass, replace
 
 if TYPE_CHECKING:
     from fractions import Fraction
+
+Value = TypeVar("Value")
 
 __all__ = [
     "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",
@@ -332,6 +334,8 @@ class _Planner:
     copies: dict[str, dict[str, tuple[Positions, frozenset[str]]]] = field(default_factory=dict)
     computed: dict[str, Compute] = field(default_factory=dict)
     phase: RunPhase = "forward"
+    states: dict[State, Positions] = field(default_factory=dict)
+    same: dict[Any, Any] = field(default_factory=dict)  # most steps are cut as others are: each layout is made once
 
     def run(self) -> Plan:
         self.graph, self.meshes = self.problem.graph, self.problem.meshes
@@ -349,12 +353,14 @@ class _Planner:
             self.run_step(number, step)
         return Plan(self.graph, self.strategy, tuple(self.steps), placements, self.problem, self.choice)
 
-    def rest(self, name: str) -> dict[str, int]:
+    def rest(self, name: str) -> Positions:
         """Where a tensor rests."""
         return self.positions(self.choice.rests[name])
 
-    def positions(self, state: State) -> dict[str, int]:
-        return {mesh: place for mesh, place in zip(self.meshes, state, strict=True) if place != WHOLE}
+    def positions(self, state: State) -> Positions:
+        if state not in self.states:
+            self.states[state] = {m: place for m, place in zip(self.meshes, state, strict=True) if place != WHOLE}
+        return self.states[state]
 
     def state(self, at: Positions) -> State:
         return tuple([at.get(mesh, WHOLE) for mesh in self.meshes])
@@ -369,18 +375,17 @@ class _Planner:
 
     def run_step(self, number: int, step: OpStep) -> None:
         op = step.op
-        ways = {mesh: self.choice.ways[mesh][number] for mesh in self.meshes}
-        needs = [way.needs for way in ways.values()]
-        reads = [self.bring(name, step, tuple([row[j] for row in needs])) for j, name in enumerate(step.inputs)]
-        out = {mesh: way.makes for mesh, way in ways.items() if way.makes != WHOLE}
+        ways = [self.choice.ways[mesh][number] for mesh in self.meshes]
+        reads = [self.bring(name, step, tuple([way.needs[j] for way in ways])) for j, name in enumerate(step.inputs)]
+        out = self.positions(tuple([way.makes for way in ways]))
         once = [
-            (j, mesh) for mesh, way in ways.items() if way.mode.passing and op.kind == "add"
+            (j, mesh) for mesh, way in zip(self.meshes, ways, strict=True) if way.mode.passing and op.kind == "add"
             for j, (_, at) in enumerate(reads) if at.get(mesh) != PARTIAL
         ]  # fmt: skip
-        cuts = {mesh: way.mode.cut for mesh, way in ways.items()}
+        cuts = [(m, way.mode.cut) for m, way in zip(self.meshes, ways, strict=True) if way.mode.cut is not None]
         made = Compute(
-            step, tuple((m, c) for m, c in cuts.items() if c is not None), tuple(stored for stored, _ in reads),
-            tuple(self.layout(at) for _, at in reads), self.layout(out), tuple(once),
+            step, self.one(tuple(cuts)), tuple([stored for stored, _ in reads]),
+            self.one(tuple([self.layout(at) for _, at in reads])), self.layout(out), tuple(once),
         )  # fmt: skip
         if op.kind == "halo_sum":
             self.steps.append(self.halo(step, reads[0][1]))
@@ -480,7 +485,11 @@ class _Planner:
 
     def layout(self, positions: Positions) -> Layout:
         pairs = positions.items()
-        return tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]]))
+        return self.one(tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]])))
+
+    def one(self, found: Value) -> Value:
+        """What is equal and was there before, where anything was."""
+        return cast("Value", self.same.setdefault(found, found))
 
 
 def cut_axes(

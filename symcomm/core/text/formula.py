@@ -13,7 +13,6 @@ from lark import Token
 
 from symcomm.core.errors import FormulaError, Span, TableError
 from symcomm.core.form import Form
-from symcomm.core.garbage import uncollected
 from symcomm.core.records import dataclass, replace
 from symcomm.core.text.calls import COMMON_FUNCTIONS
 from symcomm.core.text.context import Context, ReadShapes, Scope
@@ -120,8 +119,7 @@ def parse_layer(table: Table, scalars: Iterable[str] = ()) -> tuple[LayerRow, ..
     >>> row.equation.target.key, [one.name.key for one in row.inputs]
     ('y', ['x', 'W'])
     """
-    with uncollected():
-        return _Layer(as_layer_table(table), scalars).rows()
+    return _Layer(as_layer_table(table), scalars).rows()
 
 
 class _Layer:

@@ -204,31 +204,27 @@ def size_form(node: Node, aliases: Mapping[str, str] = MappingProxyType({})) -> 
 
     ``aliases`` gives the name a symbol is declared by, where the table spells it otherwise.
     """
-
-    def go(node: Node) -> Form:
-        match node:
-            case Number(value=number):
-                return forms.rational(number)
-            case Identifier(key=key):
-                return forms.Sym(aliases.get(key, key))
-            case Multiplication(factors=factors) | Hadamard(factors=factors):
-                return forms.product(*(go(f) for f in factors))
-            case Sum(terms=terms, signs=signs):
-                written = [go(t) for t in terms]
-                return forms.Total(tuple(t if s > 0 else -t for t, s in zip(written, signs, strict=True)))
-            case Quotient(top=top, bottom=bottom):
-                return forms.Ratio(go(top), go(bottom))
-            case Exponentiation(base=base, exponent=exponent):
-                return forms.Power(go(base), go(exponent))
-            case Radical(inside=inside):
-                return forms.Root(go(inside))
-            case FunctionCall(function="ceil" | "floor" | "log" as function, arguments=(inside,), subscript=None):
-                return forms.called(function, go(inside))
-            case FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
-                return forms.called(function, *map(go, choices))
-            case FunctionCall(function="log", arguments=(inside,), subscript=Number(_, base)) if base.denominator == 1:
-                return forms.Logarithm(go(inside), int(base))
-        hint = "a size is made of numbers and symbols, such as 4D or n_h × H"
-        raise FormulaError("this is not a size", node.span, hint)
-
-    return go(node)
+    match node:
+        case Number(value=number):
+            return forms.rational(number)
+        case Identifier(key=key):
+            return forms.Sym(aliases.get(key, key))
+        case Multiplication(factors=factors) | Hadamard(factors=factors):
+            return forms.product(*(size_form(f, aliases) for f in factors))
+        case Sum(terms=terms, signs=signs):
+            written = [size_form(t, aliases) for t in terms]
+            return forms.Total(tuple(t if s > 0 else -t for t, s in zip(written, signs, strict=True)))
+        case Quotient(top=top, bottom=bottom):
+            return forms.Ratio(size_form(top, aliases), size_form(bottom, aliases))
+        case Exponentiation(base=base, exponent=exponent):
+            return forms.Power(size_form(base, aliases), size_form(exponent, aliases))
+        case Radical(inside=inside):
+            return forms.Root(size_form(inside, aliases))
+        case FunctionCall(function="ceil" | "floor" | "log" as function, arguments=(inside,), subscript=None):
+            return forms.called(function, size_form(inside, aliases))
+        case FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
+            return forms.called(function, *(size_form(c, aliases) for c in choices))
+        case FunctionCall(function="log", arguments=(inside,), subscript=Number(_, base)) if base.denominator == 1:
+            return forms.Logarithm(size_form(inside, aliases), int(base))
+    hint = "a size is made of numbers and symbols, such as 4D or n_h × H"
+    raise FormulaError("this is not a size", node.span, hint)

@@ -17,7 +17,7 @@ from typing import Any
 
 from symcomm.core.errors import DocumentError
 from symcomm.core.files import write_files
-from symcomm.core.garbage import uncollected
+from symcomm.core.garbage import collected_rarely
 from symcomm.core.records import dataclass
 from symcomm.exams.exports import EXPORTERS, OURS
 from symcomm.exams.exports.drawing import exam_of, items_of
@@ -94,7 +94,7 @@ def _written(output: Path, lines: Sequence[Line]) -> WrittenExport:
     return WrittenExport(path, len(lines), int(lines[0]["questions"]), size)
 
 
-@uncollected()
+@collected_rarely()
 def _draw(
     variants: Sequence[tuple[Student, int]], title: str, names: Sequence[str], tolerance: Fraction | None
 ) -> list[tuple[AssignedPaper, _Pieces]]:

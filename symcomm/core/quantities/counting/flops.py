@@ -272,7 +272,7 @@ def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]]
     rows: dict[int, list[tuple[Op, Form]]] = {}
     for op, form in counts:
         rows.setdefault(op.row, []).append((op, form))
-    targets = {op.row: op.output for op in setting.graph.ops}
+    targets, once = {op.row: op.output for op in setting.graph.ops}, Region(graph.name)
     names: list[Form] = []
     for row in sorted(rows):
         pieces = [one for one in rows[row] if one[1] != num(0)]
@@ -281,7 +281,7 @@ def row_totals(work: StepWriter, graph: Graph, counts: Iterable[tuple[Op, Form]]
         target = targets.get(row, "sum")
         name = f"F_{slug(target)}{suffix}"
         form = combined(Total, [f for _, f in pieces])
-        witness = partial(looped, setting.accounting, graph, [(Region(graph.name), op) for op, _ in pieces])
+        witness = partial(looped, setting.accounting, graph, [(once, op) for op, _ in pieces])
         reason = _reason(setting, graph, pieces)
         names.append(work.define(name, form, FLOP, "count the loops", reason, pieces[0][0], witness))
     return names
@@ -435,7 +435,8 @@ def derive(
             names, mine = row_totals(work, both, found, suffix), [op for op, _ in found]
             ran += [(region, op) for op in mine]
             if len(names) > 1:
-                once = partial(looped, setting.accounting, both, [(Region(region.name), op) for op in mine])
+                single = Region(region.name)
+                once = partial(looped, setting.accounting, both, [(single, op) for op in mine])
                 called = mark(region) if len(regions) > 1 else "layer" if region.times else "total"
                 what = f"the {region.name}" if len(regions) > 1 else "one layer"
                 text = f"The {phase} pass of {what}." if called != "total" else f"The {phase} pass."
