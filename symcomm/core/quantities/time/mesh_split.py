@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Annotated, Literal, Unpack
@@ -19,7 +19,7 @@ from symcomm.core.optimum.equality import cancelled, meets, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.powers import course, has_both_signs, slope_of, terms
 from symcomm.core.optimum.writing import continued
-from symcomm.core.parallel.strategy import Strategy, degree
+from symcomm.core.parallel.strategy import degree
 from symcomm.core.patience import patience, trying
 from symcomm.core.printing import plain
 from symcomm.core.quantities.communication.links import by_axis, new_symbols
@@ -38,30 +38,19 @@ MOST_DEVICES, MOST_DIVISORS, MOST_ROWS = 10**12, 256, 12
 
 @dataclass(frozen=True)
 class _Split:
-    """What is asked: the strategy with its two axes, the devices, and what every candidate is derived with.
+    """What is asked: the two axes with their names, the devices, and the times at two sizes of the axes.
 
     ``over`` is the batch that is made small; of the time of the communication it is empty.
     """
 
     setting: Setting
-    strategy: Strategy
     axes: tuple[str, str]
     names: tuple[str, str]
     devices: Form
     over: str
     wants_least: bool
     phase: str
-    links: dict[str, object]  # by the names of the mesh axes, whose sizes are no symbols in a candidate
-    dtype: str | None
-    gradient_dtype: str | None
-    rates: Mapping[str, object]
-
-    def terms(self, first: Form, second: Form) -> MeshTerms:
-        """The times with these sizes of the two axes."""
-        placed = replace(self.strategy, mesh=tuple(zip(self.axes, (first, second), strict=True)))
-        return mesh_terms.write(
-            self.setting, placed, self.phase, self.links, self.dtype, self.gradient_dtype, self.rates, self.devices
-        )
+    terms: Callable[[Form, Form], MeshTerms]
 
     @property
     def overlap(self) -> bool:
@@ -115,9 +104,15 @@ def derive(
     (first, x), (second, y) = sizes.items()
     over = variable(setting, placed, None)[0] if least == "batch" else ""
     setting = replace(setting, values={n: v for n, v in setting.values.items() if n not in (x, y, over)})
-    asked = _Split(setting, placed, (first, second), (x, y), degree(devices), over, want == "least", phase,
-                   by_axis(links, placed), dtype, gradient_dtype, rates)  # fmt: skip
-    new_symbols(setting, placed, "the devices", asked.devices)
+    shared = by_axis(links, placed)  # by the names of the axes, whose sizes are no symbols in a candidate
+    many = degree(devices)
+
+    def terms(*sizes: Form) -> MeshTerms:
+        split = replace(placed, mesh=tuple(zip((first, second), sizes, strict=True)))
+        return mesh_terms.write(setting, split, phase, shared, dtype, gradient_dtype, rates, many)
+
+    asked = _Split(setting, (first, second), (x, y), many, over, want == "least", phase, terms)
+    new_symbols(setting, placed, "the devices", many)
     return _real(asked) if numbers == "real" else _whole(asked)
 
 
