@@ -207,3 +207,19 @@ def test_a_maximum_that_stands_on_both_sides_is_not_split_into_cases(monkeypatch
     with pytest.raises(UndecidedError, match="0 of its cases were proved, but not all"):
         identical(sp.Max(x, y) + sp.Min(x, y), x + y)
     identical.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "least", "most"),
+    [
+        ((sp.Integer(2), sp.sqrt(3), sp.Rational(5, 2)), 1, 2),
+        ((sp.sqrt(2) * sp.sqrt(5), sp.pi), 1, 0),  # 3.16 and 3.14
+        ((1 + sp.Rational(1, 10**30), sp.Integer(1)), 1, 0),  # floats are the same
+        ((sp.sqrt(10**30 + 1), sp.Integer(10**15)), 1, 0),
+        ((sp.sqrt(2), sp.Integer(0)), 1, 0),
+        ((sp.Integer(7),), 0, 0),
+    ],
+)  # fmt: skip
+def test_the_largest_of_several_numbers_is_told_however_near_they_are(numbers, least, most):
+    assert forms.extreme(Max, [*numbers]) == numbers[most]
+    assert forms.extreme(Min, [*numbers]) == numbers[least]
