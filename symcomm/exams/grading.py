@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
@@ -46,10 +45,15 @@ def grade(
     by_student = {sheet.student: sheet for sheet in sheets}
     check_columns(by_student.values(), papers)
     decided = {(one.question, _same(one.answer)): one for one in decisions}
-    together = _together(exam.example)
+    together, asks = _together(exam.example), dict(zip(exam.example.ids, exam.example.asks, strict=True))
+
+    def effort(ids: frozenset[str]) -> int:
+        """How many options their quantities have: most of the work is to derive all that students may mean."""
+        return sum(len((asks[one].sheet or QUANTITIES[asks[one].quantity]).options) for one in ids)
+
     found: _Marks = {}
     with Pool(exam, processes, len(together), (papers, by_student, decided)) as pool:
-        for done, marks in enumerate(pool.run(_marks, together, partial(_effort, exam.example))):
+        for done, marks in enumerate(pool.run(_marks, together, effort)):
             if progress:
                 progress(done, len(together), "questions")
             found |= marks
@@ -64,12 +68,6 @@ def _together(problem: Problem) -> list[frozenset[str]]:
         tied = frozenset((name, *(before for _, before, _ in ask.exam.follows)))
         found = [*(one for one in found if not one & tied), tied.union(*(one for one in found if one & tied))]
     return found
-
-
-def _effort(problem: Problem, ids: frozenset[str]) -> int:
-    """How many choices there are in some questions: what takes longest is to derive all that students may mean."""
-    asks = (ask for name, ask in zip(problem.ids, problem.asks, strict=True) if name in ids)
-    return sum(len((ask.sheet or QUANTITIES[ask.quantity]).options) for ask in asks)
 
 
 def _marks(ids: frozenset[str]) -> _Marks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
@@ -142,14 +142,13 @@ class KeptAnswers:
             model, stages = self.model(problem, ask.model), basis.stages
             told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in basis.numbers if not one.stays)
             named = {one.option: one.symbol if one.stays else None for one in basis.numbers}
-            gone = {option for option, symbol in named.items() if symbol is None}
-            left = tuple((name, named.get(name, value)) for name, value in ask.options if name not in gone)
-            said = replace(ask, options=left, given=(*ask.given, *told) if stages is None else ())
+            left = tuple((name, said) for name, value in ask.options if (said := named.get(name, value)) is not None)
+            asked = replace(ask, options=left, given=(*ask.given, *told) if stages is None else ())
             if stages is not None and model is not None:
                 block, model = problem.models[ask.model], replace(model, values=_values(stages, ()))
                 items = tuple(replace(block, values=stages) if one is block else one for one in problem.items)
                 problem = replace(problem, items=items)
-            key = key_of(problem, said, {ask.model: model} if model else {})
+            key = key_of(problem, asked, {ask.model: model} if model else {})
             holds = key.candidates.is_settled if stages is not None else self._is_like(key, basis, problem, ask)
             self._keys[basis.about] = key if holds else None
         return self._keys[basis.about]
@@ -186,11 +185,10 @@ class KeptAnswers:
 
     def _read_anew(self, problem: Problem, ask: Ask) -> _Read:
         known = self._known(problem, ask)
-        (options, numbers), about = _options(ask), self._about(problem, ask, known)
+        (options, numbers, sizes), about = _options(ask), self._about(problem, ask, known)
         structure = tuple(one for one in known if one.name in self._structures.get((about, options), ()))
         if structure:  # papers with the same number share what is derived
             about = about, *((one.name, one.quantity.value) for one in structure)
-        sizes = _sizes(ask, {one.option for one in numbers})
         named = {one.option for one in sizes}
         alike = about, tuple((name, None if name in named else value) for name, value in options)
         return _Read(known, numbers, (about, options), sizes, alike, structure)
@@ -331,8 +329,11 @@ class _Read:
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 
-def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number, ...]]:
-    """The options of a question that its derivation depends on, and those that are only numbers of symbols."""
+def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number, ...], tuple[_Number, ...]]:
+    """The options of a question that its derivation depends on, and those that are only numbers of symbols.
+
+    Last, those of the first that give a number where a symbol would do: mistakes are derived once for all of these.
+    """
     from symcomm.core.quantities import QUANTITIES
 
     declared = ask.sheet or QUANTITIES[ask.quantity]
@@ -340,25 +341,17 @@ def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number,
     read = sheet.read.symbols if sheet and not declared.needs_model else {}  # those of a model come first
     called = dict(declared.names)
     symbols = {one.option: called.get(name, name) for name, one in read.items() if one.option}
-    kept: list[tuple[str, Hashable]] = []
+    counts = {option.name for option in declared.options if option.kind == "size" and not ask.sheet}
+    kept = {name: _hashable(value) for name, value in ask.options}
     numbers: list[_Number] = []
+    sizes: list[_Number] = []
     for name, value in ask.options:
         if name in symbols and value not in (0, "0") and str(value)[:1].isdigit():
             numbers.append(_Number(name, symbols[name], str(value)))
-            kept.append((name, None))
-        else:
-            kept.append((name, _hashable(value)))
-    return tuple(kept), tuple(numbers)
-
-
-def _sizes(ask: Ask, known: Container[str]) -> tuple[_Number, ...]:
-    """The other options that give a number where a symbol would do: mistakes are derived once for all of these."""
-    from symcomm.core.quantities import QUANTITIES
-
-    declared = () if ask.sheet else QUANTITIES[ask.quantity].options
-    sizes = {option.name for option in declared if option.kind == "size"}
-    return tuple(_Number(name, f"n_{name}", str(value), stays=True) for name, value in ask.options
-                 if name in sizes and name not in known and re.fullmatch(r"[1-9]\d*", str(value)))  # fmt: skip
+            kept[name] = None
+        elif name in counts and re.fullmatch(r"[1-9]\d*", str(value)):
+            sizes.append(_Number(name, f"n_{name}", str(value), stays=True))
+    return tuple(kept.items()), tuple(numbers), tuple(sizes)
 
 
 def _exactly(ask: Ask) -> Hashable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 About = TypeVar("About")
@@ -23,10 +22,10 @@ class Remembered(dict[About, Made]):
 
     def once(self, about: About, make: Callable[[], Made]) -> Made:
         """The result that is kept; else one that is made now."""
-        with suppress(KeyError):
-            return self[about]
-        made = make()
-        if len(self) >= self.most:
-            self.clear()
-        self[about] = made
+        made = self.get(about)
+        if made is None:
+            made = make()
+            if len(self) >= self.most:
+                self.clear()
+            self[about] = made
         return made
