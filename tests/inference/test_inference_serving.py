@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,21 @@ def test_a_request_of_a_model_without_attention_takes_as_long_as_its_steps_one_a
     asked = layer.request_latency(16, 4, **said)
     assert asked.at(**numbers).value == prefill.at(**numbers).value + 3 * step.at(**numbers).value
     asked.check(deep=True)
+
+
+def test_a_request_whose_times_are_added_up_takes_as_long_as_its_steps_for_every_batch() -> None:
+    made, said = model("tiny-a"), {"attention": "causal_half", "time": "serial"}
+    asked, step = made.request_latency(4, 9, accounting=said, **RATES), made.decode_time(accounting=said, **RATES)
+    first = made.prefill_time(prompt=4, accounting=said, **RATES)
+    for batch in (1, 3):
+        steps = [step.at(B=batch, c=c).value for c in range(4, 12)]
+        assert asked.at(B=batch).value == first.at(B=batch).value + sum(steps)
+
+
+def test_the_keys_of_an_encoder_are_cached_in_the_format_of_the_cache() -> None:
+    table = (Path(__file__).parents[2] / "examples" / "layers" / "cross-attention.md").read_text(encoding="utf-8")
+    B, S, D = sc.symbols("B S D")
+    assert sc.load(table).kv_cache(dtype="cache=fp8").expr == 2 * B * S * D  # a byte for each of K and V
 
 
 @pytest.mark.few(2)

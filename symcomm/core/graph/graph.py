@@ -342,9 +342,9 @@ class Graph:
             if op.attribute("append") is not None and op.inputs[0] in found:
                 found[op.output] = found[op.inputs[0]]  # the same places, with new rows in them
         for kept in self.step.kept if self.step is not None else ():
-            of = self.producers[kept.tensor].inputs[0]
-            if self.producers[kept.tensor].attribute("slice") and of in found:
-                found |= dict.fromkeys({kept.tensor, kept.before} - {""}, found[of])  # the last result of a recurrence
+            made = self.producers.get(kept.tensor)  # nothing makes what comes with a request
+            if made is not None and made.attribute("slice") and made.inputs[0] in found:  # a recurrence's last result
+                found |= dict.fromkeys({kept.tensor, kept.before} - {""}, found[made.inputs[0]])
         for op in self.ops:
             if op.attribute("view") and op.inputs[0] in found:
                 found.setdefault(op.output, found[op.inputs[0]])

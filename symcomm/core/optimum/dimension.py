@@ -57,8 +57,7 @@ def in_unit(form: Form, unit: Unit) -> Form:
     >>> in_unit(forms.Total((Ratio(forms.num(6), Sym("m")), Sym("o", False, second))), second).parts[0].parts[0]
     Num(number=Fraction(6, 1), unit=Unit(powers=(('second', 1),)))
     """
-    several = (forms.Total, forms.Largest, forms.Smallest)
-    if isinstance(form, several):
+    if isinstance(form, (forms.Total, forms.Largest, forms.Smallest)):
         return form.mapped(lambda part: in_unit(part, unit))
     try:
         return times(form, unit / forms.unit_of(form, {}))
@@ -67,10 +66,18 @@ def in_unit(form: Form, unit: Unit) -> Form:
             return Ratio(in_unit(form.top, unit * forms.unit_of(form.bottom, {})), form.bottom)
         if not isinstance(form, Product):
             raise
-        at = next(i for kind in (several, Ratio) for i, factor in enumerate(form.factors) if isinstance(factor, kind))
+        at = next(i for i, factor in enumerate(form.factors) if _mixed(factor))
         before, mine, behind = form.factors[:at], form.factors[at], form.factors[at + 1 :]
         rest = forms.unit_of(forms.product(*before, *behind), {})
         return Product((*before, in_unit(mine, unit / rest), *behind))
+
+
+def _mixed(form: Form) -> bool:
+    try:
+        forms.unit_of(form, {})
+    except DerivationError:
+        return True
+    return False
 
 
 def _split(form: Form, units: Mapping[str, Unit]) -> tuple[Form, Unit]:
