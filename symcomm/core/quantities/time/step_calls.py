@@ -27,10 +27,9 @@ class StepCalls:
 
     @cached_property
     def told(self) -> tuple[tuple[str, bool, str, Form], ...]:
-        """Each kind of call over each axis of the mesh: what it is, whether it comes at the end of the batch, of which
-        region, and its seconds in one repetition of that.
+        """Each kind of call over each axis of the mesh, with its seconds in one repetition of a region.
 
-        It is for telling, not for adding up.
+        Behind its label stands whether it comes at the end of the batch. It is for telling, not for adding up.
         """
         found: dict[tuple[str, bool, str], list[Call]] = {}
         for phase, call in self.calls:
