@@ -192,7 +192,7 @@ def search(
 
 
 def _most_ranks(draft: Draft, devices: int, links: Links, allowed: Mapping[str, tuple[int, ...]]) -> int:
-    """How many ranks a mesh may have on the device's own links: over the axes of which nothing else is said."""
+    """How many ranks a mesh may have on the device's own links: over the axes without links of their own."""
     said = dict(links.said)
     own = {PIPELINE if name == PIPE else name for name in said}
     own |= {axis for axis, size in draft.degrees.items() if isinstance(size, Sym) and size.name in said}

@@ -68,7 +68,7 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
 
 
 def _of_axes(said: Mapping[str, object], strategy: Strategy) -> dict[str, object]:
-    """What is said of the axes that a strategy has, where it is one of several."""
+    """The options of the axes that a strategy has, where it is one of several."""
     axes = {*strategy.sizes, *(s.name for s in strategy.sizes.values() if isinstance(s, Sym))}
     axes |= {*BELOW} | ({PIPE} if strategy.pipeline is not None else set())
     return {name: value for name, value in said.items() if name in axes}
@@ -479,7 +479,7 @@ def node_ranks(said: object) -> int:
 
 @dataclass(frozen=True)
 class Links:
-    """What is said of the links of many meshes, by the names of their axes, and the device that they join.
+    """The option ``links`` for many meshes, by the names of their axes, and the device that they join.
 
     A device that is a ``network`` is one of its devices, and the network joins the nodes.
     """
@@ -490,7 +490,7 @@ class Links:
 
     @classmethod
     def of(cls, said: object, named: object, ranks: int) -> Links:
-        """What is said of links and a device. Raises ``ValuesError`` for more ranks than a network has devices."""
+        """The links that an option names, and their device. Raises ``ValuesError`` for more ranks than a network has devices."""
         found = dict(pairs(said))
         if NODE in found or (whole := network_if(named)) is None:
             return cls(tuple(found.items()), None if named is None else device(named))  # looked up once for all meshes
@@ -507,14 +507,14 @@ class Links:
 
     @property
     def units(self) -> tuple[int, ...] | None:
-        """The ranks of a unit of each level but the last; None where nothing is said of nodes."""
+        """The ranks of a unit of each level but the last; None where no option names nodes."""
         if (node := dict(self.said).get(NODE)) is None:
             return None
         return tuple(hop.unit for hop in node.hops[1:]) if isinstance(node, Network) else (node_ranks(node),)
 
     @property
     def of_a_node(self) -> int | None:
-        """The ranks of a node, which share a host: those of a network's first level, or those that links join."""
+        """The ranks of a node, which share a host: a network's first level, or the ranks that links join."""
         node = dict(self.said).get(NODE)
         if (whole := network_if(node)) is not None:
             return whole.levels[0].size
