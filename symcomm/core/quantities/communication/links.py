@@ -490,7 +490,7 @@ class Links:
 
     @classmethod
     def of(cls, said: object, named: object, ranks: int) -> Links:
-        """The links that an option names, and their device. Raises ``ValuesError`` for more ranks than a network has devices."""
+        """The links of an option, and their device. Raises ``ValuesError`` where a network has fewer devices."""
         found = dict(pairs(said))
         if NODE in found or (whole := network_if(named)) is None:
             return cls(tuple(found.items()), None if named is None else device(named))  # looked up once for all meshes
