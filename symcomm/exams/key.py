@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
-from symcomm.core.accounting import CONVENTIONS, Accounting, Convention, algorithms_of
-from symcomm.core.collectives.algorithms import runs_by
+from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.collectives.algorithms import runs_otherwise
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DocumentError, nearest
 from symcomm.core.records import dataclass
@@ -173,7 +173,9 @@ def _others(
 ) -> Iterator[tuple[ModelQuestion, Wrong]]:
     """The answers under other choices: those named, or all of the fields that touched this one."""
     if chosen is None:
-        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if _matters(row, question.derivation))
+        read = question.derivation.touched
+        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if row.field in read
+                       and (row.field != "algorithm" or runs_otherwise(row.name, read)))  # fmt: skip
     statements = {(row.field, row.name): row.statement for row in CONVENTIONS}
     for some in chosen:
         changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}
@@ -184,13 +186,6 @@ def _others(
             form = form if scale == 1 else forms.product(forms.num(scale), form)
             names = tuple(f"{name}: {choice}" for name, choice in changed.items())
             yield again, Wrong(names, tuple(statements[pair] for pair in changed.items()), form, unit, True)
-
-
-def _matters(row: Convention, derivation: Derivation) -> bool:
-    """Whether a choice may change an answer: no algorithm under which all its collectives run as they did."""
-    ran = algorithms_of(derivation.touched) if row.field == "algorithm" else {}
-    other = not ran or any(runs_by(row.name, kind) != name for kind, name in ran.items())
-    return row.field in derivation.touched and other
 
 
 def _cuts_one(form: forms.Form) -> bool:

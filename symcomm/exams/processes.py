@@ -56,7 +56,7 @@ class Pool:
     def run(
         self, work: Callable[[Task], Made], tasks: Iterable[Task], effort: Callable[[Task], int] = lambda task: 0
     ) -> Iterator[Made]:
-        """The result of each task, whichever is finished first; several processes begin with those of most effort."""
+        """The result of each task, whichever is finished first; several processes begin with the longest."""
         todo: Sequence[Task] = [*tasks]
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)

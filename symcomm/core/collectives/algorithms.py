@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
-from symcomm.core.accounting import OF_KIND, by_kind
+from symcomm.core.accounting import OF_KIND, algorithms_of, by_kind
 from symcomm.core.collectives.cost import (
     ONE,
     TWO,
@@ -640,6 +640,17 @@ def runs_by(said: str, kind: str) -> str:
     if kind in own:
         return algorithm(own[kind]).running(kind).name
     return every if every in ALGORITHMS and kind in ALGORITHMS[every].runs else usual(kind)
+
+
+def runs_otherwise(said: str, touched: Iterable[str]) -> bool:
+    """Whether under another ``algorithm`` a collective runs otherwise than it ran, by the names that touched an answer.
+
+    >>> ran = ["algorithm of all-reduce: ring"]
+    >>> runs_otherwise("ring", ran), runs_otherwise("tree", ran)
+    (False, True)
+    """
+    ran = algorithms_of(touched)
+    return not ran or any(runs_by(said, kind) != name for kind, name in ran.items())
 
 
 def told(said: str, kinds: Iterable[str]) -> list[str]:

@@ -488,7 +488,7 @@ class _Planner:
         return self.one(tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]])))
 
     def one(self, found: Value) -> Value:
-        """What is equal and was there before, where anything was."""
+        """The first record that was equal to this one: equal layouts are one object."""
         return cast("Value", self.same.setdefault(found, found))
 
 

@@ -264,7 +264,7 @@ class _Cone:
         self.last = 1 << size
 
     def cut(self, wall: Vector) -> None:
-        """One more inequality; each edge knows the walls it lies on, one bit for each: a new one those of both."""
+        """One more inequality; each edge knows the walls it lies on, a bit for each, and a new edge has both walls'."""
         height, last = {edge: _dot(wall, edge) for edge in self.edges}, self.last
         found = {edge: on | (0 if height[edge] else last) for edge, on in self.edges.items() if height[edge] >= 0}
         for above in (edge for edge in self.edges if height[edge] > 0):

@@ -151,7 +151,7 @@ def cited(made: Derivation, unit: Unit) -> Form:
 
 
 def extent_words(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> str:
-    """The words for how much of a model a fact is: those of its quantity.
+    """The words for how much of a model a fact is, as its quantity says it.
 
     ``{layer}`` is a layer where the model is one that is repeated, ``{rank}`` one rank of a strategy, other words in
     braces are what was chosen for an option.
