@@ -46,7 +46,7 @@ else:
         if not names or not changes.keys() <= names.keys():
             return dataclasses.replace(record, **changes)
         made, held = object.__new__(record.__class__), record.__dict__
-        made.__dict__.update({name: held[name] for name in names}, **changes)
+        made.__dict__.update(held if len(held) == len(names) else {name: held[name] for name in names}, **changes)
         return made
 
 

@@ -460,7 +460,7 @@ class PlacementProblem:
             for (n, _), fitting in zip(near, places[seen][1], strict=True):
                 if len(fitting) < len(ways[n]) * len(rests[-1]):  # a pair that allows all says nothing
                     pairs.setdefault((n, v), fitting)
-        every = [*ways, *rests]
+        every: list[tuple[Any, ...]] = [*ways, *rests]
         kept: dict[tuple[int, Values], tuple[Any, ...]] = {}
         for v, domain in _narrowed([*map(len, every)], pairs).items():
             at = id(every[v]), domain

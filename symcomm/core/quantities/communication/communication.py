@@ -17,7 +17,7 @@ from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import COPIES, TIERS
-from symcomm.core.program.program import batch_of, program, unstaged
+from symcomm.core.program.program import batch_of, program
 from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.call import SHORT, TAKES_OUT, Call, calls, joint, keeping
 from symcomm.core.quantities.communication.links import crossed, level_share, linked, node_limit
@@ -224,7 +224,7 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
     """Where another place would be cheaper, and whether that is so at the sizes given."""
     names = [n for n in setting.values if n in setting.symbols]
     known = put({n: setting.values[n] for n in names})
-    for c in program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen).plan.conditions:
+    for c in program(setting.graph, strategy, setting.accounting, setting.frozen).plan.conditions:
         less, more = c.less.xreplace(known), c.more.xreplace(known)
         said = f"The collectives are placed so that they send the fewest bytes while {c}"
         if not (less.is_number and more.is_number):
