@@ -488,7 +488,7 @@ class _Planner:
         return self.one(tuple(pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: self.order[pair[0]])))
 
     def one(self, found: Value) -> Value:
-        """The first record that was equal to this one: equal layouts are one object."""
+        """The equal value that was there before, or the value itself: one object for all that are equal."""
         return cast("Value", self.same.setdefault(found, found))
 
 
