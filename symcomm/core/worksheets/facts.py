@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import mul
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.core import form as forms
@@ -107,20 +108,19 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
 
 
 def derived(
-    line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object],
-    checked: Mapping[str, Any],
-) -> Derivation:  # fmt: skip
-    """The derivation of a fact for a model, under what is said of the options that the sheet passes on.
+    line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object], passed: Mapping[str, Any]
+) -> Derivation:
+    """The derivation of a fact for a model, under what is ``said`` of the options that are ``passed`` on.
 
-    What was ``checked`` by the sheet is checked again only where the quantity takes something else. Raises
-    ``ValuesError`` where the fact is nothing and the line does not say that it may be.
+    What was checked of these is checked again only where the quantity takes something else. Raises ``ValuesError``
+    where the fact is nothing and the line does not say that it may be.
     """
     assert line.source is not None
     quantity, fixed = quantities[line.source.quantity], dict(line.source.fixed)
     given = {one.name: fixed.get(one.name) if one.name in fixed else said.get(one.name) for one in quantity.options}
     given = {name: value for name, value in given.items() if value is not None}
     for one in (one for one in quantity.options if one.name not in fixed):
-        other = checked.get(one.name, one)
+        other = passed.get(one.name, one)
         if (one.required and not given.get(one.name)) or (other.kind, other.takes) != (one.kind, one.takes):
             quantity.check(given)
     made = quantity.derive(setting, **given) if setting.ask is None else setting.ask(quantity, **given)
@@ -150,29 +150,21 @@ def cited(made: Derivation, unit: Unit) -> Form:
 # -- extents ---------------------------------------------------------------------------------------------------
 
 
-def extent_words(line: WorksheetLine, quantities: Quantities, setting: Setting, said: Mapping[str, object]) -> str:
-    """The words for how much of a model a fact is, as its quantity says it.
+def extent_of(
+    words: str, unit: Unit, setting: Setting | None = None, options: Mapping[str, object] = MappingProxyType({})
+) -> Unit | None:
+    """The extent of an amount, as a unit: from words such as ``layer rank``, or from the things a unit counts.
 
     ``{layer}`` is a layer where the model is one that is repeated, ``{rank}`` one rank of a strategy, other words in
     braces are what was chosen for an option.
-    """
-    assert line.source is not None
-    quantity = quantities[line.source.quantity]
-    if "{" not in quantity.extent:
-        return quantity.extent
-    chosen = {**{one.name: one.default for one in quantity.options}, **said, **dict(line.source.fixed)}
-    layer, rank = "layer" if setting.graph.repeat else "model", "rank" if chosen.get("strategy") else "all"
-    return quantity.extent.format_map({**chosen, "layer": layer, "rank": rank})
-
-
-def extent_of(words: str, unit: Unit) -> Unit | None:
-    """The extent of an amount, as a unit: from words such as ``layer rank``, or from the things a unit counts.
 
     >>> str(extent_of("layer", Unit()))
     'model/layer'
     """
     found = Unit()
-    for word in words.split():
+    layer = "layer" if setting is not None and setting.graph.repeat else "model"
+    said = {**options, "layer": layer, "rank": "rank" if options.get("strategy") else "all"}
+    for word in words.format_map(said).split():
         if word in _PARTS:
             found *= Unit(((_PARTS[word][0], 1),)) / Unit(((word, 1),))
         else:

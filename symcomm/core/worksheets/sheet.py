@@ -23,7 +23,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.text.table import Cell
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.core.worksheets.facts import Quantities, cited, derived, extent_of, extent_words, mixed, passed_on
+from symcomm.core.worksheets.facts import Quantities, cited, derived, extent_of, mixed, passed_on
 from symcomm.core.worksheets.reader import (
     SIZE_LIMIT,
     Claim,
@@ -374,7 +374,6 @@ class _Asking:
         self.asked, self.setting, self.said = asked, setting, said
         self.sheet, self.question, self.symbols = asked.sheet, asked.question, asked.symbols
         self.facts: dict[WorksheetLine, Derivation] = {}
-        self.words: dict[WorksheetLine, str] = {}  # of what a fact is an amount
         self.made: tuple[Step, ...] = ()
         self.used: set[str] = set()
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
@@ -409,9 +408,8 @@ class _Asking:
             if self.holds(line.guards, self.special):
                 self.picked[name] = line
                 if line.source:
-                    quantities, checked = self.asked.of.quantities, self.asked.of.passed_on
-                    self.facts[line] = derived(line, quantities, self.setting, self.passed, checked)
-                    self.words[line] = extent_words(line, quantities, self.setting, self.passed)
+                    of = self.asked.of
+                    self.facts[line] = derived(line, of.quantities, self.setting, self.passed, of.passed_on)
                     return
                 said = (word for word in re.findall(r"`([^`]+)`", line.reason) if word != name)
                 for other in dict.fromkeys((*forms.names(self.asked.forms[line]), *said)):  # always in one order
@@ -689,14 +687,12 @@ class _Asking:
 
     def written(self, zeros: Mapping[str, Fraction]) -> _Asking:
         """The first question of its shape, with its steps: other numbers in the same lines change nothing in them."""
-        facts = [
-            (line, d.title, d.touched, self.words[line], d.answer.form if _is_name(line, d) else ByIdentity(d.steps))
-            for line, d in self.facts.items()
-        ]
         relations = self.setting.graph.relations
         self.zeros, self.shape = zeros, (
-            self.asked, *self.lines, *facts, frozenset(self.picked.values()), frozenset(zeros.items()),
-            *self.names.items(), self.setting.told, ByIdentity(relations) if relations.equations else None,
+            self.asked, *self.lines, frozenset(self.picked.values()), frozenset(zeros.items()), *self.names.items(),
+            self.setting.told, ByIdentity(relations) if relations.equations else None,
+            *((d.title, d.touched, d.answer.form if _is_name(line, d) else ByIdentity(d.steps))  # of one question each
+              for line, d in self.facts.items()),
         )  # fmt: skip
         kept = _first(self)
         self.__dict__.update(units=kept.units, alias=kept.alias, names=kept.names)
@@ -769,7 +765,8 @@ class _Asking:
         if unit != made.unit and not (unit / made.unit).is_count:
             problem = f"{line.name} has the unit {unit} here, but {quantity.name} is in {made.unit}"
             raise DocumentError(problem, line.span)
-        of = extent_of(self.words[line], unit)
+        said = {**{o.name: o.default for o in quantity.options}, **self.passed, **dict(line.source.fixed)}
+        of = extent_of(quantity.extent, unit, self.setting, said)
         extents |= {line.name: of} if of else {}
         clash = any(step.name in self.shown and self.shown[step.name].form != step.form
                     for step in made.steps if step.relation == ":=")  # fmt: skip
