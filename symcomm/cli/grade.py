@@ -35,14 +35,13 @@ def grade(
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv --decisions grades/look-at.csv -o grades/
     """
     from symcomm.core.files import write_files
-    from symcomm.documents.plots import figure
     from symcomm.exams import summary
     from symcomm.exams.classes import grade as graded
 
     def tell(done: int, total: int, what: str) -> None:
         progress(done, total, what)
         if not (done or no_plot):  # while other processes grade, Matplotlib is loaded in this one
-            figure.figure()
+            summary.picture(summary.Grades((), ()))
 
     with progress_bar("grading") as progress:
         made = graded(file, answers, keys=keys, roster=roster, variants=variants, seed=seed, decisions=decisions,
@@ -53,7 +52,9 @@ def grade(
         "look-at.csv": summary.look_csv(made).encode(),
     }  # fmt: skip
     if not no_plot:
-        files["summary.svg"] = figure.written(summary.picture(made), "svg")
+        from symcomm.documents.plots.figure import written
+
+        files["summary.svg"] = written(summary.picture(made), "svg")
     for path in write_files(files, output):
         click.echo(str(path))
     click.echo(summary.markdown(made).split("\n", 1)[0])

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import ClassVar
 
 from symcomm.core import form as forms
-from symcomm.core.collectives.algorithms import share
+from symcomm.core.collectives import algorithms
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
 from symcomm.core.libraries import Expr, sp
@@ -508,7 +508,7 @@ class RingShare(Change):
         if payload == self.twice or not {"communication", "algorithm"} & {*touched}:
             return
         for name in question.role("ranks"):
-            factor = share(self.collective, "sent_per_rank", "ring", Sym(name), num(1))
+            factor = algorithms.share(self.collective, "sent_per_rank", "ring", Sym(name), num(1))
             yield draft.put(product(factor, draft.form))
 
 

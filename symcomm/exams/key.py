@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
-from symcomm.core.collectives.algorithms import runs_otherwise
+from symcomm.core.collectives import algorithms
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DocumentError, nearest
 from symcomm.core.records import dataclass
@@ -173,9 +173,7 @@ def _others(
 ) -> Iterator[tuple[ModelQuestion, Wrong]]:
     """The answers under other choices: those named, or all of the fields that touched this one."""
     if chosen is None:
-        read = question.derivation.touched
-        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if row.field in read
-                       and (row.field != "algorithm" or runs_otherwise(row.name, read)))  # fmt: skip
+        chosen = tuple(((row.field, row.name),) for row in algorithms.alternatives(question.derivation.touched))
     statements = {(row.field, row.name): row.statement for row in CONVENTIONS}
     for some in chosen:
         changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}

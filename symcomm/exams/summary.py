@@ -315,5 +315,6 @@ def picture(grades: Grades) -> Any:
     axes.set_xlabel("answers")
     axes.tick_params(colors=SOFT)
     axes.spines[["top", "right"]].set_visible(False)
-    below(axes)
+    if lines:
+        below(axes)
     return made

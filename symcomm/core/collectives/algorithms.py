@@ -11,10 +11,10 @@ run the algorithm in between. ``ceil(log2 k) - floor(log2 k)`` is 1 where someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 
-from symcomm.core.accounting import OF_KIND, algorithms_of, by_kind
+from symcomm.core.accounting import CONVENTIONS, OF_KIND, Convention, algorithms_of, by_kind
 from symcomm.core.collectives.cost import (
     ONE,
     TWO,
@@ -642,17 +642,6 @@ def runs_by(said: str, kind: str) -> str:
     return every if every in ALGORITHMS and kind in ALGORITHMS[every].runs else usual(kind)
 
 
-def runs_otherwise(said: str, touched: Iterable[str]) -> bool:
-    """Whether under another ``algorithm`` a collective runs otherwise than it ran, by the names that touched an answer.
-
-    >>> ran = ["algorithm of all-reduce: ring"]
-    >>> runs_otherwise("ring", ran), runs_otherwise("tree", ran)
-    (False, True)
-    """
-    ran = algorithms_of(touched)
-    return not ran or any(runs_by(said, kind) != name for kind, name in ran.items())
-
-
 def told(said: str, kinds: Iterable[str]) -> list[str]:
     """The conventions of an answer in which collectives of some kinds run: the field, and the algorithm of each kind.
 
@@ -664,6 +653,20 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
     ran = [kind for kind in dict.fromkeys(kinds) if kind != "send"]
     home = ["ring_gradients"] if {*ran} & {"ring-sum", "ring-sum-home"} else []
     return ["algorithm", *home, *(f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in ran)] if ran else []
+
+
+def alternatives(touched: Collection[str]) -> list[Convention]:
+    """The choices that may change an answer, by what touched it: of algorithms, those that run a collective anew.
+
+    >>> [row.name for row in alternatives(["algorithm", "algorithm of all-to-all: pairwise"])]
+    ['ring', 'bruck', 'hierarchical']
+    """
+    ran = algorithms_of(touched)
+
+    def anew(name: str) -> bool:
+        return not ran or any(runs_by(name, kind) != other for kind, other in ran.items())
+
+    return [row for row in CONVENTIONS if row.field in touched and (row.field != "algorithm" or anew(row.name))]
 
 
 # -- how bytes are counted ---------------------------------------------------------------------------
