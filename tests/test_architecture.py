@@ -185,7 +185,7 @@ WIDTH = {
     ("cli", "verify"): 10,
     ("documents", "core"): 60,
     ("documents", "teaching"): 3,
-    ("exams", "core"): 135,
+    ("exams", "core"): 134,
     ("exams", "documents"): 51,
     ("exams", "teaching"): 3,
     ("searching", "core"): 60,
