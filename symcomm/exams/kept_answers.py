@@ -332,7 +332,7 @@ class _Read:
 def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number, ...], tuple[_Number, ...]]:
     """The options of a question that its derivation depends on, and those that are only numbers of symbols.
 
-    Last, the options that give a number where a symbol would do: mistakes are derived once for all of these.
+    The last are options where a symbol would do for the number: mistakes are derived once for all of these.
     """
     from symcomm.core.quantities import QUANTITIES
 

@@ -656,7 +656,7 @@ def told(said: str, kinds: Iterable[str]) -> list[str]:
 
 
 def alternatives(touched: Collection[str]) -> list[Convention]:
-    """The choices that may change an answer, by what touched it: of algorithms, those that run a collective anew.
+    """The choices that may change an answer, by what touched it; an algorithm has to run some collective anew.
 
     >>> [row.name for row in alternatives(["algorithm", "algorithm of all-to-all: pairwise"])]
     ['ring', 'bruck', 'hierarchical']
