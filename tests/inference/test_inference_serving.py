@@ -68,6 +68,14 @@ def test_the_keys_of_an_encoder_are_cached_in_the_format_of_the_cache() -> None:
     assert sc.load(table).kv_cache(dtype="cache=fp8").expr == 2 * B * S * D  # a byte for each of K and V
 
 
+def test_a_prefill_without_attention_computes_its_last_position_alone() -> None:
+    table = (Path(__file__).parents[2] / "examples" / "layers" / "language-model.md").read_text(encoding="utf-8")
+    B, D, F, V = sc.symbols("B D F V")
+    made = sc.load(table)
+    for step in (made.prefill(), made.decode()):  # 2 for each entry of both matrices and the head
+        assert (step.flops().expr - 2 * B * D * (2 * F + V)).expand() == 0
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["tiny-a", "tiny-b", "tiny-moe", "tiny-mla"])
 def test_operations_of_a_request_are_those_of_its_steps(name: str) -> None:

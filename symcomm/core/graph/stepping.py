@@ -604,6 +604,7 @@ class _Stepper:
         tensor = self.graph.tensors[name]
         at = next(n for n, c in enumerate(version) if c == LAST)
         made = self.renamed(name, version, marked(name, LAST))
+        self.tensors[made] = replace(self.tensors[made], role="activation")  # also of ids, which come from outside
         place = self.free(f"last({name})")
         new, one = self.tensors[source].axes[at], self.tensors[made].axes[at]
         self.tensors[place] = Tensor(place, (new, one), "constant", virtual=True, source=tensor.source)
