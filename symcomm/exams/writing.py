@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.core.files import write_files
+from symcomm.core.garbage import collected_rarely
 from symcomm.core.records import dataclass
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import Engine, safe_name
@@ -100,6 +101,7 @@ class Order:
         ]  # fmt: skip
 
 
+@collected_rarely()  # by its processes, too
 def make(
     template: Template, students: Sequence[Student], seed: str, order: Order, output: Path, *,
     processes: int | None = None, progress: Progress | None = None,

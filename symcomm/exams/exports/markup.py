@@ -8,10 +8,11 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from html import escape
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
@@ -35,6 +36,13 @@ def fill(template: str, **shown: object) -> str:
     return _templates().get_template(template).render(shown)
 
 
+def streamed(template: str, **shown: object) -> Iterator[str]:
+    """The same bit by bit: the quiz of a class has hundreds of megabytes."""
+    made = _templates().get_template(template).stream(shown)
+    made.enable_buffering(64)
+    return iter(made)
+
+
 @cache
 def _templates() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -51,7 +59,7 @@ def _templates() -> Environment:
         comment_start_string="<#", comment_end_string="#>",
     )  # fmt: skip
     made.filters["quoted"] = lambda text: Markup(escape(text).replace("&#x27;", "'"))  # noqa: S704  (in an attribute)
-    made.globals |= {"number_text": number_text, "decimal": decimal}
+    made.globals |= {"number_text": number_text, "decimal": decimal, "Fraction": Fraction}
     return made
 
 
@@ -76,10 +84,9 @@ def markup(text: str) -> object:
     return Markup(text)  # noqa: S704  (escaped where it was made)
 
 
-def xml_file(texts: Iterable[str]) -> bytes:
+def xml_file(texts: Iterable[str]) -> Iterator[bytes]:
     """An element, told in texts one after the other, as a file."""
-    text = "".join(["<?xml version='1.0' encoding='utf-8'?>\n", *texts, "\n"])
-    return text.replace("<text></text>", "<text />").encode()
+    return (text.encode() for text in chain(["<?xml version='1.0' encoding='utf-8'?>\n"], texts, ["\n"]))
 
 
 def fragment(html: str) -> Element:
@@ -197,13 +204,14 @@ def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     return {medium.name: medium.data for piece in pieces for medium in piece["media"]}
 
 
-def packed(name: str, data: bytes) -> Packed:
+def packed(name: str, data: bytes | Iterable[bytes]) -> Packed:
     """A file as it is in a zip file, with one date, so that the same files give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
         entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-        archive.writestr(entry, data)
+        with archive.open(entry, "w") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
         return entry, out.getvalue()  # no list of files is behind it yet
 
 

@@ -53,7 +53,8 @@ def quiz(pieces: Sequence[list[str]]) -> bytes:
     """Questions below their categories."""
     groups = groupby(pieces, key=lambda one: one[0])
     texts = (text for head, group in groups for text in (head, *(one[1] for one in group)))
-    return xml_file(chain(["<quiz>"], texts, ["</quiz>"]))
+    made = "".join(chain(["<quiz>"], texts, ["</quiz>"])).replace("<text></text>", "<text />")
+    return b"".join(xml_file([made]))
 
 
 def category(title: str, item: Item) -> str:

@@ -6,14 +6,14 @@ than all points is a wrong one, and each part is a question of its own below the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from symcomm.exams.exports.item import Item, number_text
-from symcomm.exams.exports.markup import equation_image, fill, packed, unpacked, with_tex, xml_file, zipped
+from symcomm.exams.exports.markup import equation_image, fill, packed, streamed, unpacked, with_tex, xml_file, zipped
 
 _ID = "symcomm_quiz"
 _PICTURE = "$IMS-CC-FILEBASE$/symcomm/{}".format
@@ -52,11 +52,11 @@ def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> 
     ]  # fmt: skip
     points = _decimal(sum((group[0]["worth"] for group in groups), Fraction(0)))
     made = {
-        f"{_ID}/{_ID}.xml": fill("qti12.xml.jinja", title=told, groups=groups),
-        f"{_ID}/assessment_meta.xml": fill("qti12-meta.xml.jinja", title=told, points=points),
-        "imsmanifest.xml": fill("qti12-manifest.xml.jinja", media=sorted(media)),
+        f"{_ID}/{_ID}.xml": streamed("qti12.xml.jinja", title=told, groups=groups),
+        f"{_ID}/assessment_meta.xml": streamed("qti12-meta.xml.jinja", title=told, points=points),
+        "imsmanifest.xml": streamed("qti12-manifest.xml.jinja", media=sorted(media)),
     }
-    files = {at: xml_file([text]) for at, text in made.items()} | media
+    files: dict[str, bytes | Iterator[bytes]] = {**media, **{at: xml_file(texts) for at, texts in made.items()}}
     return {f"{name}.zip": zipped(packed(at, data) for at, data in files.items())}
 
 

@@ -32,9 +32,8 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     groups = [list(variants) for _, variants in groupby(pieces, key=lambda one: one["id"])]
     test = fill("qti21-test.xml.jinja", title=title or "symcomm", groups=groups)
     made = {"imsmanifest.xml": fill("qti21-manifest.xml.jinja", items=pieces), "test.xml": test}
-    files = {name: xml_file([text]) for name, text in made.items()}
-    files |= {f"media/{name}": data for name, data in unpacked(pieces).items()}
-    every = [*(item["file"] for item in pieces), *(packed(name, data) for name, data in files.items())]
+    every = [*(item["file"] for item in pieces), *(packed(name, xml_file([text])) for name, text in made.items())]
+    every += [packed(f"media/{name}", data) for name, data in unpacked(pieces).items()]
     return {"qti21.zip": zipped(every)}
 
 

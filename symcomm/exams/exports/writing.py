@@ -42,6 +42,7 @@ class WrittenExport:
     size: int
 
 
+@collected_rarely()  # by its processes, too
 def export(
     template: Template, names: Sequence[str], variants: int, seed: str, output: Path, *,
     tolerance: Fraction | None = None, version: str = "", processes: int | None = None,
@@ -94,7 +95,6 @@ def _written(output: Path, lines: Sequence[Line]) -> WrittenExport:
     return WrittenExport(path, len(lines), int(lines[0]["questions"]), size)
 
 
-@collected_rarely()
 def _draw(
     variants: Sequence[tuple[Student, int]], title: str, names: Sequence[str], tolerance: Fraction | None
 ) -> list[tuple[AssignedPaper, _Pieces]]:
