@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-_OBJECTS = 4_000_000  # as many more than were let go of before the youngest are looked through; Python's own are 700
+_OBJECTS = 4_000_000  # as many more than were let go of before they are looked through; Python's own are 700
 _lock = Lock()
 _inside = 0
 _before = (0, 0, 0)
+_unseen = 0  # objects made and kept since all were looked through
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def collected_rarely() -> Iterator[None]:
     with _lock:
         if not _inside:
             _before = gc.get_threshold()
-            if 0 < _before[0] < _OBJECTS:
+            if gc.isenabled() and 0 < _before[0] < _OBJECTS:
                 gc.set_threshold(_OBJECTS, *_before[1:])
         _inside += 1
     try:
@@ -37,4 +38,21 @@ def collected_rarely() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
+                if gc.get_threshold() != _before:
+                    _grow_old()
                 gc.set_threshold(*_before)
+
+
+def _grow_old() -> None:
+    """Counts the youngest objects among the old, of which all are looked through when there are many new ones.
+
+    Left young, every one would be looked at as soon as Python's own threshold holds again.
+    """
+    global _unseen
+    _unseen += gc.get_count()[0]
+    if _unseen >= _OBJECTS:
+        gc.collect()
+        _unseen = 0
+    elif not gc.get_freeze_count():  # else others have set objects aside, which would be mixed with ours
+        gc.freeze()
+        gc.unfreeze()

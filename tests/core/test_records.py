@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import inspect
 import pickle
+import weakref
 from dataclasses import field
 from functools import cached_property
 from threading import Thread
@@ -197,3 +198,30 @@ def test_who_turned_the_looks_for_garbage_off_is_obeyed(own):
         assert gc.get_threshold() == own
     finally:
         gc.set_threshold(*before)
+
+
+def test_circles_of_garbage_are_found_once_there_are_many_new_objects(monkeypatch):
+    monkeypatch.setattr("symcomm.core.garbage._OBJECTS", 2_000)
+    monkeypatch.setattr("symcomm.core.garbage._unseen", 0)
+    gc.collect()
+    circle = Thread()
+    circle.__dict__["itself"], seen, kept = circle, weakref.ref(circle), []
+    del circle
+    gone = []
+    for _ in range(5):
+        with collected_rarely():
+            kept += [[] for _ in range(900)]
+        gone.append(seen() is None)
+    assert gone == [False, False, True, True, True]
+
+
+def test_the_young_are_not_looked_at_when_the_last_door_is_left():
+    looks = []
+    gc.callbacks.append(lambda phase, info: looks.append(phase))
+    try:
+        with collected_rarely():
+            kept = [[] for _ in range(100_000)]
+        kept += [[] for _ in range(100)]
+    finally:
+        gc.callbacks.pop()
+    assert looks == []

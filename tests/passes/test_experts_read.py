@@ -142,3 +142,13 @@ def test_a_product_of_experts_on_a_slow_processor_is_compute_bound_at_every_batc
 def test_each_wrong_choice_of_experts_read_is_refused():
     with pytest.raises(sc.SymcommError, match="'all' is no convention for experts_read"):
         sc.load(MIXTRAL).traffic(accounting={"experts_read": "all"})
+
+
+@pytest.mark.parametrize("strategy, others", [("expert(8)", 0), ("expert(2) + tensor(4)", 2048 * 64)])
+def test_gradients_of_gates_are_gathered_for_the_experts_that_tokens_chose_alone(strategy, others):
+    B, L, width, chosen, layers = 64, 1024, 2048, 2, 24  # of the example; fp16
+    model = sc.load("examples/layers/mixture-of-experts.md")
+    sums = 2 * B * L * width  # y forward and the gradient of x backward
+    made = model.communication(strategy)
+    assert made.at().value == 2 * layers * (sums + chosen * B * L + others)
+    made.check(deep=True)

@@ -147,6 +147,8 @@ def _counted(
         states = forms.rational(Fraction(keeps.per_parameter("state")))
         what, wide, elements = f"bytes of the states ({keeps.name}) of ", "int8", forms.value(states) * elements
     of = made.graph.tensors[of.name.partition(HALO_MARK)[0]]  # the edges of an image are a part of it
+    if isinstance(work, Collective) and of.axes in made.graph.routed:  # places that are filled, as in memory
+        elements = elements * made.graph.elements(of.name) / made.graph.volume(of.name)
     parts = summed_parts(made, of.name, work.meshes) if what == "activation " else (of.name,)
     route = routed(made.graph, of)
     copies = None if route is None else from_expr(route.attribute("k"))
