@@ -44,12 +44,15 @@ def collected_rarely() -> Iterator[None]:
 
 
 def _grow_old() -> None:
-    """Counts the youngest objects among the old, of which all are looked through when there are many new ones.
+    """Counts many young objects among the old, of which all are looked through when there are many new ones.
 
     Left young, every one would be looked at as soon as Python's own threshold holds again.
     """
     global _unseen
-    _unseen += gc.get_count()[0]
+    young = gc.get_count()[0]
+    if young < _OBJECTS // 40:
+        return  # a short look; and to ask how many were set aside takes as long as there are
+    _unseen += young
     if _unseen >= _OBJECTS:
         gc.collect()
         _unseen = 0

@@ -220,7 +220,7 @@ def test_the_young_are_not_looked_at_when_the_last_door_is_left():
     gc.callbacks.append(lambda phase, info: looks.append(phase))
     try:
         with collected_rarely():
-            kept = [[] for _ in range(100_000)]
+            kept = [[] for _ in range(200_000)]
         kept += [[] for _ in range(100)]
     finally:
         gc.callbacks.pop()

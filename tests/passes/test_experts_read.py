@@ -144,7 +144,7 @@ def test_each_wrong_choice_of_experts_read_is_refused():
         sc.load(MIXTRAL).traffic(accounting={"experts_read": "all"})
 
 
-@pytest.mark.parametrize("strategy, others", [("expert(8)", 0), ("expert(2) + tensor(4)", 2048 * 64)])
+@pytest.mark.parametrize(("strategy", "others"), [("expert(8)", 0), ("expert(2) + tensor(4)", 2048 * 64)])
 def test_gradients_of_gates_are_gathered_for_the_experts_that_tokens_chose_alone(strategy, others):
     B, L, width, chosen, layers = 64, 1024, 2048, 2, 24  # of the example; fp16
     model = sc.load("examples/layers/mixture-of-experts.md")
