@@ -330,9 +330,9 @@ class _Read:
 
 
 def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number, ...], tuple[_Number, ...]]:
-    """The options of a question that its derivation depends on, and those that are only numbers of symbols.
+    """Three kinds of options: what a derivation depends on, numbers of symbols, and numbers where a symbol would do.
 
-    The last are options where a symbol would do for the number: mistakes are derived once for all of these.
+    Mistakes are derived once for all numbers of the last kind.
     """
     from symcomm.core.quantities import QUANTITIES
 

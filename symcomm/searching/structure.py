@@ -317,7 +317,7 @@ def _held(held: ByIdentity[SearchQuestion], draft: Draft, settled: frozenset[str
             away.setdefault(on, []).append(forms.total(*(form for _, form in parts)))
             if question.accounting.tier("activation") != on:
                 continue
-            every = _activations(held, plain, stage, settled, "on_device")  # those that the device has, and the host's
+            every = _activations(held, plain, stage, settled, "on_device")  # on the device and the host
             steps += named(f"{before}all kept: ", every.steps)
             gone = forms.product(forms.num(-1), Sym(f"{before}kept: {activations.answer.name}"))
             away[on][-1] = forms.Total((Sym(f"{before}all kept: {every.answer.name}"), gone, away[on][-1]))
@@ -336,7 +336,7 @@ def _collected(
     held: ByIdentity[SearchQuestion], steps: Sequence[tuple[str, Form]], told: Iterable[Form],
     numbers: Mapping[str, Fraction], *wanted: str,
 ) -> Collected:  # fmt: skip
-    """The wanted steps, and those that forms which are told name."""
+    """The wanted steps, and the steps named in forms that a result shows."""
     every = {*wanted, *(name for form in told for name in forms.names(form))}
     return collect(steps, [name for name, _ in steps if name in every], numbers, _shared(held), wanted[0])
 
@@ -351,7 +351,7 @@ def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fract
 
 
 def _amounts(regions: Iterable[tuple[str, Form, RegionTime]]) -> Iterator[Form]:
-    """What is told of the regions of a stage: how often they stand and their terms."""
+    """The forms that a result shows of the regions of a stage: how often each runs, and its terms."""
     for _, count, one in regions:
         yield count
         yield from one.work.values()

@@ -175,7 +175,7 @@ class Derivation:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """The symbols and steps that can be renamed: those that are no sizes of the model and no options."""
+        """The symbols and steps that can be renamed; sizes of the model and options keep their names."""
         found = {step.name for step in self.steps} | {n for step in self.steps for n in forms.names(step.form)}
         return frozenset(found | {n for one in self.where for n in one.names}) - self.sizes - self.named
 

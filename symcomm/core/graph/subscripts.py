@@ -228,7 +228,7 @@ class EinsumGradient:
 
     ``operands`` are ``g``, numbers of other operands from 0, and ``("ones", size)`` or ``("eye", size)``. ``squeezed``
     are the operands from which axes of length 1 that were stretched are taken away; ``reshaped`` says that they have to
-    be put back into the result, whose ``shape`` is that of the operand.
+    be put back into the result, which has the ``shape`` of the operand.
     """
 
     of: int

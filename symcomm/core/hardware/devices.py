@@ -412,7 +412,7 @@ class Level:
     rate: PublishedNumber | None = keyed("the bandwidth of one card in one direction", _SPEED)
     cards: int = keyed("the cards of a unit that it joins; one for each of its devices unless told", POSITIVE)
     latency: Fraction | None = keyed("the latency of a message", Sort(_latency, TEXT.schema))
-    oversubscription: Fraction = keyed("all links of the units over those that lead on", Sort(_factor, TEXT.schema),
+    oversubscription: Fraction = keyed("bandwidth below a level over its bandwidth upward", Sort(_factor, TEXT.schema),
                                        default=Fraction(1))  # fmt: skip
     line: bool = keyed("whether the units are a line, whose ends are not joined", YES)
     rails: bool = keyed("whether it joins only equal places of the units: each has a switch of its own", YES)

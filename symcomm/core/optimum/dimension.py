@@ -73,6 +73,7 @@ def in_unit(form: Form, unit: Unit) -> Form:
 
 
 def _mixed(form: Form) -> bool:
+    """Whether the terms of a form differ in their units, so that the whole has none."""
     try:
         forms.unit_of(form, {})
     except DerivationError:

@@ -376,6 +376,7 @@ class _Asking:
         self.facts: dict[WorksheetLine, Derivation] = {}
         self.made: tuple[Step, ...] = ()
         self.used: set[str] = set()
+        self.units: dict[str, Unit] = {}  # of the steps
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         put_in = {n for n, one in self.symbols.items() if one.put_in and self.spelled(n) not in setting.values}
@@ -695,7 +696,7 @@ class _Asking:
               for line, d in self.facts.items()),
         )  # fmt: skip
         kept = _first(self)
-        self.__dict__.update(units=kept.units, alias=kept.alias, names=kept.names)
+        self.units, self.alias, self.names = kept.units, kept.alias, kept.names
         return kept
 
     def __eq__(self, other: object) -> bool:
@@ -709,7 +710,7 @@ class _Asking:
         asked, zeros = self.asked, self.zeros
         made: list[Step] = []
         self.ends: dict[WorksheetLine, int] = {}
-        self.units: dict[str, Unit] = {}
+        self.units = {}
         extents = {s.name: of for s in self.symbols.values() if (of := extent_of("", s.unit))}
         counted = dict(self.question.units)
         for line in self.lines:

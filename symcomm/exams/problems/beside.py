@@ -79,7 +79,7 @@ def _factor(other: Expr, mine: Expr) -> Form | None:
 
 
 def _number(factor: Form, values: Mapping[str, Fraction], derivation: Derivation) -> str:
-    """What a factor with symbols is worth; empty for a number, and where it has none."""
+    """The number that a factor with symbols has, as text; empty for a plain number, and where a symbol is unknown."""
     known = derivation.values(values)
     if not forms.names(factor) or any(name not in known for name in forms.names(factor)):
         return ""
