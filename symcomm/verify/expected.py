@@ -472,8 +472,8 @@ def derived_peak(case: RunCase) -> Fraction:
 
 def _spared(case: RunCase) -> frozenset[str]:
     """What the first layer need not compute, as its input needs no gradient."""
-    turns = program(case.parts, case.inside, case.accounting).turns
-    return frozenset(t.work.op.output for t in turns if isinstance(t.work, Compute) and not t.every)
+    instructions = program(case.parts, case.inside, case.accounting).instructions
+    return frozenset(t.work.op.output for t in instructions if isinstance(t.work, Compute) and not t.every)
 
 
 def _routing_flops(case: RunCase) -> Fraction:

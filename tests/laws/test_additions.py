@@ -45,7 +45,7 @@ import symcomm as sc
 T, D, F, N = 48, 4, 10, 4
 SIZES = {"T": T, "D": D, "F": F}
 ONLY_COMPUTING = {"peak": "1 FLOP/s", "memory": "1000000 PB/s", "network": "1000000 PB/s", "latency": "0 s"}
-SCHEDULED = {"strategy": "pipeline(2, microbatches=3)", "schedule": "in turn"}
+SCHEDULED = {"strategy": "pipeline(2, microbatches=3)", "schedule": "in instruction"}
 
 
 def rows(function: str) -> str:
@@ -76,7 +76,7 @@ def one_after_the_other(rank: int, p: int, m: int, v: int) -> list[Task]:
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     known = dict(schedules._registry())
     monkeypatch.setattr(schedules, "_registry", lambda: known)
-    schedules.register(Schedule("in turn", "One microbatch at a time.", one_after_the_other, "this test"))
+    schedules.register(Schedule("in instruction", "One microbatch at a time.", one_after_the_other, "this test"))
 
 
 @pytest.mark.usefixtures("in_turn")
@@ -96,7 +96,7 @@ def test_a_schedule_is_one_record() -> None:
 def test_a_schedule_is_known_at_every_door(tmp_path: Path) -> None:
     table, document = tmp_path / "table.tsv", tmp_path / "problem.md"
     table.write_text(rows("relu"))
-    options = ("--strategy", SCHEDULED["strategy"], "--schedule", "in turn", "--stage", "0", "--dtype", "fp32")
+    options = ("--strategy", SCHEDULED["strategy"], "--schedule", "in instruction", "--stage", "0", "--dtype", "fp32")
     at = f"T={T},D={D},F={F},N={N}"
     shown = run("derive", "activation_memory", "--model", table, "--repeat", "N", *options, "--at", at)
     assert str(N // 2 * 4 * T // 3 * (D + F)) in re.sub(r"\s", "", shown)
@@ -106,7 +106,7 @@ title: A schedule
 
 ```symcomm
 - figure: pipeline_schedule
-  schedule: in turn
+  schedule: in instruction
   stages: 2
   microbatches: 3
 ```
@@ -180,14 +180,14 @@ def logged(program: Program) -> Program:
     """Under the convention, what a layer keeps is copied to the host, where somebody looks at it."""
     if program.accounting.offloading != "kept_is_logged":
         return program
-    turns: list[Instruction] = []
-    for turn, after in zip(program.turns, (*program.turns[1:], None), strict=True):
-        turns.append(turn)
-        if turn.phase == "forward" and (after is None or after.phase != "forward"):
+    instructions: list[Instruction] = []
+    for instruction, after in zip(program.instructions, (*program.instructions[1:], None), strict=True):
+        instructions.append(instruction)
+        if instruction.phase == "forward" and (after is None or after.phase != "forward"):
             copies = (Send(item.tensor, item.elements, "forward", "somebody looks at it", "copy", HOST)
-                      for item in saved(program, turn.region.name))  # fmt: skip
-            turns += [Instruction(copy, turn.region, "forward") for copy in copies]
-    return Program(**{**program.__dict__, "turns": tuple(turns)})
+                      for item in saved(program, instruction.region.name))  # fmt: skip
+            instructions += [Instruction(copy, instruction.region, "forward") for copy in copies]
+    return Program(**{**program.__dict__, "instructions": tuple(instructions)})
 
 
 @pytest.fixture

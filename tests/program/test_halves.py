@@ -65,10 +65,10 @@ def halves(config, strategy, **accounting):
     model = sc.load(config, values={"B": 16, "L": 32}, loss=True)
     made = program(model.graph, parse_strategy(strategy), sc.Accounting(**accounting))
     found = {}
-    for turn in made.turns:
-        if turn.phase == "backward" and not turn.between_stages:
-            name = turn.work.makes if isinstance(turn.work, Compute) else turn.work.stored
-            found.setdefault(turn.region.name, {}).setdefault(name, turn.half)
+    for instruction in made.instructions:
+        if instruction.phase == "backward" and not instruction.between_stages:
+            name = instruction.work.makes if isinstance(instruction.work, Compute) else instruction.work.stored
+            found.setdefault(instruction.region.name, {}).setdefault(name, instruction.half)
     return found
 
 

@@ -21,36 +21,36 @@ LAYER = 4 * T * (D + 4 * D)  # bytes of x and u; the gradient of relu reads u
 
 def activations_on_host(program: Program) -> Program:
     """Each layer sends what it keeps to the host behind its forward pass, and has it back before its backward pass."""
-    turns: list[Instruction] = []
+    instructions: list[Instruction] = []
     back: dict[str, list[Instruction]] = {}
-    for n, turn in enumerate(program.turns):
-        if turn.phase == "backward":
-            turns += back.pop(turn.region.name, [])
-        turns.append(turn)
-        behind = [t.phase for t in program.turns[n + 1 :] if t.region == turn.region]
-        if turn.phase == "forward" and behind[0] != "forward":
-            for item in saved(program, turn.region.name):
+    for n, instruction in enumerate(program.instructions):
+        if instruction.phase == "backward":
+            instructions += back.pop(instruction.region.name, [])
+        instructions.append(instruction)
+        behind = [t.phase for t in program.instructions[n + 1 :] if t.region == instruction.region]
+        if instruction.phase == "forward" and behind[0] != "forward":
+            for item in saved(program, instruction.region.name):
                 out, home = (Send(item.tensor, item.elements, phase, "it rests on the host", "copy", HOST)
                              for phase in ("forward", "backward"))  # fmt: skip
-                turns.append(Instruction(out, turn.region, "forward"))
-                back.setdefault(turn.region.name, []).append(Instruction(home, turn.region, "backward"))
-    return Program(**{**program.__dict__, "turns": tuple(turns)})
+                instructions.append(Instruction(out, instruction.region, "forward"))
+                back.setdefault(instruction.region.name, []).append(Instruction(home, instruction.region, "backward"))
+    return Program(**{**program.__dict__, "instructions": tuple(instructions)})
 
 
 def masks_drawn_again(program: Program) -> Program:
     """The random masks of dropout are dropped, and drawn again from their seed before the gradient that reads them."""
-    graph, turns = program.graph, list[Instruction]()
+    graph, instructions = program.graph, list[Instruction]()
     masks = {name for name, tensor in graph.tensors.items() if tensor.role == "constant" and tensor.dtype == "bool"}
-    for turn in program.turns:
-        work = turn.work
-        for n, name in enumerate(work.reads if turn.phase == "backward" and isinstance(work, Compute) else ()):
+    for instruction in program.instructions:
+        work = instruction.work
+        for n, name in enumerate(work.reads if instruction.phase == "backward" and isinstance(work, Compute) else ()):
             if name in masks:
                 draw = Op("draw", "draw", (), name, (), work.op.indices[n], region=work.op.region)
                 made = Compute(OpStep(draw, "whole", (), (), name, work.op.indices[n]), work.cuts, (), (),
                                work.layouts[n])  # fmt: skip
-                turns.append(Instruction(made, turn.region, "recompute"))
-        turns.append(turn)
-    both = {"dropped": program.dropped | masks, "needed": program.needed | masks, "turns": tuple(turns)}
+                instructions.append(Instruction(made, instruction.region, "recompute"))
+        instructions.append(instruction)
+    both = {"dropped": program.dropped | masks, "needed": program.needed | masks, "instructions": tuple(instructions)}
     return Program(**{**program.__dict__, **both})
 
 

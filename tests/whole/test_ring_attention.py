@@ -236,7 +236,7 @@ def test_a_ring_holds_its_own_part_and_two_buffers_of_keys_and_values(case: dict
 def test_the_loop_of_a_ring_is_the_core_of_attention_and_what_repeats_the_blocks() -> None:
     model = one_layer(4, 2, 3, {"B": "1", "L": "8"}, 2)
     made = program(model.graph, parse_strategy("ring(4)"), Accounting())
-    found = [(t.phase, getattr(t.work, "kind", "") or t.work.op.output) for t in made.turns if t.ring]
+    found = [(t.phase, getattr(t.work, "kind", "") or t.work.op.output) for t in made.instructions if t.ring]
     assert [name for phase, name in found if phase == "forward" and "·" not in name] == [
         "ring-pass", "T_i", "ring-pass", "U_i", "P_i", "Z_i",
     ]  # fmt: skip
@@ -244,7 +244,7 @@ def test_the_loop_of_a_ring_is_the_core_of_attention_and_what_repeats_the_blocks
     assert [name for phase, name in found if phase == "backward" and "ring" in name] == [
         "ring-pass", "ring-pass", "ring-sum", "ring-sum",
     ]  # fmt: skip
-    assert not [t for t in made.turns if getattr(t.work, "kind", "") in ("all-gather", "reduce-scatter")]
+    assert not [t for t in made.instructions if getattr(t.work, "kind", "") in ("all-gather", "reduce-scatter")]
 
 
 def test_two_rings_do_not_make_one() -> None:
@@ -282,7 +282,8 @@ def test_selective_recomputation_computes_no_more_on_a_ring_than_under_a_gather(
     again = []
     for strategy in ("context(2)", "ring(2)"):
         made = program(model.graph, parse_strategy(strategy), said)
-        again.append([t.work.op.output for t in made.turns if t.phase == "recompute" and hasattr(t.work, "step")])
+        steps = (t for t in made.instructions if t.phase == "recompute" and hasattr(t.work, "step"))
+        again.append([t.work.op.output for t in steps])
     assert [name for name in again[1] if name not in ("T_i", "U_i")] == again[0]
     assert [name for name in again[1] if name in ("T_i", "U_i")] == ["T_i", "U_i"]
 

@@ -75,7 +75,7 @@ def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
 @lru_cache(maxsize=64)
 def _saved(held: ByIdentity[Program], region: str, dtype: str) -> tuple[Saved, ...]:
     made = held.it
-    sends = (t.work for t in made.turns if t.region.name == region and t.phase == "forward")
+    sends = (t.work for t in made.instructions if t.region.name == region and t.phase == "forward")
     away = {(w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST}
     kept = autograd(made, region, dtype).kept(made.dropped, made.runs)
     return tuple(item for item in kept if not item.is_tensor or (item.tensor, item.elements) not in away)

@@ -1,6 +1,6 @@
 """The instructions of a program: instructions in their places, in the order in which they run.
 
-A turn names its region and phase; ``loops`` puts the turns of a rank into the loops that repeat them.
+An instruction names its region and phase; ``loops`` puts the instructions of a rank into the loops that repeat them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Program:
 
     plan: Plan
     accounting: Accounting
-    turns: tuple[Instruction, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
     frozen: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ class Program:
 
     def ops(self, region: str, phase: str) -> list[Op]:
         """The ops that one rank computes of a phase of a region, each once with all its parts."""
-        works = [t.work for t in self.turns if t.region.name == region and t.phase == phase]
+        works = [t.work for t in self.instructions if t.region.name == region and t.phase == phase]
         return [w.op for w in works if isinstance(w, Compute) and w.part != "statistics"]
 
     def tensor(self, work: Collective | Send) -> Tensor:
@@ -149,23 +149,23 @@ class Program:
     def works(self, region: str = "") -> list[Compute | Collective]:
         """The computations and exchanges of one rank for one microbatch, of a region or of all, run once."""
         every = not region or len(self.graph.regions) < 2
-        works = [turn.work for turn in self.turns if turn.stays]
+        works = [instruction.work for instruction in self.instructions if instruction.stays]
         return [w for w in works if not isinstance(w, Send) and (every or home(self.graph, w) == region)]
 
     @property
     def host_copies(self) -> tuple[Send, ...]:
         """The copies of tensors to the host and back."""
-        return tuple(t.work for t in self.turns if isinstance(t.work, Send) and t.work.meshes == HOST)
+        return tuple(t.work for t in self.instructions if isinstance(t.work, Send) and t.work.meshes == HOST)
 
     @property
     def early(self) -> tuple[tuple[Instruction, Collective], ...]:
         """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""
-        return tuple((t, t.work) for t in self.turns if t.early and isinstance(t.work, Collective))
+        return tuple((t, t.work) for t in self.instructions if t.early and isinstance(t.work, Collective))
 
     @property
     def bucketed(self) -> tuple[tuple[Instruction, Collective], ...]:
         """The reductions of gradients that are copied to buckets."""
-        return tuple((t, t.work) for t in self.turns if t.bucketed and isinstance(t.work, Collective))
+        return tuple((t, t.work) for t in self.instructions if t.bucketed and isinstance(t.work, Collective))
 
 
 def home(graph: Graph, step: Collective | Compute) -> str:
@@ -173,9 +173,9 @@ def home(graph: Graph, step: Collective | Compute) -> str:
     return graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
 
 
-def made_by(turn: Instruction) -> str:
+def made_by(instruction: Instruction) -> str:
     """The op that an instruction belongs to, by the tensor that it makes."""
-    return turn.work.op.output if isinstance(turn.work, Compute) else getattr(turn.work, "op", "")
+    return instruction.work.op.output if isinstance(instruction.work, Compute) else getattr(instruction.work, "op", "")
 
 
 def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
@@ -185,18 +185,18 @@ def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
     return graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
 
 
-def weights_gathered(turns: Iterable[Instruction], graph: Graph) -> Iterator[tuple[Instruction, Collective]]:
-    """The turns that gather weights before they are read."""
-    for turn in turns:
-        if isinstance(turn.work, Collective) and gathers_weight(graph, turn.work):
-            yield turn, turn.work
+def weights_gathered(instructions: Iterable[Instruction], graph: Graph) -> Iterator[tuple[Instruction, Collective]]:
+    """The instructions that gather weights before they are read."""
+    for instruction in instructions:
+        if isinstance(instruction.work, Collective) and gathers_weight(graph, instruction.work):
+            yield instruction, instruction.work
 
 
 @dataclass(frozen=True)
 class Rewrite:
     """A change of a program that is no placement. Rewrites do not commute: they run in the order of their ``rank``.
 
-    The turns that it makes or changes are there by the choice of a ``convention``.
+    The instructions that it makes or changes are there by the choice of a ``convention``.
     """
 
     name: str
@@ -207,9 +207,9 @@ class Rewrite:
     def __call__(self, program: Program) -> Program:
         """The program as the rewrite leaves it."""
         made = self.apply(program)
-        if not self.convention or made.turns == program.turns:
+        if not self.convention or made.instructions == program.instructions:
             return made
-        known = {id(turn) for turn in program.turns}
-        return replace(made, turns=tuple(
-            turn if id(turn) in known else replace(turn, by=(*turn.by, self.convention)) for turn in made.turns
+        known = {id(instruction) for instruction in program.instructions}
+        return replace(made, instructions=tuple(
+            one if id(one) in known else replace(one, by=(*one.by, self.convention)) for one in made.instructions
         ))  # fmt: skip

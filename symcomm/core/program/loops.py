@@ -1,7 +1,8 @@
 """The loops of a program: instructions that run so often, for each microbatch, each layer of a rank, each group.
 
-A program lists its turns once. ``training_step`` puts them into the loops that repeat them on one rank, and whatever is
-a sum over the step (bytes, calls, time) is added up over these loops. Memory walks loops of what is kept and freed.
+A program lists its instructions once. ``training_step`` puts them into the loops that repeat them on one rank, and
+what is a sum over the step (bytes, calls, time) is added up over these loops. Memory walks loops of what is kept and
+freed.
 """
 
 from __future__ import annotations
@@ -48,29 +49,29 @@ def training_step(
 ) -> tuple[Instruction | Loop[Instruction], ...]:
     """The step of a rank: what is done early, the passes of each microbatch, what finishes gradients and weights."""
     weights = {weight.name for _, some in held.weights(made.graph) for weight in some}
-    mine = [turn for turn in made.turns if _takes_part(made, turn, held, weights)]
+    mine = [instruction for instruction in made.instructions if _takes_part(made, instruction, held, weights)]
     early, passes, late = (
-        tuple(_layers(held, [turn for turn in mine if _part(turn) == part])) for part in ("early", "pass", "late")
+        tuple(_layers(held, [one for one in mine if _part(one) == part])) for part in ("early", "pass", "late")
     )
     return (*early, Loop("microbatch", microbatches, passes), *late)
 
 
-def _takes_part(made: Program, turn: Instruction, held: RankShare, weights: set[str]) -> bool:
-    """Whether a rank with some regions has a turn: stages send all the same, and add up weights that both have."""
-    if turn.between_stages:
-        return isinstance(turn.work, Send) or made.tensor(turn.work).of in weights  # type: ignore[arg-type]  # no op
-    return turn.region.name in held.regions or not made.graph.regions
+def _takes_part(made: Program, instruction: Instruction, held: RankShare, weights: set[str]) -> bool:
+    """Whether a rank with some regions has an instruction: stages send all the same, and add up weights of both."""
+    if instruction.between_stages:
+        return isinstance(instruction.work, Send) or made.tensor(instruction.work).of in weights  # type: ignore[arg-type]  # no op
+    return instruction.region.name in held.regions or not made.graph.regions
 
 
-def _part(turn: Instruction) -> str:
-    return "early" if turn.early else "late" if turn.once or turn.phase == "update" else "pass"
+def _part(instruction: Instruction) -> str:
+    return "early" if instruction.early else "late" if instruction.once or instruction.phase == "update" else "pass"
 
 
-def _layers(held: RankShare, turns: Iterable[Instruction]) -> Iterator[Instruction | Loop[Instruction]]:
+def _layers(held: RankShare, instructions: Iterable[Instruction]) -> Iterator[Instruction | Loop[Instruction]]:
     """Turns in the loops over the layers that a rank has; one layer alone does without what the first one spares."""
-    for (region, between), some in groupby(turns, lambda turn: (turn.region, turn.between_stages)):
+    for (region, between), some in groupby(instructions, lambda one: (one.region, one.between_stages)):
         body = tuple(some)
-        first = tuple(turn for turn in body if turn.every or not held.begins)
+        first = tuple(instruction for instruction in body if instruction.every or not held.begins)
         if between:
             yield from body
         elif region.times:
@@ -93,7 +94,7 @@ def repeats(body: Iterable[T | Loop[T]], around: Repeats = ()) -> Iterator[tuple
         if not isinstance(one, Loop):
             yield one, around
             continue
-        early = None if one.first is None else {id(turn) for turn in one.first}
+        early = None if one.first is None else {id(instruction) for instruction in one.first}
         for inner, loops in repeats(one.body):
             often = one.count if early is None or id(inner) in early else Total((one.count, num(-1)))
             yield inner, (*around, (one.over, often), *loops)

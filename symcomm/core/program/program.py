@@ -92,18 +92,18 @@ def _placed(
     first = made if needed else placement.plan(_without_inputs(split, frozen), strategy, accounting)
     there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
-    turns: list[Instruction] = []
+    instructions: list[Instruction] = []
     for step in made.steps:
         region = regions.get(home(made.graph, step)) or Region(graph.name)
         if isinstance(step, Compute):
             phase = "update" if step.op.kind == "update" else step.op.phase
-            turns.append(Instruction(step, region, phase, every=step.op.output in first.computed))
+            instructions.append(Instruction(step, region, phase, every=step.op.output in first.computed))
             continue
         finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
         every, by = (step.kind, step.tensor, step.phase) in there, tuple(_decided(found, step, graph.windowed))
         by = by if every else (*by, "input_gradient")
-        turns.append(Instruction(step, region, step.phase, finishes, every, by=by))
-    return replace(found, turns=tuple(turns))
+        instructions.append(Instruction(step, region, step.phase, finishes, every, by=by))
+    return replace(found, instructions=tuple(instructions))
 
 
 def _decided(made: Program, call: Collective, windowed: bool) -> Iterator[str]:

@@ -314,13 +314,13 @@ class RegionPasses:
         weights = self.weights if role == "weight" else self.trained
         return [self.size(w, self.step.layout(w, role), what or role) for w in weights]
 
-    def moved(self, turns: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:
+    def moved(self, instructions: Iterable[tuple[Instruction, Collective]], role: str) -> list[Form]:
         """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole.
 
         The calls of a tied weight are there once in a program; each stage that has the weight makes them.
         """
         whole: dict[str, Layout] = {}
-        for _, call in turns:
+        for _, call in instructions:
             tensor = self.step.made.tensor(call)
             whole[tensor.of or tensor.name] = call.before if tensor.of else call.after
         return [self.size(w, whole[w.name], role) for w in self.weights if w.name in whole]
@@ -410,15 +410,15 @@ class RegionPasses:
             return (*found, *(Free(GRADIENT, size) for size in over))
         needed, phase = self.step.program("full").needed, self.shown(line, "backward", " again")
         cached = line.copies if line.autograd.accounting.weight_copies == "kept_in_context" else frozenset[str]()
-        made = [made_by(turn) for turn in line.steps]
+        made = [made_by(instruction) for instruction in line.steps]
         return instructions(line, steps, lambda at: phase(at) if made[at] in needed else None, own, {*there, *cached})
 
     def shown(self, line: Line, phase: str, again: str = "") -> Callable[[int], OpRun]:
         """The steps of a line as a reader knows them, with the table rows that they belong to."""
         targets = {op.row: op.output.split("·")[0] for op in self.graph.ops}
         rows, row = list[str](), ""
-        for turn in line.steps:
-            op = line.graph.producers.get(made_by(turn))
+        for instruction in line.steps:
+            op = line.graph.producers.get(made_by(instruction))
             row = targets.get(op.row, row) if op is not None else row
             rows.append(row)
         return lambda at: OpRun(phase, shown(line, at) + again, rows[at], self.number, at)
@@ -462,8 +462,8 @@ def instructions(
 
 def shown(line: Line, at: int) -> str:
     """A step in words for a reader: the tensor it makes, or the collective."""
-    graph, turn = line.graph, line.steps[at]
-    step, again = turn.work, " again" if turn.phase == "recompute" else ""
+    graph, instruction = line.graph, line.steps[at]
+    step, again = instruction.work, " again" if instruction.phase == "recompute" else ""
     if not isinstance(step, Compute):
         base = graph.tensors[step.tensor.split(" @ ")[0]]
         if base.role == "statistic":

@@ -81,43 +81,44 @@ class Line:
         self.eager = self.autograd.eager
         self.nothing = self.made.recomputation == "nothing"
         self.kept = () if self.nothing else self.autograd.kept(self.made.dropped, self.made.runs)
-        self.steps = [turn for turn in self.made.turns if self.passes(turn)]
+        self.steps = [instruction for instruction in self.made.instructions if self.passes(instruction)]
         self.start = next((n for n, t in enumerate(self.steps) if t.phase != "forward"), len(self.steps))
         if self.split:
             self.steps.sort(key=lambda t: t.half == "W")
         self.middle = sum(not self.split or t.half != "W" for t in self.steps)
-        for at, turn in enumerate(self.steps):
-            if isinstance(turn.work, Compute):
-                self.computes(turn, turn.work, at)
-            elif isinstance(turn.work, Collective):
-                self.moves(turn.work, at, turn.ring)
-            elif turn.work.meshes not in TIERS["nvme"]:
-                self.copies_to_host(turn, turn.work, at)
+        for at, instruction in enumerate(self.steps):
+            if isinstance(instruction.work, Compute):
+                self.computes(instruction, instruction.work, at)
+            elif isinstance(instruction.work, Collective):
+                self.moves(instruction.work, at, instruction.ring)
+            elif instruction.work.meshes not in TIERS["nvme"]:
+                self.copies_to_host(instruction, instruction.work, at)
         for life in self.lives:
             if life.kind == PASSING and life.born < self.start <= life.dies and self.activation(life.root):
                 life.kind = SAVED
         self.drop_units()
         if self.autograd.accounting.weight_copies == "kept_in_context":
             self.cache()
-        again = any(turn.phase == "recompute" for turn in self.steps)
+        again = any(instruction.phase == "recompute" for instruction in self.steps)
         if self.eager and not self.split and (self.made.recomputation == "full" or not again):
             self.end_with_nodes()
         if self.tables:
             self.keep_tables()
 
-    def passes(self, turn: Instruction) -> bool:
+    def passes(self, instruction: Instruction) -> bool:
         """Whether an instruction is of this region's passes, and makes something that is stored.
 
         The backward pass of a kernel stores nothing that it computes again, and what no gradient reads is not there.
         """
         home = {region.name for region in self.graph.regions}
-        if turn.early or turn.between_stages or turn.phase == "update" or (home and turn.region.name not in home):
+        work, elsewhere = instruction.work, bool(home) and instruction.region.name not in home
+        if instruction.early or instruction.between_stages or instruction.phase == "update" or elsewhere:
             return False
-        last = turn.work.tensor if isinstance(turn.work, Send) else getattr(turn.work, "stored", "")
+        last = work.tensor if isinstance(work, Send) else getattr(work, "stored", "")
         if self.unreduced and last in self.finished:
             return False
-        makes = {made_by(turn), getattr(turn.work, "stored", "")}
-        return turn.phase != "recompute" or bool(makes & self.made.needed and not turn.kernel.endswith(" backward"))
+        makes, backward = {made_by(instruction), getattr(work, "stored", "")}, instruction.kernel.endswith(" backward")
+        return instruction.phase != "recompute" or bool(makes & self.made.needed and not backward)
 
     # -- the walk -------------------------------------------------------------------------------------------------
 
@@ -181,10 +182,10 @@ class Line:
         if not (weight or small or self.elsewhere(base)):
             self.reads(key, at)
 
-    def computes(self, turn: Instruction, work: Compute, at: int) -> None:
+    def computes(self, instruction: Instruction, work: Compute, at: int) -> None:
         """A computation: in the backward pass it reads of the forward pass what autograd has kept."""
         reads = list(zip(work.reads, work.layouts, strict=True))
-        if turn.phase == "backward":
+        if instruction.phase == "backward":
             reads = [(stored, layout) for _, stored, layout, _ in self.autograd.operands(work)
                      if not self.activation(stored.partition(" @ ")[0])]  # fmt: skip
             if work.op.kind == "add" and self.graph.tensors[work.op.output].role == "gradient":
@@ -201,7 +202,7 @@ class Line:
             known = self.current.get(item.key)
             if known is None or (known.born < self.start <= at):
                 self.put(item.key, PASSING, at, at)
-        self.makes(work.op.output, work.output, at, turn.ring)
+        self.makes(work.op.output, work.output, at, instruction.ring)
 
     def block(self, key: Key, ring: str, blocks: int = 1) -> Form:
         """The size of so many blocks of what goes round a ring; all of it where nothing does, or it is cut already."""
@@ -213,9 +214,9 @@ class Line:
 
     def loop_end(self, at: int) -> int:
         """The last step of the loop round a ring that a step begins: what passes is there until then."""
-        turn, again = self.steps[at], ("recompute", "backward")
-        same = [n for n, t in enumerate(self.steps) if n >= at and t.ring == turn.ring
-                and (t.phase == turn.phase or {t.phase, turn.phase} <= {*again})]  # fmt: skip
+        instruction, again = self.steps[at], ("recompute", "backward")
+        same = [n for n, t in enumerate(self.steps) if n >= at and t.ring == instruction.ring
+                and (t.phase == instruction.phase or {t.phase, instruction.phase} <= {*again})]  # fmt: skip
         return same[-1]
 
     def activation(self, name: str) -> bool:
@@ -260,7 +261,7 @@ class Line:
             name in self.finished and tensor.of in self.added | self.tied and any(map(self.elsewhere, made.inputs))
         )
 
-    def copies_to_host(self, turn: Instruction, work: Send, at: int) -> None:
+    def copies_to_host(self, instruction: Instruction, work: Send, at: int) -> None:
         """A copy between a rank and its host: what went there in the forward pass is there again when it comes back.
 
         A weight is there from its copy on. The gradient of a weight is gone with it; one to which another region has
@@ -278,7 +279,7 @@ class Line:
         key = next((one.key for one in self.kept if (one.tensor, one.elements) == (work.tensor, work.elements)), None)
         if key is None:
             return
-        if turn.phase == "forward":
+        if instruction.phase == "forward":
             self.reads(key, at)
         else:
             self.put(key, PASSING, at, at)
@@ -305,7 +306,7 @@ class Line:
     @cached_property
     def reduced(self) -> frozenset[str]:
         """The parts of gradients of weights of which a rank keeps a part: another stage has the other ones."""
-        calls = [turn.work for turn in self.steps if isinstance(turn.work, Collective)]
+        calls = [instruction.work for instruction in self.steps if isinstance(instruction.work, Collective)]
         return frozenset(c.tensor for c in calls if c.stored in self.finished and c.tensor != c.stored
                          and cut_meshes(c.before) != cut_meshes(c.after))  # fmt: skip
 
@@ -331,7 +332,7 @@ class Line:
     @cached_property
     def sent(self) -> frozenset[str]:
         """The gradients of weights that go to the host when they are made."""
-        sends = (turn.work.tensor for turn in self.steps if isinstance(turn.work, Send))
+        sends = (instruction.work.tensor for instruction in self.steps if isinstance(instruction.work, Send))
         return frozenset(sends) & self.finished
 
     @cached_property
@@ -339,7 +340,7 @@ class Line:
         return frozenset(gradient_name(w.name) for w in self.graph.weights)
 
     def sums(self, made: str, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
-        """The gradients that a sum still reads when its turn comes: each was added to the first as soon as it was made.
+        """The gradients that a sum still reads when it is made: each was added to the first as soon as it was made.
 
         The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
         """
@@ -366,7 +367,7 @@ class Line:
     @cached_property
     def last_read(self) -> dict[str, int]:
         """The last step that reads each tensor or its copy."""
-        steps = enumerate(turn.work for turn in self.steps)
+        steps = enumerate(instruction.work for instruction in self.steps)
         return {name: at for at, step in steps
                 for name in (step.reads if isinstance(step, Compute) else [step.tensor])}  # fmt: skip
 
@@ -452,9 +453,9 @@ class Line:
 
     def keep_tables(self) -> None:
         """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
-        for at, turn in enumerate(self.steps):
-            work = turn.work
-            if turn.phase == "backward" or not isinstance(work, Compute) or work.op.kind not in ("mask", "rope"):
+        for at, instruction in enumerate(self.steps):
+            work = instruction.work
+            if instruction.phase == "backward" or not isinstance(work, Compute) or work.op.kind not in ("mask", "rope"):
                 continue
             kept = not self.nothing and work.op.output not in self.made.needed
             mask = work.op.kind == "mask"
@@ -463,7 +464,7 @@ class Line:
                 elements = self.autograd.cut(self.graph.elements(name), part)
                 dtype = "bool" if mask else self.graph.tensors[name].dtype or self.autograd.dtype
                 size = self.measure(elements if mask else elements / 2, dtype)
-                last = len(self.steps) if kept or turn.phase == "recompute" else at
+                last = len(self.steps) if kept or instruction.phase == "recompute" else at
                 self.lives.append(Life((name, "", part), size, SAVED if kept else PASSING, at, last))
 
     # -- what is alive --------------------------------------------------------------------------------------------

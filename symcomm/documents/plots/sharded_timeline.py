@@ -19,7 +19,7 @@ def sharded_timeline(made: Program) -> tuple[Sketch, str]:
     Raises ``ValuesError`` where no weight is gathered and no gradient reduced.
     """
     kinds: dict[str, set[str]] = {"forward": set(), "backward": set()}
-    for step in (turn.work for turn in made.turns if not turn.between_stages):
+    for step in (instruction.work for instruction in made.instructions if not instruction.between_stages):
         if isinstance(step, Collective) and step.phase in kinds:
             tensor = made.tensor(step)
             of = made.graph.tensors.get(tensor.of, tensor)

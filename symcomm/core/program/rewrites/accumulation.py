@@ -16,11 +16,11 @@ def unreduced(accounting: Accounting, microbatches: Form) -> bool:
 def _rewritten(program: Program) -> Program:
     """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
     often = program.accounting.accumulation == "reduced_every_microbatch"
-    turns = (
-        replace(turn, by=(*turn.by, "accumulation")) if often and turn.accumulates
-        else replace(turn, once=True) if turn.finishes else turn for turn in program.turns
+    instructions = (
+        replace(one, by=(*one.by, "accumulation")) if often and one.accumulates
+        else replace(one, once=True) if one.finishes else one for one in program.instructions
     )  # fmt: skip
-    return replace(program, turns=tuple(turns))
+    return replace(program, instructions=tuple(instructions))
 
 
 REWRITE = Rewrite("accumulation", 40, _rewritten)

@@ -18,25 +18,27 @@ def _rewritten(program: Program) -> Program:
     """A layer's copies go out behind its forward pass and come back before the first thing that its backward runs."""
     if "activation" not in program.accounting.off_device:
         return program
-    turns: list[Instruction] = []
+    instructions: list[Instruction] = []
     back: dict[str, list[Instruction]] = {}
-    layers = {turn.region.name for turn in program.turns if turn.region.times}
-    last = {turn.region.name: n for n, turn in enumerate(program.turns) if turn.phase == "forward"}
-    for n, turn in enumerate(program.turns):
-        name = turn.region.name
-        if turn.phase != "forward":
-            turns += back.pop(name, [])
-        turns.append(turn)
+    layers = {instruction.region.name for instruction in program.instructions if instruction.region.times}
+    last = {one.region.name: n for n, one in enumerate(program.instructions) if one.phase == "forward"}
+    for n, instruction in enumerate(program.instructions):
+        name = instruction.region.name
+        if instruction.phase != "forward":
+            instructions += back.pop(name, [])
+        instructions.append(instruction)
         if name not in layers or last.get(name) != n:
             continue
         copied, by = _copied(program, name), tuple(_decided(program, name))
         for tensor, elements in copied:
             out, home = (Send(tensor, elements, phase, "the host holds it until then", "copy", HOST)
                          for phase in ("forward", "backward"))  # fmt: skip
-            turns += passed_on(program, Instruction(out, turn.region, "forward", by=by), "activation", out=True)
-            there = passed_on(program, Instruction(home, turn.region, "backward", by=by), "activation", out=False)
+            left = Instruction(out, instruction.region, "forward", by=by)
+            instructions += passed_on(program, left, "activation", out=True)
+            fetched = Instruction(home, instruction.region, "backward", by=by)
+            there = passed_on(program, fetched, "activation", out=False)
             back.setdefault(name, []).extend(there)
-    return replace(program, turns=tuple(turns))
+    return replace(program, instructions=tuple(instructions))
 
 
 def _copied(program: Program, region: str) -> list[tuple[str, Expr]]:

@@ -15,11 +15,12 @@ def _rewritten(program: Program) -> Program:
     shards = {rule.mesh for rule in rules if rule.axis == "first" and "gradient" in rule.on}
     replicas = {rule.mesh for rule in rules if rule.axis == "batch"} - shards
 
-    def bucketed(turn: Instruction) -> bool:
-        return turn.accumulates and isinstance(turn.work, Collective) and bool(replicas.intersection(turn.work.meshes))
+    def bucketed(instruction: Instruction) -> bool:
+        work = instruction.work
+        return instruction.accumulates and isinstance(work, Collective) and bool(replicas.intersection(work.meshes))
 
-    turns = (replace(turn, bucketed=True) if bucketed(turn) else turn for turn in program.turns)
-    return replace(program, turns=tuple(turns))
+    instructions = (replace(one, bucketed=True) if bucketed(one) else one for one in program.instructions)
+    return replace(program, instructions=tuple(instructions))
 
 
 REWRITE = Rewrite("buckets", 50, _rewritten)

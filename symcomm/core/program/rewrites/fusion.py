@@ -17,16 +17,16 @@ def _rewritten(program: Program) -> Program:
         return program
     launches = graph.kernels
     again: dict[str, list[Instruction]] = {}
-    turns: list[Instruction] = []
-    for turn in program.turns:
-        work = turn.work
+    instructions: list[Instruction] = []
+    for instruction in program.instructions:
+        work = instruction.work
         launch = launches.get(work.op.output, "") if isinstance(work, Compute) else ""
-        turn = replace(turn, kernel=launch) if launch else turn
+        instruction = replace(instruction, kernel=launch) if launch else instruction
         if launch.endswith(" forward") and isinstance(work, Compute) and work.op.output in graph.scores:
             backward = launch.removesuffix("forward") + "backward"
-            again.setdefault(backward, []).append(replace(turn, phase="recompute", kernel=backward))
-        turns += [*again.pop(launch, ()), turn] if launch.endswith(" backward") else [turn]
-    return replace(program, turns=tuple(turns), inside=graph.scores)
+            again.setdefault(backward, []).append(replace(instruction, phase="recompute", kernel=backward))
+        instructions += [*again.pop(launch, ()), instruction] if launch.endswith(" backward") else [instruction]
+    return replace(program, instructions=tuple(instructions), inside=graph.scores)
 
 
 REWRITE = Rewrite("fusion", 0, _rewritten, "softmax")

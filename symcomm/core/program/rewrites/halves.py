@@ -37,17 +37,17 @@ def _rewritten(program: Program) -> Program:
     """Says of each instruction of the backward pass in which half it is."""
     graph, halves = program.graph, dict[int, str]()
     gains = norm_weights(graph) if program.accounting.norm_gradients == "with_inputs" else frozenset()
-    regions = dict.fromkeys(turn.region.name for turn in program.turns)
+    regions = dict.fromkeys(instruction.region.name for instruction in program.instructions)
     for region in regions:
-        mine = [t for t in program.turns if t.region.name == region and t.phase in ("recompute", "backward")]
-        halves |= {id(turn): half for turn, half in _halves(graph, mine, gains)}
-    turns = [replace(turn, half=halves[id(turn)]) if id(turn) in halves else turn for turn in program.turns]
-    return replace(program, turns=tuple(turns))
+        mine = [t for t in program.instructions if t.region.name == region and t.phase in ("recompute", "backward")]
+        halves |= {id(instruction): half for instruction, half in _halves(graph, mine, gains)}
+    instructions = [replace(one, half=halves[id(one)]) if id(one) in halves else one for one in program.instructions]
+    return replace(program, instructions=tuple(instructions))
 
 
-def _halves(graph: Graph, turns: list[Instruction], gains: frozenset[str]) -> Iterator[tuple[Instruction, str]]:
-    """The turns of one region from the last to the first, each with its half."""
-    read = {name.partition(" @ ")[0] for t in turns if isinstance(t.work, Compute) for name in t.work.reads}
+def _halves(graph: Graph, instructions: list[Instruction], gains: frozenset[str]) -> Iterator[tuple[Instruction, str]]:
+    """The instructions of one region from the last to the first, each with its half."""
+    read = {name.partition(" @ ")[0] for t in instructions if isinstance(t.work, Compute) for name in t.work.reads}
 
     def first(tensor: Tensor) -> bool:
         """Whether it is the gradient of an input of the region, or of the gain or bias of a norm."""
@@ -56,16 +56,16 @@ def _halves(graph: Graph, turns: list[Instruction], gains: frozenset[str]) -> It
         return tensor.of in gains or graph.tensors[tensor.of].role != "weight"
 
     needed = set[str]()
-    for turn in reversed(turns):
-        work = turn.work
+    for instruction in reversed(instructions):
+        work = instruction.work
         if not isinstance(work, (Compute, Collective)):
             continue
         made = work.makes if isinstance(work, Compute) else work.stored
-        again = turn.phase == "recompute" or gathers_weight(graph, work)
+        again = instruction.phase == "recompute" or gathers_weight(graph, work)
         half = "B" if again or made in needed or first(graph.tensors[made.partition(" @ ")[0]]) else "W"
         if half == "B":
             needed |= {*work.reads} if isinstance(work, Compute) else {work.tensor}
-        yield turn, half
+        yield instruction, half
 
 
 REWRITE = Rewrite("halves", 70, _rewritten)

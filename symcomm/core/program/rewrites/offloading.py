@@ -26,18 +26,19 @@ def _rewritten(program: Program) -> Program:
     host = program.accounting.off_device - {"activation"}
     if not host:
         return program
-    turns: list[Instruction] = []
-    for turn in program.turns:
-        turns.append(turn)
-        if isinstance(turn.work, Compute) and turn.work.op.kind == "update":
-            turns[-1:] = [*_copies(program, turn, turn.work, host), turn]
-        elif isinstance(turn.work, Collective) and turn.phase == "update" and "weight" in host:
-            copy = _copy(program, turn, turn.work.tensor, turn.work.after, "the host has the weight")
-            turns += passed_on(program, copy, "weight", out=True)
-    return replace(program, turns=tuple(turns), host=host & {"state"})
+    instructions: list[Instruction] = []
+    for instruction in program.instructions:
+        instructions.append(instruction)
+        if isinstance(instruction.work, Compute) and instruction.work.op.kind == "update":
+            instructions[-1:] = [*_copies(program, instruction, instruction.work, host), instruction]
+        elif isinstance(instruction.work, Collective) and instruction.phase == "update" and "weight" in host:
+            work = instruction.work
+            copy = _copy(program, instruction, work.tensor, work.after, "the host has the weight")
+            instructions += passed_on(program, copy, "weight", out=True)
+    return replace(program, instructions=tuple(instructions), host=host & {"state"})
 
 
-def _copies(program: Program, turn: Instruction, update: Compute, host: frozenset[str]) -> Iterator[Instruction]:
+def _copies(program: Program, instruction: Instruction, update: Compute, host: frozenset[str]) -> Iterator[Instruction]:
     """The copies of one weight: of its gradient, as the update reads it, and of the new weight, as that makes it.
 
     Both are needed where the update runs elsewhere than they rest. Ranks exchange what is on their devices.
@@ -45,9 +46,9 @@ def _copies(program: Program, turn: Instruction, update: Compute, host: frozense
     gradient, weight = update.op.inputs[1], update.op.inputs[0]
     shared, away = between_stages(program, weight), "state" in host
     sent = any(isinstance(t.work, Collective) and t.phase == "update" and t.work.tensor == update.op.output
-               for t in program.turns)  # fmt: skip
-    for region in (turn.region, *shared):
-        here = replace(turn, region=region)
+               for t in program.instructions)  # fmt: skip
+    for region in (instruction.region, *shared):
+        here = replace(instruction, region=region)
         if away != ("gradient" in host and not shared):
             why = "the host, which has the states, reads the gradient" if away else "the update reads the gradient"
             yield _copy(program, here, gradient, update.layouts[1], why)
@@ -58,7 +59,7 @@ def _copies(program: Program, turn: Instruction, update: Compute, host: frozense
              (READ, WRITTEN)), ("weight", update.op.output, update.output, () if sent else (WRITTEN,))]  # fmt: skip
     for role, name, layout, ways in moved:
         for way in ways if program.accounting.tier(role) == "nvme" else ():
-            yield _copy(program, turn, name, layout, _WHY[way], way)
+            yield _copy(program, instruction, name, layout, _WHY[way], way)
 
 
 _WHY = {
@@ -69,15 +70,15 @@ _WHY = {
 
 def between_stages(program: Program, weight: str) -> tuple[Region, ...]:
     """The regions of other stages of a pipeline that share a weight, whose gradients they add up."""
-    return tuple(t.region for t in program.turns if t.between_stages and isinstance(t.work, Collective)
+    return tuple(t.region for t in program.instructions if t.between_stages and isinstance(t.work, Collective)
                  and program.tensor(t.work).of == weight)  # fmt: skip
 
 
 def _copy(
-    program: Program, turn: Instruction, name: str, layout: Layout, why: str, way: tuple[str, ...] = HOST
+    program: Program, instruction: Instruction, name: str, layout: Layout, why: str, way: tuple[str, ...] = HOST
 ) -> Instruction:  # fmt: skip
     work = Send(name, program.part(name, layout), "update", why, "copy", way)
-    return replace(turn, work=work, phase="update", finishes=True, once=True)
+    return replace(instruction, work=work, phase="update", finishes=True, once=True)
 
 
 REWRITE = Rewrite("offloading", 60, _rewritten, "offloading")

@@ -71,29 +71,29 @@ def _rewritten(program: Program) -> Program:
     program = replace(program, dropped=dropped, runs=dropped | core)
     before: dict[int, list[Instruction]] = {}
     moved, needed = set[int](), {*blocks}
-    for region in dict.fromkeys(t.region.name for t in program.turns if made_by(t) in program.runs):
+    for region in dict.fromkeys(t.region.name for t in program.instructions if made_by(t) in program.runs):
         mine = RecomputedOps(program, region)
         needed |= {*mine.needed, *mine.moved}
-        for at, gathers, turns in mine.pieces():
-            moved |= {id(turn.work) for turn in gathers}
-            before.setdefault(at, []).extend([*gathers, *turns])
+        for at, gathers, instructions in mine.pieces():
+            moved |= {id(instruction.work) for instruction in gathers}
+            before.setdefault(at, []).extend([*gathers, *instructions])
     found = list[Instruction]()
-    for turn in program.turns:
-        found += [*before.get(id(turn), ()), *([turn] if id(turn.work) not in moved else [])]
-    made = replace(program, turns=tuple(found), needed=frozenset(needed))
+    for instruction in program.instructions:
+        found += [*before.get(id(instruction), ()), *([instruction] if id(instruction.work) not in moved else [])]
+    made = replace(program, instructions=tuple(found), needed=frozenset(needed))
     return replace(made, dropped=dropped | blocks, runs=made.runs | blocks)
 
 
 @dataclass
 class RecomputedOps:
-    """The ops that run again in one repetition of a region, where its turns do not say so yet."""
+    """The ops that run again in one repetition of a region, where its instructions do not say so yet."""
 
     program: Program
     region: str
 
     def __post_init__(self) -> None:
-        turns = [t for t in self.program.turns if t.region.name == self.region and t.stays]
-        self.forward, self.backward = ([t for t in turns if t.phase == phase] for phase in ("forward", "backward"))
+        instructions = [t for t in self.program.instructions if t.region.name == self.region and t.stays]
+        self.forward, self.backward = ([t for t in instructions if t.phase == p] for p in ("forward", "backward"))
         self.facts = autograd(self.program, self.region)
         self.graph = self.facts.plan.graph
         kept = {item.key: item for item in self.facts.kept(self.program.dropped, self.program.runs)}
@@ -123,13 +123,13 @@ class RecomputedOps:
         return every & self.needed if self.program.recomputation == "needed" else every
 
     def pieces(self) -> Iterator[tuple[int, list[Instruction], list[Instruction]]]:
-        """Of each piece: the turn before which it is (by its identity), the gathers of weights, and its turns."""
+        """Of each piece: the instruction before which it is (by identity), the gathers of weights, its instructions."""
         for names in self.connected() if self.backward else ():
             made = names & self.needed | {name for name, op in self.moved.items() if op in names}
             first = next((n for n, t in enumerate(self.backward) if self.reads(t, made)), 0)
             first = 0 if self.program.recomputation == "full" else first
-            turns = [again for t in self.forward if (again := self.again(t, names, made)) is not None]
-            yield id(self.backward[first]), [*self.gathers(first, turns)], turns
+            instructions = [again for t in self.forward if (again := self.again(t, names, made)) is not None]
+            yield id(self.backward[first]), [*self.gathers(first, instructions)], instructions
 
     def connected(self) -> list[frozenset[str]]:
         """The results that hang together, in the order of the table; those that no gradient needs are in the last."""
@@ -147,44 +147,44 @@ class RecomputedOps:
         last, *pieces = map(frozenset, {id(apart[name]): apart[name] for name in reversed(apart)}.values())
         return [*reversed(pieces), last | runs - needed]
 
-    def reads(self, turn: Instruction, made: frozenset[str]) -> bool:
+    def reads(self, instruction: Instruction, made: frozenset[str]) -> bool:
         """Whether a step of the backward pass reads what runs again, or a mask or statistics that it makes."""
-        if not isinstance(turn.work, Compute):
-            return getattr(turn.work, "tensor", "") in made
-        bases = [stored.partition(" @ ")[0] for stored in turn.work.reads]
-        drawn = {name for item in self.facts.read_by(turn.work) for name in item.makers}
-        return bool(made & {*turn.work.reads, *bases, *drawn, *map(self.facts.root, bases)})
+        if not isinstance(instruction.work, Compute):
+            return getattr(instruction.work, "tensor", "") in made
+        bases = [stored.partition(" @ ")[0] for stored in instruction.work.reads]
+        drawn = {name for item in self.facts.read_by(instruction.work) for name in item.makers}
+        return bool(made & {*instruction.work.reads, *bases, *drawn, *map(self.facts.root, bases)})
 
-    def again(self, turn: Instruction, names: frozenset[str], made: frozenset[str]) -> Instruction | None:
+    def again(self, instruction: Instruction, names: frozenset[str], made: frozenset[str]) -> Instruction | None:
         """An instruction of the forward pass as it runs a second time; None where it does not."""
-        work = turn.work
-        runs = made_by(turn) in names & (self.runs | self.needed)
+        work = instruction.work
+        runs = made_by(instruction) in names & (self.runs | self.needed)
         if isinstance(work, Compute) and runs:
-            return replace(turn, phase="recompute")
+            return replace(instruction, phase="recompute")
         if isinstance(work, Collective) and (runs or work.stored in made) and not gathers_weight(self.graph, work):
             why = "the forward pass of the layer is computed again, with its collectives"
-            return replace(turn, work=replace(work, why=why), phase="recompute")
+            return replace(instruction, work=replace(work, why=why), phase="recompute")
         return None
 
-    def gathers(self, first: int, turns: list[Instruction]) -> Iterator[Instruction]:
+    def gathers(self, first: int, instructions: list[Instruction]) -> Iterator[Instruction]:
         """The gathers of weights before what runs again: one gather serves both that run and backward.
 
         It is the gather of the backward pass, where there is one, else a copy of the forward pass's. Where each run
         gathers its own weights, it is always a copy.
         """
         apart = self.program.accounting.gathered_weights == "each_run"
-        reads = [(made_by(t), t.work.reads) for t in turns if isinstance(t.work, Compute)]
+        reads = [(made_by(t), t.work.reads) for t in instructions if isinstance(t.work, Compute)]
         read = {stored for _, some in reads for stored in some} - self.program.kept
         needed = {stored for made, some in reads for stored in some if made in self.needed} & read
-        behind, there = {id(turn) for turn in self.backward[first:]}, set[str]()
-        for turn, call in weights_gathered(() if apart else self.backward, self.graph):
+        behind, there = {id(instruction) for instruction in self.backward[first:]}, set[str]()
+        for instruction, call in weights_gathered(() if apart else self.backward, self.graph):
             there.add(call.stored)
-            if call.stored in needed and id(turn) in behind:
-                yield turn
-        for turn, call in weights_gathered(self.forward, self.graph):
+            if call.stored in needed and id(instruction) in behind:
+                yield instruction
+        for instruction, call in weights_gathered(self.forward, self.graph):
             if call.stored in read - there:
                 again = replace(call, phase="backward", why="what is computed again reads it")
-                yield replace(turn, work=again, phase="recompute" if apart else "backward")
+                yield replace(instruction, work=again, phase="recompute" if apart else "backward")
 
 
 REWRITE = Rewrite("recomputation", 20, _rewritten, "recomputation")

@@ -19,46 +19,48 @@ def _rewritten(program: Program) -> Program:
     how = program.accounting.gathered_weights
     if how in ("reshard", "each_run"):
         return program
-    stored = {call.stored for turn, call in weights_gathered(program.turns, program.graph) if turn.phase == "forward"}
-    turns: list[Instruction] = []
+    gathered = weights_gathered(program.instructions, program.graph)
+    stored = {call.stored for one, call in gathered if one.phase == "forward"}
+    instructions: list[Instruction] = []
     kept, units = set[str](), set[str]()
-    for turn in program.turns:
-        call = next((call for _, call in weights_gathered([turn], program.graph)), None)
-        if call is not None and (how in ("keep", "at_once") or (how == "layers" and not turn.region.times)):
+    for instruction in program.instructions:
+        call = next((call for _, call in weights_gathered([instruction], program.graph)), None)
+        if call is not None and (how in ("keep", "at_once") or (how == "layers" and not instruction.region.times)):
             kept.add(call.stored)
-            if turn.phase == "backward" and call.stored in stored:
+            if instruction.phase == "backward" and call.stored in stored:
                 continue
-            turn = replace(turn, once=how == "at_once")
+            instruction = replace(instruction, once=how == "at_once")
         elif call is not None:
             units.add(call.stored)
-        turns.append(turn)
-    made = replace(program, turns=tuple(turns), kept=frozenset(kept), units=frozenset(units))
-    return replace(made, turns=tuple(_unit_by_unit(made))) if units else made
+        instructions.append(instruction)
+    made = replace(program, instructions=tuple(instructions), kept=frozenset(kept), units=frozenset(units))
+    return replace(made, instructions=tuple(_unit_by_unit(made))) if units else made
 
 
 def _unit_by_unit(program: Program) -> Iterator[Instruction]:
-    """The turns with the weights of each unit gathered as a whole, before both passes of its region.
+    """The instructions with the weights of each unit gathered as a whole, before both passes of its region.
 
     What another region has gathered for its backward pass is there, unless it is on another stage.
     """
-    gathers = [(t, call) for t, call in weights_gathered(program.turns, program.graph) if call.stored in program.units]
-    moved, begun = {id(turn) for turn, _ in gathers}, set[tuple[str, str]]()
+    every = weights_gathered(program.instructions, program.graph)
+    gathers = [(one, call) for one, call in every if call.stored in program.units]
+    moved, begun = {id(instruction) for instruction, _ in gathers}, set[tuple[str, str]]()
     apart = cut_into_stages(program.graph, program.strategy)
     known = {(call.tensor, call.meshes, apart and t.region.name) for t, call in gathers if t.phase == "backward"}
     why = "its module is gathered as a whole, though no gradient reads it"
-    for turn in program.turns:
-        at = turn.region.name, turn.phase
+    for instruction in program.instructions:
+        at = instruction.region.name, instruction.phase
         if at not in begun:
             begun.add(at)
             mine = [(t, call) for t, call in gathers if t.region.name == at[0]]
-            yield from (t for t, _ in mine if t.phase == turn.phase)
-            if turn.phase == "backward":
+            yield from (t for t, _ in mine if t.phase == instruction.phase)
+            if instruction.phase == "backward":
                 yield from (
                     replace(t, work=replace(call, phase="backward", why=why), phase="backward") for t, call in mine
                     if t.phase == "forward" and (call.tensor, call.meshes, apart and at[0]) not in known
                 )  # fmt: skip
-        if id(turn) not in moved:
-            yield turn
+        if id(instruction) not in moved:
+            yield instruction
 
 
 REWRITE = Rewrite("resharding", 10, _rewritten)

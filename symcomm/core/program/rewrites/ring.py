@@ -40,10 +40,10 @@ class _Ring:
     summed: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.turns = self.program.turns
-        self.makers = {t.work.makes: t for t in self.turns if isinstance(t.work, Compute)}
-        for turn in self.turns:
-            call = turn.work
+        self.instructions = self.program.instructions
+        self.makers = {t.work.makes: t for t in self.instructions if isinstance(t.work, Compute)}
+        for instruction in self.instructions:
+            call = instruction.work
             if not isinstance(call, Collective) or self.mesh not in call.meshes:
                 continue
             moved = self.program.tensor(call)
@@ -56,9 +56,9 @@ class _Ring:
                 hint = "cut positions by one ring, or by ring(k) + ulysses(u)"
                 what = f"{call.tensor} would go round the mesh axes {others} at once, which is no ring"
                 raise StrategyError(what, hint=hint)
-            self.passed |= {id(turn): names} if names else {}
-            self.summed |= {id(turn): parts} if parts else {}
-        self.regions = {turn.region.name for turn in self.turns if id(turn) in self.passed}
+            self.passed |= {id(instruction): names} if names else {}
+            self.summed |= {id(instruction): parts} if parts else {}
+        self.regions = {instruction.region.name for instruction in self.instructions if id(instruction) in self.passed}
 
     def across(self, work: Compute) -> bool:
         """Whether a step belongs to the core of attention."""
@@ -70,7 +70,7 @@ class _Ring:
         None where another op needs all positions at once.
         """
         places, attends = {call.stored: dict(call.before)[self.mesh]}, False
-        for work in (turn.work for turn in self.turns if isinstance(turn.work, Compute)):
+        for work in (instruction.work for instruction in self.instructions if isinstance(instruction.work, Compute)):
             for j in [j for j, name in enumerate(work.reads) if name in places]:
                 index = work.step.indices[j][places[work.reads[j]]]
                 if self.across(work):
@@ -85,14 +85,14 @@ class _Ring:
         """The instructions that make the parts of a sum, if attention does; the parts may pass through linear ops."""
         found, queue = set[int](), [call.tensor.partition(" @ ")[0]]
         while queue:
-            turn = self.makers.get(queue.pop())
-            if turn is None or not isinstance(turn.work, Compute):
+            instruction = self.makers.get(queue.pop())
+            if instruction is None or not isinstance(instruction.work, Compute):
                 return frozenset()
-            found.add(id(turn))
-            if self.mesh not in dict(turn.work.cuts):
-                found_in = zip(turn.work.inputs, turn.work.layouts, strict=True)
+            found.add(id(instruction))
+            if self.mesh not in dict(instruction.work.cuts):
+                found_in = zip(instruction.work.inputs, instruction.work.layouts, strict=True)
                 queue += [name for name, layout in found_in if (self.mesh, PARTIAL) in layout]
-            elif not self.across(turn.work):
+            elif not self.across(instruction.work):
                 return frozenset()
         return frozenset(found)
 
@@ -100,59 +100,61 @@ class _Ring:
         """The program with its gathers and sums passed on; attention runs once for each block."""
         every = frozenset[str]().union(*self.passed.values())
         inside = frozenset[int]().union(*self.summed.values())
-        again = {n: names for n, names in self.passed.items() if self.turn(n).phase == "forward"}
+        again = {n: names for n, names in self.passed.items() if self.instruction(n).phase == "forward"}
         for n, names in self.passed.items():
-            if self.turn(n).phase != "forward":
+            if self.instruction(n).phase != "forward":
                 again = {m: some for m, some in again.items() if not some & names}
-        turns: list[Instruction] = []
-        for turn in self.turns:
-            begins = turn.phase != "forward" and any(self.reads(turn, names) for names in again.values())
-            here = {n for n in again if begins and self.turn(n).region == turn.region}  # keys and values in one loop
-            turns += self.once_more(here, frozenset[str]().union(*(again.pop(n) for n in here)))
-            if id(turn) in self.passed:
-                turns.append(self.passing(turn))
-            elif id(turn) in self.summed:
-                turns.append(self.summing(turn))
+        instructions: list[Instruction] = []
+        for instruction in self.instructions:
+            begins = instruction.phase != "forward" and any(self.reads(instruction, names) for names in again.values())
+            here = {n for n in again if begins and self.instruction(n).region == instruction.region}  # one loop
+            instructions += self.once_more(here, frozenset[str]().union(*(again.pop(n) for n in here)))
+            if id(instruction) in self.passed:
+                instructions.append(self.passing(instruction))
+            elif id(instruction) in self.summed:
+                instructions.append(self.summing(instruction))
             else:
-                inner = id(turn) in inside or self.reads(turn, every) or self.attends(turn)
-                turns.append(replace(turn, ring=self.mesh) if inner else turn)
+                inner = id(instruction) in inside or self.reads(instruction, every) or self.attends(instruction)
+                instructions.append(replace(instruction, ring=self.mesh) if inner else instruction)
         views = every & self.makers.keys()
-        made = replace(self.program, turns=tuple(turns))
+        made = replace(self.program, instructions=tuple(instructions))
         return replace(made, dropped=made.dropped | views, runs=made.runs | views, needed=made.needed | views)
 
-    def turn(self, number: int) -> Instruction:
-        return next(turn for turn in self.turns if id(turn) == number)
+    def instruction(self, number: int) -> Instruction:
+        return next(instruction for instruction in self.instructions if id(instruction) == number)
 
-    def reads(self, turn: Instruction, names: Collection[str]) -> bool:
+    def reads(self, instruction: Instruction, names: Collection[str]) -> bool:
         """Whether an instruction reads a block, or what is made of one."""
-        return isinstance(turn.work, Compute) and any(name in names for name in turn.work.reads)
+        return isinstance(instruction.work, Compute) and any(name in names for name in instruction.work.reads)
 
-    def attends(self, turn: Instruction) -> bool:
+    def attends(self, instruction: Instruction) -> bool:
         """Whether an instruction belongs to the core of attention of a region in which something goes round."""
-        return isinstance(turn.work, Compute) and turn.region.name in self.regions and self.across(turn.work)
+        work = instruction.work
+        return isinstance(work, Compute) and instruction.region.name in self.regions and self.across(work)
 
     def once_more(self, gathers: Collection[int], names: frozenset[str]) -> Iterator[Instruction]:
         """The passes of the backward pass, and what makes of the blocks that go by what attention reads."""
-        for turn in self.turns:
-            if id(turn) in gathers:
-                yield self.passing(replace(turn, phase="backward"))
-            elif turn.phase == "forward" and isinstance(turn.work, Compute) and turn.work.makes in names:
-                yield replace(turn, phase="recompute", ring=self.mesh)
+        for one in self.instructions:
+            if id(one) in gathers:
+                yield self.passing(replace(one, phase="backward"))
+            elif one.phase == "forward" and isinstance(one.work, Compute) and one.work.makes in names:
+                yield replace(one, phase="recompute", ring=self.mesh)
 
-    def passing(self, turn: Instruction) -> Instruction:
-        call = turn.work
+    def passing(self, instruction: Instruction) -> Instruction:
+        call = instruction.work
         assert isinstance(call, Collective)
-        work = replace(call, kind="ring-pass", phase="backward" if turn.phase == "backward" else call.phase, why=PASSED)
-        by = tuple(name for name in turn.by if name != "gathered_activations")  # nothing is gathered
-        return replace(turn, work=work, ring=self.mesh, by=by)
+        phase = "backward" if instruction.phase == "backward" else call.phase
+        work = replace(call, kind="ring-pass", phase=phase, why=PASSED)
+        by = tuple(name for name in instruction.by if name != "gathered_activations")  # nothing is gathered
+        return replace(instruction, work=work, ring=self.mesh, by=by)
 
-    def summing(self, turn: Instruction) -> Instruction:
+    def summing(self, instruction: Instruction) -> Instruction:
         """A reduction whose sums travel with their blocks, as conventions say."""
-        call, how = turn.work, self.program.accounting
+        call, how = instruction.work, self.program.accounting
         assert isinstance(call, Collective)
         dtype = "fp32" if how.ring_format == "fp32" else ""
         moved = replace(call, kind=SUMS[how.ring_gradients], dtype=dtype)  # type: ignore[arg-type]  # one of the kinds
-        return replace(turn, work=moved, ring=self.mesh, by=(*turn.by, "ring_format"))
+        return replace(instruction, work=moved, ring=self.mesh, by=(*instruction.by, "ring_format"))
 
 
 REWRITE = Rewrite("ring", 5, _rewritten)

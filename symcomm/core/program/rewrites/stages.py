@@ -16,22 +16,22 @@ from symcomm.core.records import replace
 def _rewritten(program: Program) -> Program:
     if not pipeline.cut_into_stages(program.graph, program.strategy):
         return program  # one stage sends nothing
-    turns, ties = [*program.turns], list[Instruction]()
+    instructions, ties = [*program.instructions], list[Instruction]()
     for tie in _ties(program):
-        read = next((n for n, turn in enumerate(turns) if _waits(program, turn, tie)), None)
+        read = next((n for n, instruction in enumerate(instructions) if _waits(program, instruction, tie)), None)
         if read is None:
             ties.append(tie)
         else:
-            turns.insert(read, tie)
-    return replace(program, turns=(*turns, *ties, *_messages(program)))
+            instructions.insert(read, tie)
+    return replace(program, instructions=(*instructions, *ties, *_messages(program)))
 
 
-def _waits(program: Program, turn: Instruction, tie: Instruction) -> bool:
+def _waits(program: Program, instruction: Instruction, tie: Instruction) -> bool:
     """Whether an instruction of the last stage reads what is gathered for that, or is the first one of its unit."""
-    if (turn.region, turn.phase) != (tie.region, tie.phase):
+    if (instruction.region, instruction.phase) != (tie.region, tie.phase):
         return False
     stored = getattr(tie.work, "stored", "")
-    return stored in program.units or stored in getattr(turn.work, "reads", ())
+    return stored in program.units or stored in getattr(instruction.work, "reads", ())
 
 
 def _ties(program: Program) -> Iterator[Instruction]:
@@ -51,15 +51,15 @@ def _ties(program: Program) -> Iterator[Instruction]:
         last, gradient = next(r for r in graph.regions[behind:] if r.name in homes), gradient_name(weight.name)
         mine = (n for n, op in graph.producers.items() if op.region == last.name and graph.tensors[n].of == weight.name)
         part = next(mine, gradient)
-        for turn in program.turns:
-            if not isinstance(turn.work, Collective):
+        for instruction in program.instructions:
+            if not isinstance(instruction.work, Collective):
                 continue
-            moved = program.tensor(turn.work)
-            gathers = moved.name == weight.name and turn.phase == "forward"
+            moved = program.tensor(instruction.work)
+            gathers = moved.name == weight.name and instruction.phase == "forward"
             if gathers:
-                yield replace(turn, region=last)
-            elif turn.finishes and moved.of == weight.name:
-                yield replace(turn, region=last, work=replace(turn.work, tensor=part))
+                yield replace(instruction, region=last)
+            elif instruction.finishes and moved.of == weight.name:
+                yield replace(instruction, region=last, work=replace(instruction.work, tensor=part))
         if gradient not in graph.tensors:
             continue
         # Cut as the weight is: the gradients of both stages are placed alike.
@@ -77,7 +77,7 @@ def _messages(program: Program) -> list[Instruction]:
     graph = program.graph
     forward = replace(graph, ops=tuple(op for op in graph.ops if op.phase == "forward"))
     same: list[tuple[str, Expr, str | None]] | None = None
-    turns: list[Instruction] = []
+    instructions: list[Instruction] = []
     for region in pipeline.stacked(graph):
         messages = pipeline.messages(forward.region(region.name))
         placed = program.plan.placements
@@ -89,8 +89,8 @@ def _messages(program: Program) -> list[Instruction]:
                 "boundaries between stages differ",
                 hint="data, tensor and sharded parallelism cut both; a pipeline cuts one kind of layer: part(...)",
             )  # fmt: skip
-        same, turns = amounts, [Instruction(one, region, one.phase) for one in sent]
-    return turns
+        same, instructions = amounts, [Instruction(one, region, one.phase) for one in sent]
+    return instructions
 
 
 REWRITE = Rewrite("stages", 30, _rewritten)

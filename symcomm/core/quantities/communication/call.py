@@ -1,4 +1,4 @@
-"""The calls of a strategy as they are counted: a fold over the turns of its program."""
+"""The calls of a strategy as they are counted: a fold over the instructions of its program."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def calls(
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     held = held or kinds(setting.graph, None)["only"]
     limited = {rule.mesh for _, rule in strategy.rules if rule.nodes}
-    found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting)
-             for turn, loops in repeats(training_step(made, held, microbatches))
-             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes not in COPIES)]  # fmt: skip
+    found = [_counted(made, one, one.work, dict(loops), held, gradient_dtype, setting)
+             for one, loops in repeats(training_step(made, held, microbatches))
+             if not isinstance(one.work, Compute) and (copies or one.work.meshes not in COPIES)]  # fmt: skip
     if alone := limited - {rule.mesh for _, rule in strategy.rules if not rule.nodes}:
         raise StrategyError(f"each rank of '{min(alone)}' has all tokens, so none travels and nodes= limits nothing",
                             hint="data(64) + expert(nodes=4) spreads tokens and experts")  # fmt: skip
@@ -125,7 +125,7 @@ def calls(
 
 
 def _counted(
-    made: Program, turn: Instruction, work: Collective | Send, loops: Mapping[str, Form], held: RankShare,
+    made: Program, instruction: Instruction, work: Collective | Send, loops: Mapping[str, Form], held: RankShare,
     gradient_dtype: str | None, setting: Setting,
 ) -> Call:  # fmt: skip
     dtype, keeps = setting.dtype, recipe_of(setting.keeps)
@@ -155,10 +155,11 @@ def _counted(
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
     positions = made.graph.looped.get(tensor.name)
-    return Call(work.kind, of.name, what, elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
-                turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
-                turn.accumulates, tensor.name, turn.half, parts, turn.by, copies,
-                ONCE if positions is None else from_expr(positions))  # fmt: skip
+    region, times = instruction.region, ONCE if positions is None else from_expr(positions)
+    return Call(work.kind, of.name, what, elements, work.meshes, instruction.phase, work.why, wide, region, layers,
+                instruction.between_stages or layers == held.times(region), microbatches, instruction.finishes,
+                instruction.once, instruction.accumulates, tensor.name, instruction.half, parts, instruction.by, copies,
+                times)  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

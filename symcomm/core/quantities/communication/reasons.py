@@ -67,9 +67,9 @@ class _Cut:
         self.maps: dict[str, None] = {}
         self.stored: dict[str, None] = {}
         self.whole: dict[str, None] = {}
-        for turn in made.turns:
-            if isinstance(turn.work, Compute) and turn.phase == "forward":
-                self.take(turn.work)
+        for instruction in made.instructions:
+            if isinstance(instruction.work, Compute) and instruction.phase == "forward":
+                self.take(instruction.work)
 
     def take(self, step: Compute) -> None:
         op, cut = step.op, dict(step.cuts).get(self.mesh)

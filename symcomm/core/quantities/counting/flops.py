@@ -126,7 +126,7 @@ def _seen_last(length: Expr, window: Expr | None, parts: Form) -> Form:
 
 
 def _seen_striped(length: Expr, window: Expr | None, parts: Form) -> Form:
-    """The pairs of the last of so many ranks that take the positions in turn: each query sees ``parts`` more."""
+    """The pairs of the last of so many ranks that take the positions in instruction: each query sees ``parts`` more."""
     size, share = forms.from_expr(length), Ratio(forms.from_expr(length), parts)
     if window is None:
         return Ratio(product(size, Total((share, num(1)))), num(2))
@@ -488,7 +488,7 @@ def packed(setting: Setting, documents: str | None) -> Setting:
 def _without_first_input(work: StepWriter, setting: Setting) -> None:
     """Takes off what the first of repeated layers saves when its input needs no gradient."""
     made, every = program(setting.graph, None, setting.accounting, setting.frozen), forms.Sym(work.steps[-1].name)
-    spares = [turn.work.op for turn in made.turns if isinstance(turn.work, Compute) and not turn.every]
+    spares = [one.work.op for one in made.instructions if isinstance(one.work, Compute) and not one.every]
     found = counted(setting, made.graph, spares)
     once = partial(looped, setting.accounting, made.graph, [(Region(setting.graph.name), op) for op, _ in found])
     total = forms.value(Total(tuple(form for _, form in found) or (num(0),)))

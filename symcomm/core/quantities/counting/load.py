@@ -185,13 +185,14 @@ def _load(
     graph, ops = _computed(model, shared, dtype, unstaged(strategy), frozen)
     made = program(model, strategy, accounting, frozen)
     counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
-    for turn in made.turns:
-        one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
-        if one is not None and isinstance(turn.work, Compute) and turn.work.part != "statistics":
-            again = turn.phase == "recompute"
-            moved = tuple(replace(m, by=(*m.by, *turn.by)) for m in one.moved) if turn.by else one.moved
-            run.append(replace(one, phase="backward" if again else one.phase, again=again, every=turn.every,
-                               half=turn.half, kernel=turn.kernel, moved=moved, by=(*one.by, *turn.by)))  # fmt: skip
+    for instruction in made.instructions:
+        one = counts.get(instruction.work.op.output) if isinstance(instruction.work, Compute) else None
+        if one is not None and isinstance(instruction.work, Compute) and instruction.work.part != "statistics":
+            again = instruction.phase == "recompute"
+            moved = tuple(replace(m, by=(*m.by, *instruction.by)) for m in one.moved) if instruction.by else one.moved
+            run.append(replace(one, phase="backward" if again else one.phase, again=again, every=instruction.every,
+                               half=instruction.half, kernel=instruction.kernel, moved=moved,
+                               by=(*one.by, *instruction.by)))  # fmt: skip
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)

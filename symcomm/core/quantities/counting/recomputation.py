@@ -98,13 +98,13 @@ def _collectives(setting: Setting, made: Program, count: str, title: str) -> Der
     work = StepWriter(setting, *made.strategy.forms)
     setting.choice("communication")
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
-    moved = [(t, t.work) for t in made.turns if isinstance(t.work, Collective) and not t.between_stages
+    moved = [(t, t.work) for t in made.instructions if isinstance(t.work, Collective) and not t.between_stages
              and _of_activations(made.graph, t.work) and made.graph.producers[t.work.op].region in stacked]  # fmt: skip
-    again = [call for turn, call in moved if turn.phase == "recompute"]
+    again = [call for instruction, call in moved if instruction.phase == "recompute"]
     if count == "all-reduces":
         groups = {
-            "fwd": ("The forward pass", [c for turn, c in moved if turn.phase == "forward"]),
-            "bwd": ("The backward pass", [c for turn, c in moved if turn.phase == "backward"]),
+            "fwd": ("The forward pass", [c for instruction, c in moved if instruction.phase == "forward"]),
+            "bwd": ("The backward pass", [c for instruction, c in moved if instruction.phase == "backward"]),
             "again": ("The recomputation", again),
         }
         counts: list[Form] = []

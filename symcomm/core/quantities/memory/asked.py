@@ -99,9 +99,9 @@ def read_choices(setting: Setting, graphs: Sequence[Graph], made: Program, recom
         setting.choice("softmax")
     if setting.accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
         setting.choice("attention")
-    if any("gathered_activations" in turn.by for turn in made.turns):
+    if any("gathered_activations" in instruction.by for instruction in made.instructions):
         setting.choice("gathered_activations")
     summed = replace(setting.accounting, batch_statistics="of_the_batch")
     again = program(setting.graph, made.strategy, summed, setting.frozen, recomputation=made.recomputation)
-    if summed.saved == "ideal" and any("batch_statistics" in turn.by for turn in again.turns):
+    if summed.saved == "ideal" and any("batch_statistics" in instruction.by for instruction in again.instructions):
         setting.choice("batch_statistics")  # statistics that ranks have summed are kept

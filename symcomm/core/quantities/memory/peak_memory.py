@@ -194,7 +194,7 @@ def derive(
 def _fetches(made: Program) -> bool:
     """Whether layers gather weights, or copy them from a host."""
     weights = {weight.name for weight in made.graph.weights}
-    layers = (turn.work for turn in made.turns if turn.region.times and not turn.early and turn.phase != "update")
+    layers = (one.work for one in made.instructions if one.region.times and not one.early and one.phase != "update")
     return any(
         gathers_weight(made.graph, work)
         or (isinstance(work, Send) and work.meshes == HOST and work.tensor in weights)
