@@ -225,6 +225,28 @@ def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> 
         said[option] = "forward"
 
 
+def _cut(
+    graph: Graph, strategy: Strategy, accounting: Accounting, copies: Graph | None, known: Mapping[str, Fraction]
+) -> tuple[Strategy, Graph, Graph]:  # fmt: skip
+    """A strategy at some numbers with the graph that it cuts, evenly and with parts of a vocabulary.
+
+    Ranks may have copies of the key/value heads of one graph.
+    """
+    placed = strategy.at(known)
+    placed = placed if copies is None else with_copies(placed, copies, known)
+    even, placed = with_copied_heads(graph, placed, known)
+    return placed, even, in_parts(even, placed, accounting, known)
+
+
+def _same_cut(
+    same_at: Callable[[Mapping[str, Fraction]], bool], cutting: Callable[..., tuple[Strategy, Graph, Graph]],
+    now: tuple[Strategy, Graph, Graph], known: Mapping[str, Fraction],
+) -> bool:  # fmt: skip
+    """Whether a strategy cuts a graph in the same way at other numbers, and these lead to the same steps."""
+    placed, even, parts = cutting(known)
+    return placed == now[0] and even is now[1] and parts is now[2] and same_at(known)
+
+
 def _shards_only(strategy: Strategy | None) -> bool:
     """Whether a strategy cuts nothing but the batch and the states of weights."""
     only = strategy is None or all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
@@ -330,15 +352,12 @@ class Model(DerivedQuantities):
             cut = whole.pipeline
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
-            placed = whole.at(known)
-            if self.graph.step is not None or quantity in (*OF_CACHES, *OF_SERVING):
-                placed = with_copies(placed, self.graph, known)
-            graph, placed = with_copied_heads(setting.graph, placed, known)
-            setting = replace(setting, graph=graph)
+            copies = self.graph if self.graph.step is not None or quantity in (*OF_CACHES, *OF_SERVING) else None
+            cutting = partial(_cut, setting.graph, whole, chosen, copies)
+            placed, even, parts = cutting(known)
             said["strategy"] = placed
-            shared = cut_vocabulary(setting.graph, placed)
-            even = setting.graph
-            setting = replace(setting, graph=in_parts(even, placed, chosen, known))
+            shared = cut_vocabulary(even, placed)
+            setting = replace(setting, graph=parts)
             same = {"accounting": accounting, "asked": asked, **options}
             sends = quantity == "communication" and chosen.communication.endswith("per_rank")
             sends &= chosen.pipeline != "all_boundaries"  # which it refuses: no rank sends over all of them
@@ -368,6 +387,8 @@ class Model(DerivedQuantities):
         words = None if shared is None else shared.names(even)
         asked_for = quantity if isinstance(wanted, str) else ""  # a worksheet writes down the steps of what it takes
         made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words))
+        if made.same_at is not None and whole is not None:
+            made = replace(made, same_at=partial(_same_cut, made.same_at, cutting, cutting(known)))
         rules = said["strategy"].rules if isinstance(said.get("strategy"), Strategy) else ()
         if self.graph.step is not None and self.graph.step.behind and any(rule.rests for _, rule in rules):
             told = "The new rows of a step behind earlier ones are few: sequence parallelism cuts nothing."

@@ -138,6 +138,12 @@ class Candidates:
         self.singles  # noqa: B018  (what they ask again is looked at, too)
         return all(one.derivation.otherwise is None for one in (self.question, *self.question.changed.values()) if one)
 
+    def serves(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether all that was asked until now leads to the same steps at other numbers; a refusal may not."""
+        self.singles  # noqa: B018  (what they ask again is looked at, too)
+        return all(one is not None and one.derivation.serves(values) for one in
+                   (self.question, *self.question.changed.values()))  # fmt: skip
+
     def _wrong(self, mistakes: Sequence[Misconception], draft: ChangedAnswer) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)
         return Wrong(tuple(m.name for m in mistakes), tuple(m.says for m in mistakes), form, self.unit, False,

@@ -1,8 +1,9 @@
 """The answers of many papers of one document: derived once with symbols, then numbers are put in.
 
 A question is derived the usual way for the first papers, and once more with no number known. Where both give the same
-numbers, the second one answers for every further paper; where they do not, or it cannot be derived without numbers,
-every paper is derived by itself. ``same_pages`` says that both also read alike, step by step.
+numbers, the second one answers for every further paper. Where it cannot be derived without numbers, one that was made
+with those of another paper answers, if it says that these lead to the same; else every paper is derived by itself.
+``same_pages`` says that both also read alike, step by step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
 
@@ -52,6 +53,7 @@ class _Entry:
     same_pages: bool = True
     names: frozenset[str] = frozenset()
     whole: bool = True
+    numbered: list[Derivation] = field(default_factory=list)  # made with the numbers of papers
     quantities: Remembered[tuple[Fraction, ...], Quantity] = field(default_factory=Remembered)
 
 
@@ -67,6 +69,7 @@ class KeptAnswers:
         self._structures: dict[Hashable, tuple[str, ...]] = {}  # the numbers that decide what is derived, by question
         self._derived = Remembered[Hashable, Answer]()
         self._keys: dict[Hashable, Key | None] = {}
+        self._numbered: dict[Hashable, list[Key]] = {}  # made with the numbers of papers
         self._forms = Remembered[ByIdentity[Derivation], Form]()
         self._formulas = Remembered[ByIdentity[Derivation], str]()
         self._tex = Remembered[tuple[ByIdentity[Form], ByIdentity[Notation]], str]()
@@ -91,6 +94,10 @@ class KeptAnswers:
             entry = self._entries[read.same] = _Entry(symbolic, same_pages=not read.structure)  # its pages have numbers
         question = ask.exam.id or about
         agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
+        values = _values(read.known, read.numbers)
+        same = None if pages else next((one for one in entry.numbered if one.serves(values)), None)
+        if same is not None:
+            return Answer(ask.label, same, (), same.at(values), ask.span, ask.quantity, points=ask.points)
         if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
             fresh = self._fresh(problem, ask, read.known, about)
             if entry.symbolic is not None and not agreed:
@@ -100,6 +107,8 @@ class KeptAnswers:
                     self._structures[read.same] = deciding
                     self._reads.clear()
                     return self.answer(problem, ask, pages)
+            if entry.symbolic is None and fresh.derivation.same_at is not None:
+                entry.numbered.append(replace(fresh.derivation, given=()))
             if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
                 return fresh  # else the formula of every paper is the same one, whichever is made first
         return _refilled(entry, entry.symbolic, ask, read, pages)
@@ -111,11 +120,22 @@ class KeptAnswers:
 
     def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
-        answer = self.answer(problem, ask)  # whether numbers can be put in is known then
+        given = dict(self.answer(problem, ask).derivation.given)  # whether numbers can be put in is known then
+        read = self._read(problem, ask)
+        values = _values(read.known, read.numbers)
+        others = self._numbered.setdefault((read.same, _exactly(ask), ask.answer, problem.mistakes_in(ask)), [])
+        for key in others:
+            if key.candidates.serves(values):
+                return replace(key.at(values), anew=partial(self._own_key, problem, ask, given))
+        key = self._own_key(problem, ask, given)
+        if self._entries[read.same].symbolic is None and key.candidates.serves(values):
+            others.append(key)
+        return key
+
+    def _own_key(self, problem: Problem, ask: Ask, given: Mapping[str, Fraction]) -> Key:
         bases = self._bases(problem, ask)
         key, basis = next((key, basis) for basis in bases if (key := self._key(basis, problem, ask)))
-        known = self._read(problem, ask).known
-        return key.at(dict(answer.derivation.given) | _values(known, basis.numbers))
+        return key.at({**given, **_values(self._read(problem, ask).known, basis.numbers)})
 
     def _bases(self, problem: Problem, ask: Ask) -> Iterator[_Basis]:
         """What the key of a question may be made from, for the most papers first."""

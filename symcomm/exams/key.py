@@ -5,7 +5,7 @@ Residues of all known answers at random points are kept in tables, and most answ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ class Key(AnswerKey):
     """A question that is ready to check answers; made by ``key_of``, and quick for thousands of answers."""
 
     seen: dict[str, Verdict] = field(default_factory=dict, repr=False, compare=False)
+    # Makes the key anew from these numbers, where it was made from others: they may decide what is asked only now.
+    anew: Callable[[], Key] | None = field(default=None, repr=False, compare=False)
 
     def at(self, values: Mapping[str, Fraction]) -> Key:
         """The same question with other given numbers; nothing is derived again."""
@@ -56,6 +58,8 @@ class Key(AnswerKey):
         found = self.seen.get(answer)
         if found is None:
             found = decide(answer, self)
+            if self.anew is not None and not self.candidates.serves(self.values):
+                found = decide(answer, self.anew())
             if len(self.seen) < 100_000 and len(answer) < 4_000:
                 self.seen[answer] = found
         return found

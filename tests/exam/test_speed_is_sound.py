@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -164,23 +165,65 @@ bounds: {at_most: 800 MB}
 """  # noqa: E501
 
 
-def _class(seed: str, count: int):
+PEAKS = STRUCTURES[: STRUCTURES.index("# Tensor")] + """# Peaks (10 points)
+
+```symcomm
+{ask: peak_memory, id: peak, model: mlp, choices: 4}
+```
+
+# Peaks of shards (10 points)
+
+```symcomm
+{ask: peak_memory, id: shards, model: mlp, strategy: "fsdp(4)", recomputation: full}
+```
+"""
+
+
+def _class(seed: str, count: int, text: str = STRUCTURES):
     """The exam with what it learned from some papers, and the items of the next ones."""
-    exam = exam_of(parse_template(STRUCTURES, "t.md"), seed)
+    exam = exam_of(parse_template(text, "t.md"), seed)
     students = numbered(count + 8)
     items_of(exam, [*map(exam.paper, students[:8])])
     return exam, students[8:]
 
 
-def _each_alone(exam, students):
+def _each_alone(exam, students, text: str = STRUCTURES):
     """Whether the items of each paper are those of an exam that knows no other paper."""
     papers = [*map(exam.paper, students)]
     together = items_of(exam, papers)
     for paper in papers:
-        alone = exam_of(parse_template(STRUCTURES, "t.md"), exam.seed)
+        alone = exam_of(parse_template(text, "t.md"), exam.seed)
         own = alone.paper(paper.student)
         mine = [item for item in together if item.variant == int(paper.student.id)]
         yield own.attempt == paper.attempt and mine == items_of(alone, [own])
+
+
+def _peaks(seed: str, count: int, name: str) -> list:
+    exam = exam_of(parse_template(PEAKS, "t.md"), seed)
+    papers = [*map(exam.paper, numbered(count))]
+    return [exam.kept.key(paper.problem, next(a for a in paper.problem.asks if a.exam.id == name)) for paper in papers]
+
+
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(str(n), marks=pytest.mark.long) for n in range(2, 8))])
+def test_a_peak_is_the_one_that_is_derived_alone_wherever_the_numbers_put_it(seed):
+    assert all(_each_alone(*_class(seed, 4, PEAKS), PEAKS))
+
+
+@pytest.mark.parametrize(("name", "several"), [("peak", False), ("shards", True)])
+def test_papers_share_what_is_recognised_where_their_numbers_lead_to_the_same(name, several):
+    keys = _peaks("1", 12, name)
+    assert 1 + several <= len({id(key.candidates) for key in keys}) < 8
+    assert len({key.number for key in keys}) > 8
+
+
+def test_a_shared_key_that_asks_more_is_made_anew_where_the_numbers_decide_on_that(monkeypatch):
+    key = next(key for key in _peaks("1", 12, "peak") if key.anew is not None)
+    own = key.anew()
+    told, asked = own.check(str(own.number)), []
+    monkeypatch.setattr(Candidates, "serves", lambda candidates, values: False)
+    shared = replace(key, anew=lambda: asked.append("anew") or own)
+    assert shared.check(str(own.number)) == told
+    assert asked == ["anew"]
 
 
 @pytest.mark.parametrize("seed", ["1", *(pytest.param(str(n), marks=pytest.mark.long) for n in range(2, 12))])

@@ -119,7 +119,9 @@ class Derivation:
     made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
     though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted; ``otherwise``
-    what is derived in its place at some numbers, such as an axis of one rank. Sizes ``from_zero`` on may be none.
+    what is derived in its place at some numbers, such as an axis of one rank. Of a question that needs numbers,
+    ``same_at`` says whether others lead to the same steps; None where that is not known. Sizes ``from_zero`` on may be
+    none.
     ``results`` are what else belongs beside the answer: the name of a step, or each equation that was asked for and
     its number.
     Combining derivations under different accountings raises ``AccountingError``.
@@ -148,6 +150,7 @@ class Derivation:
     otherwise: Callable[[Mapping[str, Fraction]], Derivation | None] | None = field(
         default=None, compare=False, repr=False
     )
+    same_at: Callable[[Mapping[str, Fraction]], bool] | None = field(default=None, compare=False, repr=False)
     lead: tuple[str, ...] = ()
     from_zero: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     results: tuple[str | tuple[forms.Related, Quantity | forms.Form], ...] = ()
@@ -355,6 +358,10 @@ class Derivation:
     def whole(self, value: Fraction, /) -> Fraction:
         """A mean of the ranks' parts in whole bytes, rounded up: no rank holds a part of a byte."""
         return Fraction(ceil(value)) if self._mean else value
+
+    def serves(self, known: Mapping[str, Fraction]) -> bool:
+        """Whether numbers are known to lead to the same steps as the ones it was made with."""
+        return self.same_at is not None and self.same_at(self.relations.complete(known))
 
     def holds(self, known: Mapping[str, Fraction]) -> None:
         """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""

@@ -103,7 +103,7 @@ class Renaming:
             given=tuple((self.name(name), value) for name, value in made.given), notation=self.notation(made.notation),
             notes=tuple(map(self.text, made.notes)), lead=tuple(map(self.text, made.lead)), where=tuple(conditions),
             checks=tuple(partial(_checked, check, self) for check in made.checks),
-            otherwise=otherwise and partial(_derived, otherwise, self), results=tuple(results),
+            otherwise=otherwise and partial(_derived, otherwise, self), same_at=None, results=tuple(results),
         )  # fmt: skip
 
 

@@ -159,3 +159,11 @@ def size_names(body: Iterable[StorageEvent]) -> Iterator[str]:
         elif isinstance(one, Keep):
             yield from forms.names(one.size)
             yield from forms.names(one.times)
+
+
+def loop_counts(body: Iterable[StorageEvent]) -> Iterator[Form]:
+    """How often the loops among some instructions run, in order."""
+    for one in body:
+        if isinstance(one, Loop):
+            yield one.count
+            yield from loop_counts(one.body)

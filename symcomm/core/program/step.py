@@ -65,6 +65,7 @@ class RankStep:
     dtype: str
     shaped: Mapping[str, Callable[[Tensor, Layout], Form]]
     parts: list[RegionPasses] = field(init=False)
+    bodies: dict[tuple[str, int, bool], tuple[StorageEvent, ...]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.made = self.program("none")
@@ -116,21 +117,33 @@ class RankStep:
             yield from self.all("optimizer states", "state")
         yield from self.gathered
 
-    def body(self, task: Action, there: bool = False) -> Iterator[StorageEvent]:
+    @cached_property
+    def alike(self) -> list[int]:
+        """For each chunk, the first one that holds the same."""
+        return [self.chunks.index(chunk) for chunk in self.chunks]
+
+    def body(self, task: Action, there: bool = False) -> tuple[StorageEvent, ...]:
         """The storages that a task keeps and frees, and its steps; ``there``: its weights have gradients already."""
-        chunk = self.chunks[task.stage]
+        key = (task.kind, self.alike[task.stage], there)
+        if key not in self.bodies:
+            self.bodies[key] = tuple(self.storages(*key))
+        return self.bodies[key]
+
+    def storages(self, kind: str, stage: int, there: bool) -> Iterator[StorageEvent]:
+        """The same by the kind of the task."""
+        chunk = self.chunks[stage]
         mine = [(part, chunk.times(part.region)) for part in self.parts if part.region.name in chunk.regions]
         given = [Keep(SAVED, size, count) for part, count in mine for size in part.given]
-        if task.kind == "F":
+        if kind == "F":
             yield from given
             for part, count in mine:
                 yield from (Keep(SAVED, size) for size in part.shared_sizes)
                 yield from part.forward(count)
             return
         for part, count in reversed(mine):
-            yield from part.backward(count, task.kind, there)
-            yield from () if task.kind == "B" else (Free(SAVED, size) for size in part.shared_sizes)
-        yield from () if task.kind == "B" else (Free(one.kind, one.size, one.times) for one in given)
+            yield from part.backward(count, kind, there)
+            yield from () if kind == "B" else (Free(SAVED, size) for size in part.shared_sizes)
+        yield from () if kind == "B" else (Free(one.kind, one.size, one.times) for one in given)
 
     def update(self) -> Iterator[StorageEvent]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
@@ -155,6 +168,11 @@ class RankStep:
                     body += [*(Keep(*one) for one in copied), shown, *(Free(*one) for one in copied)]
             yield from [Loop("layer", self.often(part), tuple(body))] if part.repeated else body
 
+    def events(self, starts: Iterable[TaskStart]) -> Iterator[StorageEvent]:
+        """The storages of a whole step, and its steps, those of equal tasks once."""
+        bodies = {id(body): body for body in (self.body(start.task, start.there) for start in starts)}
+        yield from chain(self.start(), *bodies.values(), self.update())
+
     # -- the walk -------------------------------------------------------------------------------------------------
 
     def walk(
@@ -166,34 +184,23 @@ class RankStep:
         ``ValuesError`` where a size is not known.
         """
         starts = [*started(tasks)]
-        bodies: dict[tuple[object, ...], list[StorageEvent]] = {}
-        alike = [self.chunks.index(chunk) for chunk in self.chunks]
-
-        def body(task: Action, there: bool = False) -> list[StorageEvent]:
-            key = (task.kind, alike[task.stage], there)
-            if key not in bodies:
-                bodies[key] = [*self.body(task, there)]
-            return bodies[key]
-
-        for start in starts:
-            body(start.task, start.there)
-        check_sizes(chain(self.start(), *bodies.values(), self.update()), values)
+        check_sizes(self.events(starts), values)
         fold, best = Fold(values, unrolled), dict[tuple[object, ...], tuple[Fraction, int, Amounts]]()
         for one in self.start():
             fold.skip(one)
         for n, start in enumerate(starts):
-            other = None if start.beside is None else alike[start.beside.stage]
-            key = (start.when, start.task.kind, alike[start.task.stage], start.there, other)
+            other = None if start.beside is None else self.alike[start.beside.stage]
+            key = (start.when, start.task.kind, self.alike[start.task.stage], start.there, other)
             if key not in best or fold.total > best[key][0]:
                 best[key] = fold.total, n, dict(fold.alive)
             for task in (start.beside, start.task):
-                fold.add(fold.change(body(task, start.there and task.kind != "F")) if task is not None else {})
+                fold.add(fold.change(self.body(task, start.there and task.kind != "F")) if task is not None else {})
         for _, n, alive in sorted(best.values(), key=lambda one: one[1]):
             start, here, beside = starts[n], fold.at(alive), ""
             if start.beside is not None:  # the forward pass that it overlaps with is at its largest all the time
-                top = max(here.walk(body(start.beside)), key=lambda i: sum(i.bytes.values()))
+                top = max(here.walk(self.body(start.beside)), key=lambda i: sum(i.bytes.values()))
                 beside, here = top.run.op, fold.at(top.alive)
-            yield from ((instant, start, beside) for instant in here.walk(body(start.task, start.there)))
+            yield from ((instant, start, beside) for instant in here.walk(self.body(start.task, start.there)))
         yield from ((instant, None, "") for instant in fold.walk([*self.update()]))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
 import sympy as sp
@@ -27,9 +28,9 @@ from symcomm.core.quantities.declared import Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
 from symcomm.core.quantities.memory.asked import of_step, other_saved, placed, read_choices, saved_differs, told_again
 from symcomm.core.quantities.memory.capacity import in_bytes
-from symcomm.core.quantities.memory.snapshots import Snapshot, StepRun, snapshots
+from symcomm.core.quantities.memory.snapshots import Snapshot, StepPeak, StepRun, StepWalk, count_form, walked
 from symcomm.core.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
-from symcomm.core.records import replace
+from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, named
 from symcomm.core.units import BYTE, Quantity
 
@@ -115,24 +116,23 @@ def derive(
     cut = run.strategy.pipeline
     values = setting.graph.relations.complete(setting.values)
 
-    def followed(
-        layers: int | None = None, setting: Setting = setting
-    ) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
+    def followed(layers: int | None = None, setting: Setting = setting) -> _Followed:
         known = values if layers is None else {**values, name: Fraction(layers)}
-        found = _follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
+        walk, found = _follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
         if step == "backward":
             found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
-        worth = [_worth(snapshot, known, rounding) for snapshot in found]
-        return found, worth, [sum(w.values(), Fraction(0)) for w in worth]
+        worth = tuple(_worth(snapshot, known, rounding) for snapshot in found)
+        return _Followed(walk, tuple(found), worth, tuple(sum(w.values(), Fraction(0)) for w in worth))
 
     counts = {region.times for region in setting.regions if region.times} - values.keys()
     linear = len(counts) == 1 and rounding == "none" and not (how.every or cut or microbatches is not None)
     name = next(iter(counts), "")
     few = 2 + AHEAD_OF[setting.accounting.prefetch]  # layers from which on each further one is like the others
-    found, worth, totals = followed(few if linear else None)
-    tops = [max(range(len(found)), key=lambda n: totals[n])]
+    now = followed(few if linear else None)
+    found, worth, totals = now.found, now.worth, now.totals
+    tops = [now.top]
     if linear:  # each instant is a line over the layers: two counts say which of them are ever the highest
-        tops = _highest(totals, [b - a for a, b in zip(totals, followed(few + 1)[2], strict=True)])
+        tops = _highest(totals, [b - a for a, b in zip(totals, followed(few + 1).totals, strict=True)])
     pieces = [form for n in tops for form in (*(size for _, size in found[n].alive), *found[n].held)]
     work = StepWriter(setting, *(strategy.forms if strategy else ()), *pieces)
     if linear:
@@ -143,7 +143,7 @@ def derive(
             lines.append(work.as_written("M_peak" if len(tops) == 1 else "M", form, BYTE, "alive", text))
         if len(lines) > 1:
             work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"The larger one depends on `{name}`.",
-                        witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
+                        witness=lambda numbers: max(followed(int(numbers[name])).totals))  # fmt: skip
     terms: list[Form] = []
     for kind, letter in KINDS.items() if not linear else ():
         if worth[tops[0]].get(kind):
@@ -154,7 +154,7 @@ def derive(
         text = f"The peak is in the {_during(found[tops[0]], run)}."
         work.define("M_peak", forms.combined(Total, terms, BYTE), BYTE, "add", text,
                     witness=lambda numbers: max(totals))  # fmt: skip
-    exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
+    exhibits = [] if linear else [_exhibit(now, tops[0])]
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
     if again != "none" or how.every:
@@ -170,7 +170,8 @@ def derive(
     read_choices(setting, [part.graph for part in setting.parts], stored, asked)
     other = replace(setting, accounting=other_saved(setting))
     several = (few, _MANY) if linear else (None,)
-    if saved_differs(setting, stored) or any(max(followed(n)[2]) != max(followed(n, other)[2]) for n in several):
+    compared = [(followed(n) if linear else now, followed(n, other)) for n in several]
+    if saved_differs(setting, stored) or any(one.most != two.most for one, two in compared):
         setting.choice("saved")
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         setting.choice("gathered_weights")
@@ -188,7 +189,39 @@ def derive(
     if sharded_gradients(strategy) and (microbatches is not None or cut is not None):
         setting.choice("accumulation")
     made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
-    return replace(made, where=(Condition(Sym(name), ">=", num(few)),)) if linear else made
+    if linear:
+        return replace(made, where=(Condition(Sym(name), ">=", num(few)),))
+    if rounding != "none" or step == "backward" or how.every or cut is not None or microbatches is not None:
+        return made  # numbers decide more than the op of the peak
+    (one, two), *_ = compared
+    peaks = StepPeak(one.walk, one.top), StepPeak(two.walk, two.top)
+    return replace(made, same_at=partial(_is_same, peaks, one.most != two.most))
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """The memory of a step, op by op: bytes of each kind and in all."""
+
+    walk: StepWalk
+    found: tuple[Snapshot, ...]
+    worth: tuple[dict[str, Fraction], ...]
+    totals: tuple[Fraction, ...]
+
+    @property
+    def top(self) -> int:
+        """The first op that has the most."""
+        return self.totals.index(self.most)
+
+    @property
+    def most(self) -> Fraction:
+        """The most bytes."""
+        return max(self.totals)
+
+
+def _is_same(peaks: tuple[StepPeak, StepPeak], differ: bool, values: Mapping[str, Fraction]) -> bool:
+    """Whether numbers have both peaks, under two choices of what is saved, during the same ops, and as (un)equal."""
+    one, two = (peak.at(values) for peak in peaks)
+    return one is not None and two is not None and (one != two) == differ
 
 
 def _fetches(made: Program) -> bool:
@@ -202,7 +235,7 @@ def _fetches(made: Program) -> bool:
     )  # fmt: skip
 
 
-def _highest(start: list[Fraction], slopes: list[Fraction]) -> list[int]:
+def _highest(start: Sequence[Fraction], slopes: Sequence[Fraction]) -> list[int]:
     """Which of some lines are the highest anywhere from their start on.
 
     >>> _highest([Fraction(8), Fraction(5), Fraction(4)], [Fraction(0), Fraction(1), Fraction(3)])
@@ -229,7 +262,7 @@ def _during(peak: Snapshot, run: StepRun) -> str:
 
 def _follow(
     setting: Setting, run: StepRun, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
-) -> list[Snapshot]:
+) -> tuple[StepWalk, list[Snapshot]]:
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     if cut is not None:
@@ -248,7 +281,7 @@ def _follow(
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
         if wrong and microbatches is not None:
             raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
-    return snapshots(setting, run)
+    return walked(setting, run)
 
 
 _SAID = {
@@ -270,8 +303,8 @@ def _worth(snapshot: Snapshot, values: Mapping[str, Fraction], rounding: str) ->
     found, more = {**snapshot.bytes, "held tensors": sum(held, Fraction(0))}, Fraction(0)
     if rounding != "none":
         fresh = ("weights", SAVED, *([PASSING] if snapshot.phase == "forward" else []))
-        alive = ((kind, size, count) for (kind, size), (_, count) in snapshot.alive.items())
-        pieces = [(count, evaluate(size, values)) for kind, size, count in alive if kind in fresh]
+        alive = ((size, count_form(count)) for (kind, size), count in snapshot.alive.items() if kind in fresh)
+        pieces = [(evaluate(count, values), evaluate(size, values)) for size, count in alive]
         pieces += [(Fraction(1), size) for size in held]
         more = sum((count * (block(size, rounding) - size) for count, size in pieces), Fraction(0))
     return {**found, "rounding": more}
@@ -281,7 +314,7 @@ def _alive(snapshot: Snapshot, kind: str, worth: Mapping[str, Fraction]) -> Expr
     """The bytes of a kind as an expression in the sizes."""
     if kind == "held tensors":
         return sp.Add(*map(forms.value, snapshot.held))
-    pieces = [count * forms.value(size) for (one, size), (count, _) in snapshot.alive.items() if one == kind]
+    pieces = [count * forms.value(size) for (one, size), count in snapshot.alive.items() if one == kind]
     return sp.Add(*pieces) if pieces else rational(worth[kind])
 
 
@@ -313,10 +346,11 @@ _COLUMNS = {
 _ROWS = 45
 
 
-def _exhibit(found: list[Snapshot], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
+def _exhibit(step: _Followed, top: int) -> Exhibit:
     """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
     of each region in each phase. The same for a pipeline, whose phases come three times.
     """
+    found, worth, totals = step.found, step.worth, step.totals
     columns = [c for c, kinds in _COLUMNS.items() if c != "other" or any(w.get(k) for w in worth for k in kinds)]
     shown: list[int] = []
     for by_row in (False,) if found[0].when else (True, False):

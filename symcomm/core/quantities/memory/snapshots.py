@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, lru_cache, partial
 
+from symcomm.core.accounting import Accounting
+from symcomm.core.collected import Collected, collect
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import Form, Num, names, num, product
+from symcomm.core.form import Form, Num, Total, evaluate, from_expr, names, num, product
+from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.alive import Amounts, Instant, Place
+from symcomm.core.program.alive import Instant, Place, loop_counts, size_names
 from symcomm.core.program.autograd import cut_meshes, storage
 from symcomm.core.program.orders import Action, Item
 from symcomm.core.program.program import program
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
-from symcomm.core.program.step import RankStep, StepOptions, TaskStart
+from symcomm.core.program.step import RankStep, StepOptions, TaskStart, started
 from symcomm.core.program.storage import GRADIENT, PASSING, SAVED
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.memory.allocated_memory import held_outside
@@ -51,7 +54,7 @@ class StepRun:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The memory while one op runs: bytes by kind, the pieces they are made of, and held tensors in addition.
+    """The memory while one op runs: bytes by kind, the pieces they are made of and how many, held tensors in addition.
 
     ``when`` is where in a schedule it is, ``loops`` the loops around it.
     """
@@ -61,7 +64,7 @@ class Snapshot:
     op: str
     row: str
     bytes: Mapping[str, Fraction]
-    alive: Amounts
+    alive: Mapping[tuple[str, Form], Expr | int]
     held: tuple[Form, ...] = ()
     when: str = ""
     loops: Place = ()
@@ -90,22 +93,126 @@ def step_of(
     return RankStep(setting.graph, made, measure, chunks, run.options, setting.dtype, shaped)
 
 
+@dataclass
+class StepWalk:
+    """The memory at every op that may be the peak, at some numbers, and at others where its loops run as often.
+
+    How often one runs matters up to twice: then it has two ends. Without ``loops`` other numbers may decide more.
+    """
+
+    found: list[Snapshot]
+    names: frozenset[str] = frozenset()
+    loops: tuple[tuple[Form, Fraction], ...] | None = None
+
+    def is_alike(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether the same ops may be the peak, with the same tensors alive."""
+        known = self.loops is not None and all(values.get(name, 0) > 0 for name in self.names)
+        return known and all(_often(count, values) == often for count, often in self.loops or ())
+
+    def at(self, values: Mapping[str, Fraction]) -> list[Snapshot]:
+        """The same at other numbers."""
+        every: list[dict[str, Fraction]] = [{**shot.bytes} for shot in self.found]
+        for name, number in self._bytes.at(values).items():
+            n, kind = name.split(" ", 1)
+            every[int(n)][kind] = number
+        return [replace(shot, bytes=amounts) for shot, amounts in zip(self.found, every, strict=True)]
+
+    @cached_property
+    def _steps(self) -> dict[str, Form]:
+        """The bytes of each kind at each op, by its place and the kind."""
+        found: dict[str, list[Form]] = {}
+        for n, shot in enumerate(self.found):
+            for (kind, size), count in shot.alive.items():
+                found.setdefault(f"{n} {kind}", []).append(product(count_form(count), size))
+        return {name: Total(tuple(some)) for name, some in found.items()}
+
+    @cached_property
+    def _bytes(self) -> Collected:
+        return collect(self._steps.items(), self._steps)
+
+    @cached_property
+    def _totals(self) -> Collected:
+        """All bytes at each op, by its place."""
+        every: list[list[Form]] = [[*shot.held] for shot in self.found]
+        for n, shot in enumerate(self.found):
+            for kind in {*shot.bytes, *(kind for kind, _ in shot.alive)}:
+                name = f"{n} {kind}"
+                every[n].append(self._steps.get(name, num(shot.bytes.get(kind, 0))))
+        return collect(((str(n), Total(tuple(some))) for n, some in enumerate(every)), map(str, range(len(every))))
+
+    def rivals(self, top: int) -> Collected:
+        """The bytes at one op and at others that have more at some sizes, by their places."""
+        made = self._totals
+        each, mine = dict(made.sums), dict(made.sums)[str(top)]
+        more = (name for name, terms in each.items() if any(terms.get(m, 0) > mine.get(m, 0) for m in {*terms, *mine}))
+        return made if made.nodes else made.only(str(top), *more)
+
+
+@dataclass(frozen=True)
+class StepPeak:
+    """The op of a step with the most memory, by its place."""
+
+    walk: StepWalk
+    top: int
+
+    @cached_property
+    def _rivals(self) -> Collected:
+        return self.walk.rivals(self.top)
+
+    def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
+        """The most memory at other numbers; None where it is not known to be during the same op."""
+        if not self.walk.is_alike(values):
+            return None
+        made = self._rivals.at(values)
+        most = made[str(self.top)]
+        first = all(amount < most or (amount == most and int(n) >= self.top) for n, amount in made.items())
+        return most if first else None
+
+
+def count_form(count: Expr | int) -> Form:
+    """How many pieces there are, as a form."""
+    return num(count) if isinstance(count, int) else from_expr(count)
+
+
+def _often(count: Form, values: Mapping[str, Fraction]) -> Fraction:
+    return max(min(evaluate(count, values), Fraction(2)), Fraction(-1))
+
+
 def snapshots(setting: Setting, run: StepRun, unrolled: bool = False) -> list[Snapshot]:
     """The memory at every op that may be the peak (or at every one, where the loops are ``unrolled``).
+
+    Raises what ``walked`` raises.
+    """
+    return walked(setting, run, unrolled)[1]
+
+
+def walked(setting: Setting, run: StepRun, unrolled: bool = False) -> tuple[StepWalk, list[Snapshot]]:
+    """The walk of a step, and the memory at the numbers that are known.
 
     Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
     stage that there is not, and what the schedule refuses.
     """
     values, cut = setting.graph.relations.complete(setting.values), run.strategy.pipeline
-    if cut is None:
-        count = 1 if run.microbatches is None else pipeline.whole(run.microbatches, values, "microbatches")
-        kinds = "F" if run.options.step == "forward" else "FD"
-        tasks: list[Item] = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
-        _check_groups(setting, run, values, pipeline.held(setting.graph, None))
-        told = SnapshotMaker(setting, run, step_of(*_several(setting, run, run.microbatches or num(1), count)))
-        return told.all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
-    step, tasks = _stage(setting, run, cut, values)
-    return SnapshotMaker(setting, run, step).all(tasks, values, "microbatch" if run.chunks == 1 else "chunk", unrolled)
+    if cut is not None:
+        maker, tasks = _stage(setting, run, cut, values)
+        return maker.all(tasks, values, "microbatch" if run.chunks == 1 else "chunk", unrolled)
+    count = 1 if run.microbatches is None else pipeline.whole(run.microbatches, values, "microbatches")
+    kinds = "F" if run.options.step == "forward" else "FD"
+    tasks = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
+    _check_groups(setting, run, values, pipeline.held(setting.graph, None))
+    part, run = _several(setting, run, run.microbatches or num(1), count)
+    if any(map(run.recipe.shaped, PARTS_KEPT)):  # numbers decide what is kept of a weight
+        maker = SnapshotMaker(part, run, step_of(part, run))
+    else:
+        maker = _maker(part.graph, part.accounting, part.dtype, part.frozen, run)
+    return maker.all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
+
+
+@lru_cache(maxsize=32)
+def _maker(graph: Graph, accounting: Accounting, dtype: str, frozen: frozenset[str], run: StepRun) -> SnapshotMaker:
+    """The step of a rank without its numbers."""
+    setting = Setting(graph, accounting, dtype, frozen=frozen)
+    return SnapshotMaker(setting, run, step_of(setting, run))
 
 
 def _several(setting: Setting, run: StepRun, microbatches: Form, count: int) -> tuple[Setting, StepRun]:
@@ -116,7 +223,7 @@ def _several(setting: Setting, run: StepRun, microbatches: Form, count: int) -> 
 
 def _stage(
     setting: Setting, run: StepRun, cut: PipelineCut, values: Mapping[str, Fraction]
-) -> tuple[RankStep, list[Item]]:
+) -> tuple[SnapshotMaker, list[Item]]:
     """The step of a stage of a pipeline, and its tasks."""
     graph, record = setting.graph, find(run.schedule).flushed("the peak of a step")
     counted = pipeline.layer_count(graph)
@@ -148,7 +255,7 @@ def _stage(
     for chunk in chunks:
         _check_groups(setting, run, values, chunk)
     part, one = _several(setting, run, cut.microbatches, count)
-    return step_of(part, one, chunks), tasks
+    return SnapshotMaker(setting, run, step_of(part, one, chunks)), tasks
 
 
 def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], chunk: pipeline.RankShare) -> None:
@@ -174,6 +281,7 @@ class SnapshotMaker:
     step: RankStep
     held: list[tuple[int, str, Form]] = field(default_factory=list)
     outside: list[Form] = field(default_factory=list)
+    walks: dict[tuple[tuple[Item, ...], str], list[StepWalk]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in self.run.held:
@@ -183,10 +291,22 @@ class SnapshotMaker:
             else:
                 self.outside.append(size)
 
-    def all(self, tasks: list[Item], values: Mapping[str, Fraction], pieces: str, unrolled: bool) -> list[Snapshot]:
+    def all(
+        self, tasks: list[Item], values: Mapping[str, Fraction], pieces: str, unrolled: bool
+    ) -> tuple[StepWalk, list[Snapshot]]:  # fmt: skip
         """The snapshots of some tasks, which work on ``pieces``, a microbatch or a chunk."""
+        kept = self.walks.setdefault((tuple(tasks), pieces), [])
+        known = None if unrolled else next((walk for walk in kept if walk.is_alike(values)), None)
+        if known is not None:
+            return known, known.at(values)
         found = self.step.walk(tasks, values, unrolled)
-        return [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
+        shots = [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
+        if unrolled or self.run.strategy.pipeline is not None:
+            return StepWalk(shots), shots
+        events = [*self.step.events(started(tasks))]
+        loops = tuple((count, _often(count, values)) for count in dict.fromkeys(loop_counts(events)))
+        kept.append(StepWalk(shots, frozenset(size_names(events)), loops))
+        return kept[-1], shots
 
     def snapshot(self, instant: Instant, start: TaskStart | None, pieces: str, beside: str) -> Snapshot:
         """An instruction as it runs, with what the program and its libraries hold in addition."""
@@ -200,7 +320,8 @@ class SnapshotMaker:
         passing = dict.fromkeys((SAVED, PASSING, GRADIENT) if run.phase != "optimizer" else (), Fraction(0))
         found, place = passing | {kind: n for kind, n in found.items() if n}, self.where(run.part, instant.place)
         op = run.op + (f", while the forward pass makes {beside}" if beside else "")
-        return Snapshot(run.phase, place, op, run.row, found, instant.alive, held, when, instant.place)
+        alive = {piece: count for piece, (count, _) in instant.alive.items()}
+        return Snapshot(run.phase, place, op, run.row, found, alive, held, when, instant.place)
 
     def where(self, number: int, place: Place) -> str:
         """The region of an instruction, for a reader: an ordinal, with the group where there are groups."""

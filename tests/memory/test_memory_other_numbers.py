@@ -1,0 +1,57 @@
+"""The peak at other numbers: what is kept of one walk answers for all sizes with which the same tensors are alive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import memory_tables as tables
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from walked_steps import Walk
+
+MODEL = tables.load(
+    tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]"),
+    repeat="N_layer", dtype="fp32",
+)  # fmt: skip
+NAMES = ("T", "D", "F", "N_layer")
+SIZES = st.tuples(*[st.integers(1, 60)] * 3, st.integers(1, 5))
+OPTIONS = (
+    {}, {"recomputation": "full"}, {"step": "first", "update_copies": 2}, {"held": "u", "workspace": "1 MiB"},
+    {"strategy": "fsdp(2)"}, {"step": "backward"}, {"rounding": "blocks"}, {"microbatches": 1, "strategy": "data(2)"},
+)  # fmt: skip
+
+
+def at(sizes):
+    return MODEL.at(**dict(zip(NAMES, sizes, strict=True)))
+
+
+def peak(sizes, **options):
+    return at(sizes).peak_memory(recipe="fp32_adam", **options)
+
+
+@given(SIZES)
+def test_the_peak_at_any_sizes_is_that_of_a_walk_through_every_layer(sizes):
+    assert peak(sizes).at().value == Walk(*sizes, ends=False).run()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_kept_walk_answers_as_one_that_is_made_for_the_sizes_alone(options, monkeypatch):
+    several = [(40, 8, 24, 3), (8, 40, 4, 2), (2, 50, 2, 4), (50, 2, 2, 1), (40, 10, 24, 3), (6, 6, 60, 5)]
+    kept = [peak(sizes, **options) for sizes in several]
+    monkeypatch.setattr("symcomm.core.quantities.memory.snapshots.StepWalk.is_alike", lambda walk, values: False)
+    for sizes, made in zip(several, kept, strict=True):
+        alone = peak(sizes, **options)
+        assert (made.steps, made.exhibits, made.touched) == (alone.steps, alone.exhibits, alone.touched)
+
+
+@given(SIZES, SIZES)
+def test_numbers_that_are_said_to_lead_to_the_same_steps_do(first, second):
+    made, other = peak(first), peak(second)
+    values = {name: Fraction(size) for name, size in zip(NAMES, second, strict=True)}
+    if made.serves(values):
+        assert (made.steps, made.touched) == (other.steps, other.touched)
+        assert replace(made, given=()).at(**values) == other.at()
+    else:
+        assert made.steps != other.steps or made.touched != other.touched or 1 in {first[3], second[3]}
