@@ -201,18 +201,23 @@ def walked(setting: Setting, run: StepRun, unrolled: bool = False) -> tuple[Step
     tasks = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
     _check_groups(setting, run, values, pipeline.held(setting.graph, None))
     part, run = _several(setting, run, run.microbatches or num(1), count)
-    if any(map(run.recipe.shaped, PARTS_KEPT)):  # numbers decide what is kept of a weight
-        maker = SnapshotMaker(part, run, step_of(part, run))
-    else:
-        maker = _maker(part.graph, part.accounting, part.dtype, part.frozen, run)
-    return maker.all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
+    return _maker(part, run).all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
+
+
+def _maker(setting: Setting, run: StepRun, chunks: tuple[pipeline.RankShare, ...] | None = None) -> SnapshotMaker:
+    """The step of a rank; its numbers matter where they decide what is kept of a weight."""
+    if any(map(run.recipe.shaped, PARTS_KEPT)):
+        return SnapshotMaker(setting, run, step_of(setting, run, chunks))
+    return _without_numbers(setting.graph, setting.accounting, setting.dtype, setting.frozen, run, chunks)
 
 
 @lru_cache(maxsize=32)
-def _maker(graph: Graph, accounting: Accounting, dtype: str, frozen: frozenset[str], run: StepRun) -> SnapshotMaker:
-    """The step of a rank without its numbers."""
+def _without_numbers(
+    graph: Graph, accounting: Accounting, dtype: str, frozen: frozenset[str], run: StepRun,
+    chunks: tuple[pipeline.RankShare, ...] | None,
+) -> SnapshotMaker:  # fmt: skip
     setting = Setting(graph, accounting, dtype, frozen=frozen)
-    return SnapshotMaker(setting, run, step_of(setting, run))
+    return SnapshotMaker(setting, run, step_of(setting, run, chunks))
 
 
 def _several(setting: Setting, run: StepRun, microbatches: Form, count: int) -> tuple[Setting, StepRun]:
@@ -255,7 +260,7 @@ def _stage(
     for chunk in chunks:
         _check_groups(setting, run, values, chunk)
     part, one = _several(setting, run, cut.microbatches, count)
-    return SnapshotMaker(setting, run, step_of(part, one, chunks)), tasks
+    return _maker(part, one, chunks), tasks
 
 
 def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], chunk: pipeline.RankShare) -> None:
