@@ -58,6 +58,7 @@ class Unwritten(Derivation):
 
     # Copies of it, and what it is compared with, are plain derivations.
     __class__ = property(lambda self: Derivation)
+    same_at = None  # of numbers it has none of its own
 
     def __init__(
         self, by_symbols: Derivation, degrees: Mapping[str, Fraction], write: Callable[[], Derivation]
@@ -86,7 +87,7 @@ def _read(name: str) -> property:
 
 
 for _field in fields(Derivation):
-    if _field.init:  # what others keep of it is its own
+    if _field.init and _field.name not in vars(Unwritten):  # what others keep of it is its own
         setattr(Unwritten, _field.name, _read(_field.name))
 
 
