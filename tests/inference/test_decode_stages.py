@@ -123,6 +123,24 @@ def test_a_request_through_stages_is_its_prefill_and_the_steps_one_by_one():
     assert made.request_latency(100, 5, strategy, **said).at().value == first + sum(steps)
 
 
+@pytest.mark.parametrize("how", ["serial", "overlap"])
+@pytest.mark.parametrize("what", ["layers", "model"])
+def test_replicas_of_a_pipeline_each_send_back_their_own_part_of_a_batch(what: str, how: str):
+    made = sc.load(LAYER, repeat="N", values={"N": 8, "D": 64}) if what == "layers" else model("Llama-3-8B")
+    said = {"accounting": {"traffic": "weights_and_cache", "time": how}, **RATES, "past": 99}
+    both = made.decode_time("pipeline(4, microbatches=4) + data(2)", **said)
+    assert both.at(B=16) == made.decode_time("pipeline(4, microbatches=4)", **said).at(B=8)
+    both.check(deep=True)
+
+
+def test_under_context_parallelism_the_message_back_is_what_the_first_stage_reads_and_no_statistics():
+    made = sc.load(LAYER, repeat="N", values={"N": 8, "D": 64, "c": 99})
+    asked = made.decode_time("pipeline(4, microbatches=4) + context(2)", accounting=SERIAL, **RATES)
+    (sent,) = (step for step in asked.steps if step.name == "n_send,fwd,pipe" and step.relation == ":=")
+    assert str(asked.worth[sent.name]) == "B*D/4"  # a group of B/4 rows
+    assert "One send: input `x`." in sent.reason.text
+
+
 @pytest.mark.parametrize("strategy", ["tensor(2)", "pipeline(3, microbatches=2)"])
 def test_latencies_are_added_up_over_the_steps_of_a_request(strategy: str):
     made = model("tiny-a").at(B=2)

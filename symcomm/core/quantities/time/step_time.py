@@ -13,13 +13,13 @@ from symcomm.core.derivation import Condition, Derivation
 from symcomm.core.errors import AccountingError, StrategyError, ValuesError
 from symcomm.core.form import Form, Ratio, Total, negative, num, product
 from symcomm.core.graph.graph import Graph
-from symcomm.core.libraries import sp
+from symcomm.core.parallel.placement import PARTIAL
 from symcomm.core.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.closed_forms import chunks_of
 from symcomm.core.program.closed_forms import slots as slots_of
 from symcomm.core.program.instructions import BETWEEN_STAGES
-from symcomm.core.program.program import batch_of
+from symcomm.core.program.program import batch_of, program
 from symcomm.core.program.rewrites.halves import norm_weights
 from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.uneven import APART, WHOLE
@@ -162,16 +162,21 @@ def write(
 def _back(writer: TimeWriter, every: Load, between: Sequence[tuple[str, Call]]) -> Form | None:
     """The time of the message from the last stage to the first, which reads what was made: tokens, or a layer's input.
 
-    The message is as large as what the first stage reads of one group; a token is a number of 32 bits.
+    The message is as large as what the first stage reads of one group, cut as the messages between stages are; a token
+    is a number of 32 bits.
     """
-    graph, sends = every.graph, [call for _, call in between if call.phase == "forward"]
+    setting, sends = writer.setting, [call for _, call in between if call.phase == "forward"]
+    graph, made = setting.graph, program(setting.graph, every.strategy, setting.accounting, setting.frozen)
     assert graph.step is not None
     own = {batch_of(graph), *graph.step.stream}
+    cut = [(mesh, made.graph.tensors[one.tensor].axes[place]) for one in sends[:1]
+           for mesh, place in made.plan.placements[one.tensor] if place != PARTIAL]  # fmt: skip
     calls: list[tuple[str, Call]] = []
     for tensor in graph.tensors.values():
         if sends and tensor.name not in graph.producers and own <= {*tensor.axes} and tensor.dtype != "bool":
-            wide = tensor.dtype or ("int32" if tensor.role == "constant" else writer.setting.dtype)
-            many, name = sp.Mul(*graph.sizes(tensor.name)), tensor.name
+            wide = tensor.dtype or ("int32" if tensor.role == "constant" else setting.dtype)
+            layout = tuple((mesh, tensor.axes.index(axis)) for mesh, axis in cut if axis in tensor.axes)
+            many, name = made.part(tensor.name, layout), tensor.name
             back = replace(
                 sends[0], tensor=name, name=name, parts=(name,), what="input ", elements=many, dtype=wide, why=BACK
             )
