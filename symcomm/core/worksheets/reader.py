@@ -197,7 +197,9 @@ class WorksheetReader:
 
     def __init__(self, text: str, file: str) -> None:
         if len(text) > SIZE_LIMIT:
-            raise DocumentError(f"{file}: a worksheet has at most {SIZE_LIMIT:,} characters, not {len(text):,}")
+            *before, last = text[:SIZE_LIMIT].split("\n")
+            problem = f"a worksheet has at most {SIZE_LIMIT:,} characters, not {len(text):,}"
+            raise DocumentError(problem, Span(file, len(before) + 1, last[:80], 0, len(last[:80])))
         self.text, self.file, self.title, self.about = text, file, "", ""
         self.symbols: dict[str, SheetSymbol] = {}
         self.choices: dict[str, WorksheetChoice] = {}
@@ -210,8 +212,9 @@ class WorksheetReader:
         if not sections or not sections[0][0].text:
             where = Span(file, 1, text.split("\n")[0], 0, 1)
             raise DocumentError("a worksheet starts with its title", where, "# The time of a broadcast")
-        if sum(len(items) for _, items in sections) > LINE_LIMIT:
-            raise DocumentError(f"{file}: a worksheet has at most {LINE_LIMIT} lines")
+        every = [item for _, items in sections for item in items]
+        if len(every) > LINE_LIMIT:
+            raise DocumentError(f"a worksheet has at most {LINE_LIMIT} lines", every[LINE_LIMIT].span)
         (head, about), *rest = sections
         self.span = head.span
         self.title, self.about = head.text, next((item.text for item in about), "")
