@@ -629,9 +629,9 @@ def test_a_large_number_behind_an_irrational_one_is_refused():
 
 
 def test_a_long_file_is_refused():
-    with pytest.raises(DocumentError, match="long.md:2: a worksheet has at most 100,000 characters, not 200,"):
+    with pytest.raises(DocumentError, match=r"long\.md:2: a worksheet has at most 100,000 characters, not 200,"):
         parse_worksheet("# Long\n" + "x" * 200_000, "long.md")
-    with pytest.raises(DocumentError, match="many.md:503: a worksheet has at most 500 lines"):
+    with pytest.raises(DocumentError, match=r"many\.md:503: a worksheet has at most 500 lines"):
         parse_worksheet("# Long\n\n" + "- a := 1\n" * 600, "many.md")
 
 
