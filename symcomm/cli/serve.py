@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import importlib.util
 import json
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -147,6 +144,8 @@ def _questions(file: Path | None) -> dict[str, str]:
 
 def _bundle(target: Path, templates: Path) -> None:
     """One archive of the Python files of symcomm and its libraries as they are installed here."""
+    import zipfile
+
     with zipfile.ZipFile(target, "w") as out:
         found = [
             *_files(),
@@ -177,6 +176,9 @@ def _fetched(folder: Path) -> Path:
 
 
 def _unpack(packed: Path, target: Path) -> None:
+    import gzip
+    import tarfile
+
     from symcomm.core.errors import RenderError
 
     try:

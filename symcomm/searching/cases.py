@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.errors import ValuesError
-from symcomm.core.parallel.strategy import with_copies
+from symcomm.core.parallel.strategy import Strategy, with_copies
 from symcomm.core.program import pipeline
 from symcomm.core.quantities.communication.links import PIPE, Nesting
 from symcomm.core.quantities.memory.state_memory import added_whole
@@ -34,11 +34,12 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
     """
     holds = question.links.units
     for draft, found in pairs:
+        strategy = composed(draft.pieces)
         groups: dict[tuple[int, Nesting | None, tuple[tuple[str, int], ...]], list[tuple[int, ...]]] = {}
         for shape in found.shapes:
             sizes = dict(zip(found.axes, shape, strict=True))
             copied = tuple(sizes.items()) if _has_copies(question, draft, sizes) else ()
-            nesting = None if holds is None or copied else _nesting(draft, holds, sizes)
+            nesting = None if holds is None or copied or strategy is None else _nesting(strategy, holds, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
             fixed = {**dict(copied), **({PIPELINE: stages} if stages else {})}
@@ -70,10 +71,7 @@ def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterat
             yield single, lists
 
 
-def _nesting(draft: Draft, holds: tuple[int, ...], sizes: dict[str, int]) -> Nesting | None:
-    strategy = composed(draft.pieces)
-    if strategy is None:
-        return None
+def _nesting(strategy: Strategy, holds: tuple[int, ...], sizes: dict[str, int]) -> Nesting | None:
     ordered = {axis: sizes[axis] for axis in strategy.mesh_order}
     return Nesting.of(holds, ordered | ({PIPE: sizes[PIPELINE]} if PIPELINE in sizes else {}))
 

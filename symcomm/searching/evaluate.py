@@ -126,8 +126,9 @@ def evaluate(task: EvaluationTask) -> Part:
         fits = kept
     inside = np.flatnonzero(fits)
     large = sound & ~fits
-    some = undominated(time[inside], second[inside])
-    best = points(inside[np.union1d(some, _smallest(time[inside], task.top))])
+    chosen = np.zeros(len(inside), dtype=bool)
+    chosen[undominated(time[inside], second[inside])] = chosen[_smallest(time[inside], task.top)] = True
+    best = points(inside[chosen])
     ordered = best.take(_order(best))
     outside = _smallest(np.where(large, over, np.inf), min(task.top, int(np.count_nonzero(large))))
     return Part(

@@ -100,6 +100,17 @@ def _autograd(
     return Autograd(replace(plan.it, graph=graph, steps=tuple(one.it for one in works)), accounting, dtype, forward)
 
 
+@lru_cache(maxsize=64)
+def _kept(held: ByIdentity[Autograd], dropped: frozenset[str], runs: frozenset[str]) -> tuple[Saved, ...]:
+    found: dict[Key, Saved] = {}
+    for item in (source for _, read in held.it.reads for source in held.it.sources(read, dropped, runs)):
+        known = found.get(item.key)
+        readers = dict.fromkeys((*known.readers, *item.readers)) if known is not None else item.readers
+        found[item.key] = replace(known or item, readers=tuple(readers))
+    order = {op.output: n for n, op in enumerate(held.it.plan.graph.ops)}
+    return tuple(sorted(found.values(), key=lambda s: (order.get(s.tensor, -1), s.tensor)))
+
+
 def cut_meshes(layout: Layout) -> tuple[str, ...]:
     """The axes of the mesh that cut a tensor."""
     return tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
@@ -184,13 +195,7 @@ class Autograd:
         """Every storage that is kept, in the order of the table, where results are ``dropped``, and what makes them
         ``runs`` again, with the calls that bring its operands.
         """
-        found: dict[Key, Saved] = {}
-        for item in (source for _, read in self.reads for source in self.sources(read, dropped, runs)):
-            known = found.get(item.key)
-            readers = dict.fromkeys((*known.readers, *item.readers)) if known is not None else item.readers
-            found[item.key] = replace(known or item, readers=tuple(readers))
-        order = {op.output: n for n, op in enumerate(self.plan.graph.ops)}
-        return tuple(sorted(found.values(), key=lambda s: (order.get(s.tensor, -1), s.tensor)))
+        return _kept(ByIdentity(self), dropped, runs)
 
     def sources(
         self, item: Saved, dropped: frozenset[str] = frozenset(), runs: frozenset[str] = frozenset()
