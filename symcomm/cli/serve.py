@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -144,8 +145,6 @@ def _questions(file: Path | None) -> dict[str, str]:
 
 def _bundle(target: Path, templates: Path) -> None:
     """One archive of the Python files of symcomm and its libraries as they are installed here."""
-    import zipfile
-
     with zipfile.ZipFile(target, "w") as out:
         found = [
             *_files(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import count
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from symcomm.core.form import (
 from symcomm.core.records import dataclass
 
 Monomial = tuple[tuple[str, int], ...]  # names in order, with powers that are not zero
-Terms = dict[Monomial, Fraction]
+Terms = dict[Monomial, int | Fraction]  # whole coefficients are ints: Fractions take many times as long to add
 WholeNumbers = tuple[int, int]  # above and below the line
 Value = TypeVar("Value")
 
@@ -211,17 +211,13 @@ class _Collector:
         self.own = 0  # how often something of these steps alone was met
         self.known: dict[str, Terms] = {}
         self.nodes: dict[str, CollectedNode] = {}
-        self.made: dict[tuple[Form, tuple[frozenset[tuple[Monomial, Fraction]], ...]], str] = {}
+        self.made: dict[tuple[Form, tuple[frozenset[tuple[Monomial, int | Fraction]], ...]], str] = {}
 
     def name(self, name: str) -> Terms:
         self.own += name in self.steps
         if name not in self.known:
-            if name in self.steps:
-                self.known[name] = self(self.steps[name])
-            elif name in self.numbers:
-                self.known[name] = _constant(Fraction(self.numbers[name]))
-            else:
-                self.known[name] = {((name, 1),): Fraction(1)}
+            given: Terms = _constant(Fraction(self.numbers[name])) if name in self.numbers else {((name, 1),): 1}
+            self.known[name] = self(self.steps[name]) if name in self.steps else given
         return self.known[name]
 
     def __call__(self, form: Form) -> Terms:
@@ -248,7 +244,7 @@ class _Collector:
             top, bottom = top * coefficient.numerator, bottom * coefficient.denominator
             for name, power in monomial:
                 powers[name] = powers.get(name, 0) + power
-        found = {_monomial(powers): Fraction(top, bottom) if bottom != 1 else Fraction(top)}
+        found: Terms = {_monomial(powers): Fraction(top, bottom) if bottom != 1 else top}
         for other in sums:
             found = self.times(found, other)
         return found
@@ -265,24 +261,19 @@ class _Collector:
 
     def power(self, base: Terms, exponent: int) -> Terms:
         if len(base) == 1:
-            [(monomial, coefficient)] = base.items()
-            return {tuple((name, p * exponent) for name, p in monomial) if exponent else _ONE: coefficient**exponent}
+            return _raised(base, exponent)
         if not base and exponent < 0:
             raise ValuesError("a division by zero")
         if 0 <= exponent <= _HIGH:
-            found = _constant(Fraction(1))
-            for _ in range(exponent):
-                found = self.times(found, base)
-            return found
-        [(monomial, coefficient)] = self.node(Sym("0"), (base,)).items()
-        return {tuple((name, p * exponent) for name, p in monomial): coefficient**exponent}
+            return reduce(self.times, [base] * exponent, _constant(Fraction(1)))
+        return _raised(self.node(Sym("0"), (base,)), exponent)
 
     def node(self, shape: Form, parts: tuple[Terms, ...]) -> Terms:
         """The name of a node; a number where nothing in it has a name."""
         self.own += 1
         if all(not m for part in parts for m in part):
             try:
-                values = {str(n): part.get(_ONE, Fraction(0)) for n, part in enumerate(parts)}
+                values = {str(n): Fraction(part.get(_ONE, 0)) for n, part in enumerate(parts)}
                 return _constant(forms.evaluate(shape, values))
             except IrrationalError:
                 pass
@@ -290,7 +281,7 @@ class _Collector:
         if key not in self.made:
             self.made[key] = f"#{self.mark}{len(self.made)}"
             self.nodes[self.made[key]] = CollectedNode(shape, parts)
-        return {((self.made[key], 1),): Fraction(1)}
+        return {((self.made[key], 1),): 1}
 
 
 def _power(form: Power, terms: _Collector) -> Terms:
@@ -324,7 +315,13 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
 
 
 def _constant(number: Fraction) -> Terms:
-    return {_ONE: number} if number else {}
+    return {_ONE: number.numerator if number.denominator == 1 else number} if number else {}
+
+
+def _raised(monomial: Terms, exponent: int) -> Terms:
+    [(powers, coefficient)] = monomial.items()
+    exact = coefficient if exponent > 0 else Fraction(coefficient)  # Python's power of an int may be a float
+    return {tuple((name, p * exponent) for name, p in powers if exponent): exact**exponent}
 
 
 def _added(parts: list[Terms]) -> Terms:

@@ -107,9 +107,7 @@ def apart(draft: Draft, found: Grid, axes: tuple[str, ...]) -> Iterator[tuple[Dr
         alone = tuple(axis for axis, n in zip(found.axes, shape, strict=True) if n == 1 and axis in axes)
         groups.setdefault(alone, []).append(shape)
     for alone, some in groups.items():
-        nesting = draft.nesting
-        if nesting is not None:  # an axis of one rank fills no node
-            nesting = nesting.without(alone)
+        nesting = draft.nesting and draft.nesting.without(alone)  # an axis of one rank fills no node
         yield replace(_fixed(draft, dict.fromkeys(alone, 1)), nesting=nesting), replace(found, shapes=tuple(some))
 
 

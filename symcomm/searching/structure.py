@@ -386,12 +386,10 @@ def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]
 
 
 def fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
-    taken = {*setting.symbols, *(n for size in degrees(strategy).values() for n in forms.names(size))}
-    for size in degrees(strategy).values():
-        for used in forms.names(size):
-            if used in setting.symbols:
-                raise StrategyError(f"{used} is a size of the model and of the mesh", hint="call the degree otherwise")
-    while name in taken:
+    used = [n for size in degrees(strategy).values() for n in forms.names(size)]
+    for both in (n for n in used if n in setting.symbols):
+        raise StrategyError(f"{both} is a size of the model and of the mesh", hint="call the degree otherwise")
+    while name in setting.symbols or name in used:
         name += "'"
     return Sym(name)
 
