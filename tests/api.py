@@ -194,7 +194,6 @@ NAMES = {
     "symcomm.exams.problems.drawing_values": "read_draws",
     "symcomm.exams.problems.exam_keys": "ExamKeys",
     "symcomm.exams.problems.figures": "FIGURES Figure",
-    "symcomm.exams.problems.keys": "convert",
     "symcomm.exams.problems.pieces": "pieces_pieces=pieces",
     "symcomm.exams.problems.problem": (
         "Ask FRONT ModelBlock TABLE_KEYS Template parse_problem parse_template "

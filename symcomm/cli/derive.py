@@ -112,7 +112,6 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     from symcomm.core.errors import DocumentError
     from symcomm.exams.problems.deriving import accounting_of, no_model
     from symcomm.exams.problems.deriving import derive as derived
-    from symcomm.exams.problems.keys import NUMBERED, convert
 
     said = {
         key.removeprefix("option_"): text
@@ -125,10 +124,10 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
             raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
         said[key.strip()] = text.strip()
     told = shared.quantities_of(given["at"])
-    numbers = {option.name for option in declared.options if option.kind in NUMBERED} - said.keys()
+    numbers = {option.name for option in declared.options if option.may_be_number} - said.keys()
     said |= {name: told.pop(name).exact.removesuffix(" 1") for name in numbers & told.keys()}
     steps = said.pop("phase") if said.get("phase") in shared.PHASES else given.get("phase")
-    options = {name: convert(text, declared.option(name)) for name, text in said.items()}
+    options = {name: declared.option(name).read(text) for name, text in said.items()}
     if str(said.get("device", "")).lower().endswith((".yaml", ".yml")):
         options["device"] = shared.device_of(said["device"])
     declared.check(options)

@@ -88,8 +88,8 @@ def values(texts: Sequence[str]) -> dict[str, Fraction]:
 def quantities_of(texts: Sequence[str]) -> dict[str, Quantity]:
     """``--at N_layer=32,D=4096``: numbers with units, each name once."""
     from symcomm.core.errors import ValuesError
+    from symcomm.core.notation import plain_name
     from symcomm.core.units import Quantity
-    from symcomm.exams.problems.keys import plain_name
 
     found: dict[str, Quantity] = {}
     for piece in (p.strip() for text in texts for p in text.split(",")):

@@ -118,7 +118,6 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     problem = read_template(file).problem()
     from symcomm import __version__
     from symcomm.core.errors import DocumentError, RenderError
-    from symcomm.core.form import names
     from symcomm.core.parallel.strategy import parse_strategy
     from symcomm.exams.problems.deriving import accounting_of
     from symcomm.exams.problems.solve import load_model
@@ -132,7 +131,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
         softmax = accounting_of(problem.conventions, ask.conventions).softmax
         if model is None or run_key(model, strategy, softmax) in runs:
             continue
-        degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
+        degrees = dict.fromkeys(parse_strategy(strategy).names, Fraction(2))
         try:
             made = running.verify(
                 model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit, softmax=softmax

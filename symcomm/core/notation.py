@@ -50,6 +50,17 @@ USUAL: dict[str, str] = {
 }
 
 
+def plain_name(text: str) -> str:
+    r"""The plain spelling of a symbol written plainly or in LaTeX.
+
+    >>> plain_name(r"$N_{\text{layer}}$"), plain_name("n_H")
+    ('N_layer', 'n_H')
+    """
+    text = re.sub(r"\\(?:text|mathrm|mathit|operatorname)\s*\{([^{}]*)\}", r"\1", text.strip().strip("$").strip())
+    text = re.sub(r"[{}\s]", "", text)
+    return text.removeprefix("\\")
+
+
 @cache
 def symbol(name: str) -> Symbol:
     """The SymPy symbol of a name: a positive integer, since sizes, counts and degrees are.

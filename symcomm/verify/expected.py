@@ -15,7 +15,7 @@ from typing import Any
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.errors import StrategyError, nearest
-from symcomm.core.form import evaluate, from_expr, names
+from symcomm.core.form import evaluate, from_expr
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op, Tensor
@@ -153,10 +153,10 @@ def make_case(
     if graph.step is not None:
         method(strategy, graph.step)
     model = replace(model, graph=replace(graph, fused=_asked_fused(graph, softmax)))
-    missing = [n for form in strategy.forms for n in names(form) if n not in values]
+    missing = [n for n in strategy.names if n not in values]
     if missing:
         raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
-    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
+    degrees = {n: values[n] for n in strategy.names}
     degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
     strategy = _without_ones(strategy, degree)
     used = method(strategy, graph.step)

@@ -260,11 +260,11 @@ REFUSED = [
 @pytest.mark.few(8)
 @pytest.mark.parametrize(("options", "given", "told"), REFUSED, ids=[told[:40] for _, _, told in REFUSED])
 def test_what_a_schedule_cannot_answer_is_refused(options, given, told):
-    from api import QUANTITIES, convert
+    from api import QUANTITIES
 
     known = {option.name: option for option in QUANTITIES["pipeline_time"].options}
     with pytest.raises(SymcommError) as caught:
-        asked({name: convert(text, known[name]) for name, text in options.items()}, **given)
+        asked({name: known[name].read(text) for name, text in options.items()}, **given)
     assert str(caught.value).startswith(told)
 
 

@@ -118,6 +118,11 @@ class Strategy:
         return (*self.sizes.values(), *(form for form in staged if form is not None))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols of these sizes."""
+        return tuple(dict.fromkeys(name for form in self.forms for name in names(form)))
+
+    @property
     def mesh_order(self) -> tuple[str, ...]:
         """The axes of the mesh, those of neighbouring ranks first: tensor, context, experts, sharding, data.
 

@@ -18,7 +18,7 @@ from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from symcomm.core.doors import check, said
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import DocumentError, ValuesError, nearest
 from symcomm.core.records import dataclass
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
+_WANTED = {"size": "a whole number or a symbol", "count": "a whole number", "quantity": "a number with a unit",
+           "strategy": "a strategy, such as data(k)"}  # fmt: skip
 # Where many quantities may be meant, a hint names these first; groups in the order in which they are listed.
 USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
 GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
@@ -110,6 +112,65 @@ class Option:
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
             noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
             raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))
+
+    @property
+    def may_be_number(self) -> bool:
+        """Whether numbers may be given for it."""
+        return self.kind in ("size", "count", "quantity", "text")
+
+    def read(self, value: Any) -> Any:
+        """The option as its quantity wants it, from plain data or from the command line.
+
+        Raises ``DocumentError`` or ``ValuesError`` (without a place) for a wrong type or an unknown choice.
+
+        >>> Option("degree", "size", "how many ranks").read("8")
+        8
+        """
+        kind, name = self.kind, self.name
+        wanted = _WANTED.get(kind, "text")
+        if kind == "links" and isinstance(value, dict):
+            return {str(axis): Option(f"{name}: {axis}", "text", "a link").read(one) for axis, one in value.items()}
+        if isinstance(value, list) or (isinstance(value, dict) and kind not in ("strategy", "recipe", "formula")):
+            raise DocumentError(f"'{name}' must be {wanted}, but is a {type(value).__name__}")
+        if kind != "choice" and (isinstance(value, bool) or value is None):
+            raise DocumentError(f"'{name}' must be {wanted}")
+        text: Any = value if isinstance(value, dict) else str(value)
+        match kind:
+            case "strategy":
+                from symcomm.core.parallel.strategy import parse_strategy
+
+                return parse_strategy(text)
+            case "recipe":
+                from symcomm.core.quantities.recipes import recipe_of
+
+                own = recipe_of(text)
+                return own.name if isinstance(value, dict) else text
+            case "schedule":
+                from symcomm.core.program.schedules import find
+
+                find(text)
+            case "choice":
+                self.check(text)
+            case "dtype":
+                from symcomm.core.dtypes import formats
+
+                formats(text)  # refuses unknown ones
+            case "quantity":
+                from symcomm.core.units import Quantity
+
+                Quantity.parse(text)  # kept as text, so that the quantity can check its unit
+            case "size" | "count":
+                text = text.strip()
+                if re.fullmatch(r"\d{1,40}", text):
+                    if not int(text) and kind == "size":
+                        raise DocumentError(f"'{name}' must be positive")
+                    return int(text)
+                if kind == "count" or re.match(r"[-+.\d]", text):
+                    raise DocumentError(f"'{name}' must be {wanted}, but is '{text[:60]}'")
+                from symcomm.core.notation import plain_name
+
+                return plain_name(text)
+        return text
 
 
 @dataclass(frozen=True)

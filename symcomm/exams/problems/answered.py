@@ -11,11 +11,11 @@ from symcomm.core.blocks import Scalar
 from symcomm.core.derivation import Derivation
 from symcomm.core.derivation.chosen import chosen
 from symcomm.core.errors import DocumentError, Span, nearest
+from symcomm.core.notation import plain_name
 from symcomm.core.printing import short
 from symcomm.core.units import ONE, Unit
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.figures import Figure
-from symcomm.exams.problems.keys import plain_name
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.references import NamedValue, Reference, fill, references
 

@@ -35,7 +35,6 @@ from symcomm.exams.problems.keys import (
     GIVEN,
     Known,
     check_units,
-    convert,
     given_options,
     model_of,
     read_option,
@@ -194,7 +193,7 @@ def _costs(request: Request) -> tuple[Derivation, Derivation, list[str]]:
     both = [part.strip() for part in options["with"].split(",") if part.strip()]
     if len(both) != 2:
         raise DocumentError("'with' names two choices", hint="such as with: ring, tree")
-    made = [request.derive(name, **{key: convert(one, kinds[key])}) for one in both]
+    made = [request.derive(name, **{key: kinds[key].read(one)}) for one in both]
     return made[0], made[1], both
 
 
@@ -371,7 +370,7 @@ def _by_strategy(request: Request) -> Iterator[tuple[str, Request]]:
     options = {key: value for key, value in request.options.items() if key != "strategies"}
     named = [part.strip() for part in request.options.get("strategies", "").split(";")]
     for name in filter(None, named) if any(named) else [""]:
-        said = options | ({"strategy": convert(name, option)} if name else {})
+        said = options | ({"strategy": option.read(name)} if name else {})
         yield name or "one device", replace(request, options=said)
 
 

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.blocks import Listing, Scalar, Section
-from symcomm.core.dtypes import formats
 from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
-from symcomm.core.keys import (
-    QUANTITY,
-    TEXT,
-    TEXTS,
-    WORD,
-    Sort,
-    keyed,
-    mapping_of,
-    read_keys,
-    schema_of,
-)
+from symcomm.core.keys import QUANTITY, TEXT, TEXTS, WORD, Sort, keyed, mapping_of, read_keys, schema_of
 from symcomm.core.notation import Notation
 from symcomm.core.quantities.declared import Option
 from symcomm.core.records import dataclass, replace
@@ -41,22 +29,11 @@ class Known:
     span: Span
 
 
-def plain_name(text: str) -> str:
-    r"""The plain spelling of a symbol written plainly or in LaTeX.
-
-    >>> plain_name(r"$N_{\text{layer}}$"), plain_name("n_H")
-    ('N_layer', 'n_H')
-    """
-    text = re.sub(r"\\(?:text|mathrm|mathit|operatorname)\s*\{([^{}]*)\}", r"\1", text.strip().strip("$").strip())
-    text = re.sub(r"[{}\s]", "", text)
-    return text.removeprefix("\\")
-
-
 def symbol_name(key: Scalar) -> str:
     """The name of a symbol as a key spells it."""
     from symcomm.core import notation
 
-    name = plain_name(key.text)
+    name = notation.plain_name(key.text)
     try:
         notation.symbol(name)
     except SymcommError as error:
@@ -224,14 +201,11 @@ def given_options(section: Section, options: Mapping[str, Option]) -> Section:
     given = section.get("given")
     if not isinstance(given, Section):
         return section
-    takes = [name for name, option in options.items() if option.kind in NUMBERED and name not in section]
+    takes = [name for name, option in options.items() if option.may_be_number and name not in section]
     moved = tuple((key, value) for key, value in given.entries if key.text in takes)
     kept = replace(given, entries=tuple(entry for entry in given.entries if entry not in moved))
     rest = [(key, kept if value is given else value) for key, value in section.entries]
     return replace(section, entries=(*rest, *moved)) if moved else section
-
-
-NUMBERED = ("size", "count", "quantity", "text")  # the kinds of options that numbers may be
 
 
 def read_option(section: Section, option: Option) -> Any:
@@ -241,59 +215,6 @@ def read_option(section: Section, option: Option) -> Any:
     if option.kind == "formula" and isinstance(value, Scalar):
         return PlacedText.at(value.text.strip("\n"), value.span)
     try:
-        return convert(value.plain, option)
+        return option.read(value.plain)
     except SymcommError as error:
         raise DocumentError(error.message, value.blamed(error.message) or value.span, error.hint) from None
-
-
-def convert(value: Any, option: Option) -> Any:
-    """An option as its quantity wants it, from plain data or from the command line.
-
-    Raises ``DocumentError`` or ``ValuesError`` (without a place) for a wrong type or an unknown choice.
-
-    >>> convert("8", Option("degree", "size", "how many ranks"))
-    8
-    """
-    kind, name = option.kind, option.name
-    wanted = _KINDS.get(kind, "text")
-    if kind == "links" and isinstance(value, dict):
-        return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
-    if isinstance(value, list) or (isinstance(value, dict) and kind not in ("strategy", "recipe", "formula")):
-        raise DocumentError(f"'{name}' must be {wanted}, but is a {type(value).__name__}")
-    if kind != "choice" and (isinstance(value, bool) or value is None):
-        raise DocumentError(f"'{name}' must be {wanted}")
-    text: Any = value if isinstance(value, dict) else str(value)
-    match kind:
-        case "strategy":
-            from symcomm.core.parallel.strategy import parse_strategy
-
-            return parse_strategy(text)
-        case "recipe":
-            from symcomm.core.quantities.recipes import recipe_of
-
-            own = recipe_of(text)
-            return own.name if isinstance(value, dict) else text
-        case "schedule":
-            from symcomm.core.program.schedules import find
-
-            find(text)
-        case "choice":
-            option.check(text)
-        case "dtype":
-            formats(text)  # refuses unknown ones
-        case "quantity":
-            Quantity.parse(text)  # kept as text, so that the quantity can check its unit
-        case "size" | "count":
-            text = text.strip()
-            if re.fullmatch(r"\d{1,40}", text):
-                if not int(text) and kind == "size":
-                    raise DocumentError(f"'{name}' must be positive")
-                return int(text)
-            if kind == "count" or re.match(r"[-+.\d]", text):
-                raise DocumentError(f"'{name}' must be {wanted}, but is '{text[:60]}'")
-            return plain_name(text)
-    return text
-
-
-_KINDS = {"size": "a whole number or a symbol", "count": "a whole number", "quantity": "a number with a unit",
-          "strategy": "a strategy, such as data(k)"}  # fmt: skip

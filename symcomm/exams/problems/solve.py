@@ -28,7 +28,7 @@ from symcomm.exams.problems.beside import compare, others
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.figures import Figure, draw
 from symcomm.exams.problems.grading import graded
-from symcomm.exams.problems.keys import Known, check_units, convert, merge
+from symcomm.exams.problems.keys import Known, check_units, merge
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
 from symcomm.exams.problems.verified import with_run
 
@@ -215,7 +215,7 @@ def following(ask: Ask, before: Mapping[str, Quantity | None]) -> Ask:
         if quantity is None or not isinstance(quantity.value, Fraction):
             raise DocumentError(f"the answer of {name} has no exact number", span)
         if isinstance(target, Option):
-            told = convert(f"{quantity.value} {quantity.unit}".removesuffix(" 1"), target)
+            told = target.read(f"{quantity.value} {quantity.unit}".removesuffix(" 1"))
             ask = replace(ask, options=(*ask.options, (target.name, told)))
         else:
             ask = replace(ask, given=(*ask.given, Known(target, quantity, span)))
