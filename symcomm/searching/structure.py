@@ -387,8 +387,8 @@ def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]
 
 def fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
     used = [n for size in degrees(strategy).values() for n in forms.names(size)]
-    for both in (n for n in used if n in setting.symbols):
-        raise StrategyError(f"{both} is a size of the model and of the mesh", hint="call the degree otherwise")
+    if both := [n for n in used if n in setting.symbols]:
+        raise StrategyError(f"{both[0]} is a size of the model and of the mesh", hint="call the degree otherwise")
     while name in setting.symbols or name in used:
         name += "'"
     return Sym(name)
