@@ -122,6 +122,8 @@ def _export(
     with progress_bar("variants:") as progress:
         made = export(template, names, variants, seed, output, tolerance=share, version=__version__,
                       processes=processes, progress=progress)  # fmt: skip
+    for line in dict.fromkeys(note for one in made for note in one.notes):
+        click.echo(f"note: {line}", err=True)
     for one in made:
         several = f"/ ({one.files} files)" if one.files > 1 else ""
         click.echo(f"{one.path}{several}: {one.questions} questions, {variants} variants of each, "

@@ -77,10 +77,15 @@ def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
 
 def words_of(language: str) -> Words:
     """The words of a language; the English ones of one whose words are in somebody's own templates."""
+    return words(language if has_words(language) else "en")
+
+
+def has_words(language: str) -> bool:
+    """Whether symcomm itself has words in a language."""
     try:
-        return words(language)
+        return bool(words(language))
     except RenderError:
-        return words("en")
+        return False
 
 
 def _points_box(problem: Problem, said: Words) -> Prose:

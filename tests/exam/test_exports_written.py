@@ -16,11 +16,13 @@ from api import (
     Template,
     draw_items,
     fill_export,
+    main,
     packed,
     parse_template,
     zipped,
 )
 from api import exports_writing as writing
+from click.testing import CliRunner
 
 FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
 QUIZ = """---
@@ -202,3 +204,13 @@ def test_what_a_template_is_given_ends_neither_an_element_nor_an_attribute():
         ElementTree.fromstring(fill_export("category.xml.jinja", path=hostile)).findtext(".//text")
         == f"$course$/{hostile}"
     )
+
+
+@pytest.mark.parametrize(("language", "told"), [("fr", "English: there are none in 'fr'"), ("de", "")])
+def test_an_export_in_a_language_without_words_tells_that_ours_are_english(language, told, tmp_path):
+    file = tmp_path / "quiz.md"
+    file.write_text(QUIZ.replace("title: Quiz", f"title: Quiz\nlanguage: {language}"), encoding="utf-8")
+    made = CliRunner().invoke(main, ["exam", str(file), "--variants", "1", "--to", "moodle", "-o", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    assert told in made.stderr
+    assert ("note:" in made.stderr) == bool(told)

@@ -18,10 +18,11 @@ from typing import Any
 from symcomm.core.errors import DocumentError
 from symcomm.core.files import write_files
 from symcomm.core.garbage import collected_rarely
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.exams.exports import EXPORTERS, OURS
 from symcomm.exams.exports.drawing import exam_of, items_of
 from symcomm.exams.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
+from symcomm.exams.pages import has_words
 from symcomm.exams.papers import AssignedPaper
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.processes import Pool, exam_here
@@ -34,12 +35,13 @@ _Pieces = dict[str, list[tuple[str, Any]]]  # of a variant by format, each with 
 
 @dataclass(frozen=True)
 class WrittenExport:
-    """The files of one format: the first of them by its name, the questions, and the bytes."""
+    """The files of one format: the first of them by its name, the questions, the bytes, and what is to be told."""
 
     path: Path
     files: int
     questions: int
     size: int
+    notes: tuple[str, ...] = ()
 
 
 @collected_rarely()  # by its processes, too
@@ -80,7 +82,10 @@ def export(
             for file, data in files.items()
         }
         write_manifest(output, told)
-    return [_written(output, [line for line in told.values() if line.get("from") == marks[name]]) for name in names]
+    language = exam.example.language
+    note = f"the words around the questions are English: there are none in '{language[:40]}'"
+    made = [_written(output, [line for line in told.values() if line.get("from") == marks[name]]) for name in names]
+    return made if has_words(language) else [replace(one, notes=(note,)) for one in made]
 
 
 def _is_there(output: Path, told: dict[str, Line], mark: str) -> bool:
