@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -285,6 +285,10 @@ class Model(DerivedQuantities):
 
         return html(self)
 
+    @cached_property
+    def _known(self) -> Mapping[str, Fraction]:
+        return self.graph.relations.complete(self.values)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on everything that the reader repaired, supposed or left out."""
@@ -329,7 +333,7 @@ class Model(DerivedQuantities):
         # One of a user's own has no group, and nothing of what is known about quantities of its name.
         wanted, quantity = quantity, declared.name if declared.group else ""
         chosen = Accounting.given(accounting)
-        known = self.graph.relations.complete(self.values)
+        known = self._known
         graph = self.graph.model if quantity == "parameters" else self.graph  # a step has those of its model
         setting = Setting(graph, chosen, self.dtype, self.notation, known)
         if autocast_of(self.dtype) is not None:

@@ -149,19 +149,7 @@ class Setting:
         An operand that is quantised in groups is turned into the format of the other one.
         Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
         """
-        graph = self.graph
-        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed
-                    and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
-        found: dict[str, str] = {}
-        for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
-            if not grouped(dtype := graph.tensors[name].dtype or self.dtype):
-                found.setdefault(dtype, name)
-        if len(found) > 1:
-            (one, first), (two, second) = list(found.items())[:2]
-            problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
-            raise ValuesError(problem, hint="one format for all operands; groups of weights, weights=int8(128 fp16); "
-                              "or peak and memory in place of a device")  # fmt: skip
-        return next(iter(found), self.dtype)
+        return _product_dtype(self.graph, self.dtype)
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -275,6 +263,22 @@ def _in_formats(graph: Graph, named: tuple[tuple[str, str], ...]) -> Graph:
 @lru_cache(maxsize=4096)
 def _written(held: ByIdentity[Relations], expr: Expr) -> Form:
     return forms.from_expr(held.it.gather(expr))
+
+
+@lru_cache(maxsize=256)
+def _product_dtype(graph: Graph, dtype: str) -> str:
+    products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed
+                and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
+    found: dict[str, str] = {}
+    for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
+        if not grouped(own := graph.tensors[name].dtype or dtype):
+            found.setdefault(own, name)
+    if len(found) > 1:
+        (one, first), (two, second) = list(found.items())[:2]
+        problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
+        raise ValuesError(problem, hint="one format for all operands; groups of weights, weights=int8(128 fp16); "
+                          "or peak and memory in place of a device")  # fmt: skip
+    return next(iter(found), dtype)
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from api import (
     device,
     devices,
     known_devices,
+    no_model,
     parse_problem,
     solve,
 )
@@ -235,6 +236,15 @@ def test_a_user_adds_devices_in_a_file_of_their_own(tmp_path: Path):
     assert found["bigger"].capacity("nominal_GB").value == 128 * 10**9
     assert device("Mine", found) is found["mine"]
     assert device("A100-80GB-SXM", found).maker == "NVIDIA"
+
+
+def test_two_devices_of_one_name_have_the_rates_of_each(tmp_path):
+    several = []
+    for gb in (1000, 2000):
+        text = f"devices:\n  ours:\n    like: H100-SXM\n    memory: {{kind: D, nominal: 80 GB, bandwidth: {gb} GB/s}}\n"
+        several.append(devices(own(tmp_path, text))["ours"])
+    found = [no_model().derive("balance", device=one).at().value for one in (*several, *several)]
+    assert found == [found[0], found[0] / 2] * 2
 
 
 def test_a_user_s_device_may_be_like_a_known_one(tmp_path: Path):

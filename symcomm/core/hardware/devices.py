@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -645,8 +645,15 @@ def device(name: object, among: Mapping[str, Device] | None = None) -> Device:
     """
     if isinstance(name, Device | Network):
         return name if isinstance(name, Device) else name.device
-    name = str(name)
-    every = {**known_devices(), **(among or {})}
+    return _named(str(name)) if among is None else _among(str(name), {**known_devices(), **among})
+
+
+@lru_cache(maxsize=256)  # every question about a machine asks for it
+def _named(name: str) -> Device:
+    return _among(name, known_devices())
+
+
+def _among(name: str, every: Mapping[str, Device]) -> Device:
     wanted = _folded(name)
     for found in every.values():
         if wanted in map(_folded, (found.name, *found.aliases)):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from symcomm.core.derivation import Condition, exact
@@ -13,7 +14,7 @@ from symcomm.core.dtypes import element_bytes, said_bytes
 from symcomm.core.errors import ValuesError, nearest
 from symcomm.core.form import Form, Ratio, Sym, names, num, product
 from symcomm.core.hardware.efficiency import Efficiency, efficiency
-from symcomm.core.records import dataclass
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -188,11 +189,21 @@ def machine(
 
     Raises ``ValuesError`` for a rate that makes no sense and for a device without the number format.
     """
-    taken = {*setting.symbols, *(n for form in others for n in names(form))}
-    chosen = dict(options)
+    accounting = setting.accounting
+    of_format = "" if device is None else setting.product_dtype
+    held = device if device is None or isinstance(device, str) else ByIdentity(device)
+    return _machine(setting.symbols, tuple(others), accounting.rate, accounting.link, of_format, held, **options)
+
+
+@lru_cache(maxsize=256, typed=True)  # a sheet asks for each of its rates
+def _machine(
+    symbols: frozenset[str], others: tuple[Form, ...], rated: str, link: str, dtype: str,
+    held: str | ByIdentity[object] | None, /, **options: object,
+) -> Machine:  # fmt: skip
+    taken = {*symbols, *(n for form in others for n in names(form))}
+    chosen, device = dict(options), held.it if isinstance(held, ByIdentity) else held
     if device is not None:
-        accounting = setting.accounting
-        for option, number in device_rates(device, setting.product_dtype, accounting.rate, accounting.link).items():
+        for option, number in device_rates(device, dtype, rated, link).items():
             chosen[option] = number if chosen.get(option) is None else chosen[option]
     made: dict[str, Sym | None] = {}
     given: list[tuple[str, Fraction]] = []
@@ -201,7 +212,7 @@ def machine(
         del chosen["utilisation"]
     for option, rate in RATES.items():
         value = chosen.pop(option, None)
-        symbol = rate.symbol if option != "peak" or setting.accounting.rate == "of_format" else "R_8bit"
+        symbol = rate.symbol if option != "peak" or rated == "of_format" else "R_8bit"
         if isinstance(value, str) and re.fullmatch(r"[^\W\d][\w^]{0,39}", value.strip()):
             symbol, value, wanted = value.strip(), None, True
             if symbol in taken:
