@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import memory_tables as tables
 import pytest
+import whole_models as models
 from hypothesis import given
 from hypothesis import strategies as st
 from walked_steps import Walk
@@ -19,7 +20,10 @@ NAMES = ("T", "D", "F", "N_layer")
 SIZES = st.tuples(*[st.integers(1, 60)] * 3, st.integers(1, 5))
 OPTIONS = (
     {}, {"recomputation": "full"}, {"step": "first", "update_copies": 2}, {"held": "u", "workspace": "1 MiB"},
-    {"strategy": "fsdp(2)"}, {"step": "backward"}, {"rounding": "blocks"}, {"microbatches": 1, "strategy": "data(2)"},
+    {"strategy": "fsdp(2)"}, {"step": "backward"}, {"rounding": "blocks"}, {"microbatches": 2, "strategy": "data(2)"},
+    *({"strategy": "pipeline(2, microbatches=6)", "schedule": schedule, "stage": stage, **more} for stage in (0, 1)
+      for schedule, more in (("1f1b", {}), ("gpipe", {}), ("zb-h1", {}), ("zb-v", {}), ("dualpipe", {}),
+                             ("interleaved", {"chunks": 2}))),
 )  # fmt: skip
 
 
@@ -39,11 +43,29 @@ def test_the_peak_at_any_sizes_is_that_of_a_walk_through_every_layer(sizes):
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_kept_walk_answers_as_one_that_is_made_for_the_sizes_alone(options, monkeypatch):
     several = [(40, 8, 24, 3), (8, 40, 4, 2), (2, 50, 2, 4), (50, 2, 2, 1), (40, 10, 24, 3), (6, 6, 60, 5)]
+    if "microbatches" in str(options):  # of the rows, and stages of the layers
+        several = [(6 * rows, width, hidden, 4 * layers) for rows, width, hidden, layers in [*several, *several[:1]]]
     kept = [peak(sizes, **options) for sizes in several]
     monkeypatch.setattr("symcomm.core.quantities.memory.snapshots.StepWalk.is_alike", lambda walk, values: False)
     for sizes, made in zip(several, kept, strict=True):
         alone = peak(sizes, **options)
         assert (made.steps, made.exhibits, made.touched) == (alone.steps, alone.exhibits, alone.touched)
+
+
+@pytest.mark.parametrize(("schedule", "stage"), [("zb-v", 1), ("zb-v", 2), ("interleaved", 0), ("v-half", 1)])
+def test_sizes_decide_which_microbatch_begins_with_the_most_where_its_chunks_differ(schedule, stage, monkeypatch):
+    """A chunk of the first stage has the table of words, too: which of two has more at once, the sizes say."""
+    chunks = {"chunks": 2} if schedule == "interleaved" else {}
+    asked = {"schedule": schedule, "stage": stage, "recipe": "fp32_adam", **chunks}
+    several = [(240, 4, 6, 12), (12, 8, 24, 12), (480, 2, 3, 6), (24, 40, 3, 12), (24, 3, 40, 18), (60, 1, 59, 12)]
+    layer = tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]")
+    whole = models.whole(models.TOY_ENDS, layer, {})
+    every = [whole.at(**dict(zip(NAMES, sizes, strict=True))) for sizes in several]
+    kept = [one.peak_memory("pipeline(3, microbatches=6)", **asked) for one in every]
+    monkeypatch.setattr("symcomm.core.quantities.memory.snapshots.StepWalk.is_alike", lambda walk, values: False)
+    for sizes, made in zip(several, kept, strict=True):
+        alone = whole.at(**dict(zip(NAMES, sizes, strict=True))).peak_memory("pipeline(3, microbatches=6)", **asked)
+        assert (made.steps, made.exhibits) == (alone.steps, alone.exhibits)
 
 
 @given(SIZES, SIZES)

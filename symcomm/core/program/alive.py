@@ -161,9 +161,16 @@ def size_names(body: Iterable[StorageEvent]) -> Iterator[str]:
             yield from forms.names(one.times)
 
 
-def loop_counts(body: Iterable[StorageEvent]) -> Iterator[Form]:
-    """How often the loops among some instructions run, in order."""
+def counts_of(body: Iterable[StorageEvent]) -> Iterator[Form]:
+    """How often the loops among some instructions run, and how many pieces come and go, in order."""
     for one in body:
         if isinstance(one, Loop):
             yield one.count
-            yield from loop_counts(one.body)
+            yield from counts_of(one.body)
+        elif isinstance(one, Keep):
+            yield one.times
+
+
+def has_all(some: Amounts, others: Amounts) -> bool:
+    """Whether there are as many of each piece as of others, or more."""
+    return all(piece in some and some[piece][1] >= number for piece, (_, number) in others.items())

@@ -18,7 +18,7 @@ from symcomm.core.form import Form, Ratio, Total, num
 from symcomm.core.graph.graph import Graph, Region, Tensor, bare
 from symcomm.core.parallel.layouts import Layout
 from symcomm.core.parallel.placement import Collective, Compute
-from symcomm.core.program.alive import Amounts, Fold, Free, Instant, Keep, OpRun, StorageEvent, size_names
+from symcomm.core.program.alive import Amounts, Fold, Free, Instant, Keep, OpRun, StorageEvent, has_all, size_names
 from symcomm.core.program.autograd import autograd, cut_meshes
 from symcomm.core.program.instructions import Instruction, Program, made_by
 from symcomm.core.program.loops import Loop
@@ -177,31 +177,34 @@ class RankStep:
 
     def walk(
         self, tasks: Sequence[Item], values: Mapping[str, Fraction], unrolled: bool = False
-    ) -> Iterator[tuple[Instant, TaskStart | None, str]]:
+    ) -> tuple[list[tuple[Instant, TaskStart | None, str]], bool]:
         """The tensors alive at ops that may be the peak, the task of these ops, the tensors of an overlapping pass.
 
-        Of tasks that do the same at the same time of the schedule, that is the one which begins with the most. Raises
-        ``ValuesError`` where a size is not known.
+        Of tasks that do the same at the same time of the schedule, that is the one which begins with the most; also
+        whether the sizes of tensors decided which one. Raises ``ValuesError`` where a size is not known.
         """
         starts = [*started(tasks)]
         check_sizes(self.events(starts), values)
-        fold, best = Fold(values, unrolled), dict[tuple[object, ...], tuple[Fraction, int, Amounts]]()
+        fold, best, decided = Fold(values, unrolled), dict[tuple[object, ...], tuple[Fraction, int, Amounts]](), False
         for one in self.start():
             fold.skip(one)
         for n, start in enumerate(starts):
             other = None if start.beside is None else self.alike[start.beside.stage]
             key = (start.when, start.task.kind, self.alike[start.task.stage], start.there, other)
-            if key not in best or fold.total > best[key][0]:
+            total, _, most = best.get(key, (Fraction(-1), n, {}))
+            decided |= not (has_all(fold.alive, most) or has_all(most, fold.alive))
+            if fold.total > total:
                 best[key] = fold.total, n, dict(fold.alive)
             for task in (start.beside, start.task):
                 fold.add(fold.change(self.body(task, start.there and task.kind != "F")) if task is not None else {})
+        found: list[tuple[Instant, TaskStart | None, str]] = []
         for _, n, alive in sorted(best.values(), key=lambda one: one[1]):
             start, here, beside = starts[n], fold.at(alive), ""
             if start.beside is not None:  # the forward pass that it overlaps with is at its largest all the time
                 top = max(here.walk(self.body(start.beside)), key=lambda i: sum(i.bytes.values()))
-                beside, here = top.run.op, fold.at(top.alive)
-            yield from ((instant, start, beside) for instant in here.walk(self.body(start.task, start.there)))
-        yield from ((instant, None, "") for instant in fold.walk([*self.update()]))
+                beside, here, decided = top.run.op, fold.at(top.alive), True
+            found += ((instant, start, beside) for instant in here.walk(self.body(start.task, start.there)))
+        return [*found, *((instant, None, "") for instant in fold.walk([*self.update()]))], decided
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.strategy import PipelineCut, Strategy
 from symcomm.core.program import pipeline
-from symcomm.core.program.alive import Instant, Place, loop_counts, size_names
+from symcomm.core.program.alive import Instant, Place, counts_of, size_names
 from symcomm.core.program.autograd import cut_meshes, storage
 from symcomm.core.program.orders import Action, Item
 from symcomm.core.program.program import program
@@ -32,6 +32,7 @@ from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
 
 _PIECES = 40_000  # of work that are followed one by one
+_WALKS = 15  # of one step that are kept
 
 
 @dataclass(frozen=True)
@@ -304,14 +305,15 @@ class SnapshotMaker:
         known = None if unrolled else next((walk for walk in kept if walk.is_alike(values)), None)
         if known is not None:
             return known, known.at(values)
-        found = self.step.walk(tasks, values, unrolled)
+        found, decided = self.step.walk(tasks, values, unrolled)
         shots = [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
-        if unrolled or self.run.strategy.pipeline is not None:
+        if unrolled or decided:
             return StepWalk(shots), shots
         events = [*self.step.events(started(tasks))]
-        loops = tuple((count, _often(count, values)) for count in dict.fromkeys(loop_counts(events)))
-        kept.append(StepWalk(shots, frozenset(size_names(events)), loops))
-        return kept[-1], shots
+        loops = ((count, _often(count, values)) for count in dict.fromkeys(counts_of(events)))
+        made = StepWalk(shots, frozenset(size_names(events)), tuple(loops))
+        kept[:] = [*kept[-_WALKS:], made] if made.is_alike(values) else kept
+        return made, shots
 
     def snapshot(self, instant: Instant, start: TaskStart | None, pieces: str, beside: str) -> Snapshot:
         """An instruction as it runs, with what the program and its libraries hold in addition."""
