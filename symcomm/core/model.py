@@ -29,7 +29,7 @@ from symcomm.core.hardware.devices import Device
 from symcomm.core.identity import SECONDS, frozen
 from symcomm.core.notation import Notation
 from symcomm.core.parallel.copies import with_copied_heads
-from symcomm.core.parallel.strategy import OF_A_HEAD, Strategy, parse_strategy, with_copies
+from symcomm.core.parallel.strategy import OF_A_HEAD, PipelineCut, Strategy, parse_strategy, with_copies
 from symcomm.core.patience import OverdueError, limited
 from symcomm.core.program.pipeline import unlike
 from symcomm.core.program.schedules import find
@@ -247,6 +247,23 @@ def _same_cut(
     return placed == now[0] and even is now[1] and parts is now[2] and same_at(known)
 
 
+def _unlike(
+    graph: Graph, cut: PipelineCut, schedule: object, sends: bool, known: Mapping[str, Fraction]
+) -> tuple[list[int], int]:  # fmt: skip
+    return unlike(graph, cut, known, find(str(schedule)) if schedule else None, sends)
+
+
+def _same_stages(
+    asked: Callable[[Mapping[str, Fraction]], tuple[list[int], int]], now: tuple[list[int], int],
+    found: tuple[Derivation, ...], at: int, known: Mapping[str, Fraction],
+) -> bool:  # fmt: skip
+    """Whether the same stages of a pipeline differ at other numbers, lead to the same, and the same has the most."""
+    if asked(known) != now or not all(one.serves(known) for one in found):
+        return False
+    amounts = [replace(one, given=()).at(known).value for one in found]
+    return amounts.index(max(amounts)) == at
+
+
 def _shards_only(strategy: Strategy | None) -> bool:
     """Whether a strategy cuts nothing but the batch and the states of weights."""
     only = strategy is None or all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
@@ -393,6 +410,9 @@ class Model(DerivedQuantities):
         made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words))
         if made.same_at is not None and whole is not None:
             made = replace(made, same_at=partial(_same_cut, made.same_at, cutting, cutting(known)))
+            if whole.pipeline is not None and "stage" not in said:
+                asked_of = partial(_unlike, setting.graph, said["strategy"].pipeline, said.get("schedule"), False)
+                made = replace(made, same_at=partial(_same_stages, asked_of, asked_of(known), (made,), 0))
         rules = said["strategy"].rules if isinstance(said.get("strategy"), Strategy) else ()
         if self.graph.step is not None and self.graph.step.behind and any(rule.rests for _, rule in rules):
             told = "The new rows of a step behind earlier ones are few: sequence parallelism cuts nothing."
@@ -432,10 +452,10 @@ class Model(DerivedQuantities):
         Of what is sent, one stage may send the most whatever the numbers are.
         """
         assert strategy.pipeline is not None
+        sends = quantity == "communication"
+        asked = partial(_unlike, setting.graph, strategy.pipeline, said.get("schedule"), sends)
         try:
-            schedule = find(str(said["schedule"])) if said.get("schedule") else None
-            sends = quantity == "communication"
-            stages, last = unlike(setting.graph, strategy.pipeline, setting.values, schedule, sends)
+            stages, last = asked(setting.values)
         except SymcommError:  # the quantity says what is wrong
             return False
         found: list[Derivation] = []
@@ -463,7 +483,8 @@ class Model(DerivedQuantities):
         if fits is not None:
             told = f"T{which[1:].replace(' one', ' stage')}" if which[0] == "t" else f"S{which[1:]}"
             told += " needs the most memory, so every other stage fits, too."
-        return replace(made, notes=(*made.notes, told))
+        same = partial(_same_stages, asked, (stages, last), tuple(found), at)
+        return replace(made, notes=(*made.notes, told), same_at=made.same_at and same)
 
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],

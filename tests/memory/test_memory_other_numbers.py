@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from fractions import Fraction
 
@@ -77,3 +78,32 @@ def test_numbers_that_are_said_to_lead_to_the_same_steps_do(first, second):
         assert replace(made, given=()).at(**values) == other.at()
     else:
         assert made.steps != other.steps or made.touched != other.touched or 1 in {first[3], second[3]}
+
+
+LAYER = tables.table("y = x W ; x [T,D], W [D,F] ; y [T,F]", "z = y U ; y [T,F], U [F,D] ; z [T,D]")
+ENDS = models.whole(models.TOY_ENDS, LAYER, {})
+
+
+@pytest.mark.parametrize("options", [
+    {"strategy": "pipeline(2, microbatches=4)"}, {"strategy": "pipeline(2, microbatches=4)", "stage": 1},
+    {"strategy": "pipeline(2, microbatches=4)", "schedule": "gpipe"},
+    {"strategy": "pipeline(2, microbatches=4)", "schedule": "zb-v"},
+    {"strategy": "fsdp(2)", "recomputation": "full", "every": 2}, {"microbatches": 4}, {"recipe": "fp32_muon"},
+    {"strategy": "tensor(2)"},
+], ids=str)  # fmt: skip
+def test_what_serves_other_numbers_has_the_steps_of_those_numbers(options):
+    drawn = random.Random(7)
+    sizes = [(drawn.randint(1, 60), drawn.choice([2, 6, 40]), drawn.choice([2, 8, 64]), drawn.randint(1, 3))
+             for _ in range(14)]  # fmt: skip
+    every = [dict(zip(NAMES, (4 * rows, width, hidden, 4 * layers), strict=True))
+             for rows, width, hidden, layers in sizes]  # fmt: skip
+    made = [ENDS.at(**values).peak_memory(**options) for values in every]
+    served = 0
+    for one in made:
+        for values, other in zip(every, made, strict=True):
+            if one.serves({name: Fraction(value) for name, value in values.items()}):
+                served += 1
+                assert (one.steps, one.touched, one.notes) == (other.steps, other.touched, other.notes)
+                assert replace(one, given=()).at(**values) == other.at()
+    sized = {"recipe": "fp32_muon"}, {"strategy": "pipeline(2, microbatches=4)", "schedule": "zb-v"}
+    assert served > len(made) or options in sized  # there sizes decide more than the peak

@@ -118,11 +118,13 @@ def derive(
 
     def followed(layers: int | None = None, setting: Setting = setting) -> _Followed:
         known = values if layers is None else {**values, name: Fraction(layers)}
-        walk, found = _follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
+        setting, of_rank = replace(setting, values=known), _placed(setting, run, schedule, stage, chunks, microbatches)
+        walk, found = walked(setting, of_rank)
         if step == "backward":
             found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
         worth = tuple(_worth(snapshot, known, rounding) for snapshot in found)
-        return _Followed(walk, tuple(found), worth, tuple(sum(w.values(), Fraction(0)) for w in worth))
+        totals = tuple(sum(w.values(), Fraction(0)) for w in worth)
+        return _Followed(setting, of_rank, walk, tuple(found), worth, totals)
 
     counts = {region.times for region in setting.regions if region.times} - values.keys()
     linear = len(counts) == 1 and rounding == "none" and not (how.every or cut or microbatches is not None)
@@ -191,10 +193,10 @@ def derive(
     made = setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
     if linear:
         return replace(made, where=(Condition(Sym(name), ">=", num(few)),))
-    if rounding != "none" or step == "backward" or how.every or cut is not None or microbatches is not None:
+    if rounding != "none" or step == "backward":
         return made  # numbers decide more than the op of the peak
     (one, two), *_ = compared
-    peaks = StepPeak(one.walk, one.top), StepPeak(two.walk, two.top)
+    peaks = one.peak, two.peak
     return replace(made, same_at=partial(_is_same, peaks, one.most != two.most))
 
 
@@ -202,6 +204,8 @@ def derive(
 class _Followed:
     """The memory of a step, op by op: bytes of each kind and in all."""
 
+    setting: Setting
+    run: StepRun
     walk: StepWalk
     found: tuple[Snapshot, ...]
     worth: tuple[dict[str, Fraction], ...]
@@ -216,6 +220,11 @@ class _Followed:
     def most(self) -> Fraction:
         """The most bytes."""
         return max(self.totals)
+
+    @property
+    def peak(self) -> StepPeak:
+        """The op that has them."""
+        return StepPeak(self.setting, self.run, self.walk, self.top)
 
 
 def _is_same(peaks: tuple[StepPeak, StepPeak], differ: bool, values: Mapping[str, Fraction]) -> bool:
@@ -260,10 +269,10 @@ def _during(peak: Snapshot, run: StepRun) -> str:
     return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.options.copies else "")
 
 
-def _follow(
+def _placed(
     setting: Setting, run: StepRun, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
-) -> tuple[StepWalk, list[Snapshot]]:
-    """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
+) -> StepRun:  # fmt: skip
+    """The run of a step whose peak is asked for: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     if cut is not None:
         name = schedule or USUAL_SCHEDULE
@@ -281,7 +290,7 @@ def _follow(
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
         if wrong and microbatches is not None:
             raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
-    return walked(setting, run)
+    return run
 
 
 _SAID = {

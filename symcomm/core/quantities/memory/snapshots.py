@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache, partial
 from symcomm.core.accounting import Accounting
 from symcomm.core.collected import Collected, collect
 from symcomm.core.dtypes import element_bytes
-from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.errors import StrategyError, SymcommError, ValuesError
 from symcomm.core.form import Form, Num, Total, evaluate, from_expr, names, num, product
 from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import Expr
@@ -98,7 +98,8 @@ def step_of(
 class StepWalk:
     """The memory at every op that may be the peak, at some numbers, and at others where its loops run as often.
 
-    How often one runs matters up to twice: then it has two ends. Without ``loops`` other numbers may decide more.
+    How often one runs matters up to twice: then it has two ends. Without ``loops`` other numbers may decide more, such
+    as what is kept of a weight.
     """
 
     found: list[Snapshot]
@@ -142,17 +143,26 @@ class StepWalk:
         return collect(((str(n), Total(tuple(some))) for n, some in enumerate(every)), map(str, range(len(every))))
 
     def rivals(self, top: int) -> Collected:
-        """The bytes at one op and at others that have more at some sizes, by their places."""
+        """The bytes at one op, by its place, and at all others that may have the most at some sizes."""
         made = self._totals
-        each, mine = dict(made.sums), dict(made.sums)[str(top)]
-        more = (name for name, terms in each.items() if any(terms.get(m, 0) > mine.get(m, 0) for m in {*terms, *mine}))
-        return made if made.nodes else made.only(str(top), *more)
+        each = dict(made.sums)
+        if any(count < 0 for _, node in made.nodes for part in node.parts for count in part.values()):
+            return made  # more of a node may be fewer bytes
+        kept = [each.pop(str(top))]
+        found = [str(top)]
+        for name, terms in sorted(each.items(), key=lambda one: -sum(one[1].values())):
+            if all(any(terms.get(m, 0) > other.get(m, 0) for m in {*terms, *other}) for other in kept):
+                kept.append(terms)
+                found.append(name)
+        return made.only(*found)
 
 
 @dataclass(frozen=True)
 class StepPeak:
     """The op of a step with the most memory, by its place."""
 
+    setting: Setting
+    run: StepRun
     walk: StepWalk
     top: int
 
@@ -160,9 +170,21 @@ class StepPeak:
     def _rivals(self) -> Collected:
         return self.walk.rivals(self.top)
 
+    @cached_property
+    def _now(self) -> tuple[object, ...]:
+        return self._asked(self.setting.values)
+
+    def _asked(self, values: Mapping[str, Fraction]) -> tuple[object, ...]:
+        part, *rest = _of_rank(replace(self.setting, values=values), self.run)
+        return part.graph, *rest
+
     def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
         """The most memory at other numbers; None where it is not known to be during the same op."""
-        if not self.walk.is_alike(values):
+        try:
+            other = self._asked(values)
+        except SymcommError:
+            return None
+        if other != self._now or not self.walk.is_alike(values):
             return None
         made = self._rivals.at(values)
         most = made[str(self.top)]
@@ -193,21 +215,30 @@ def walked(setting: Setting, run: StepRun, unrolled: bool = False) -> tuple[Step
     Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
     stage that there is not, and what the schedule refuses.
     """
+    part, run, chunks, tasks, pieces = _of_rank(setting, run)
+    values = setting.graph.relations.complete(setting.values)
+    return _maker(part, run, chunks).all(tasks, values, pieces, unrolled)
+
+
+_OfRank = tuple[Setting, StepRun, "tuple[pipeline.RankShare, ...] | None", tuple[Item, ...], str]
+
+
+def _of_rank(setting: Setting, run: StepRun) -> _OfRank:
+    """One microbatch of a step on a rank, with its chunks, the order of its tasks, and what these work on."""
     values, cut = setting.graph.relations.complete(setting.values), run.strategy.pipeline
     if cut is not None:
-        maker, tasks = _stage(setting, run, cut, values)
-        return maker.all(tasks, values, "microbatch" if run.chunks == 1 else "chunk", unrolled)
+        return _stage(setting, run, cut, values)
     count = 1 if run.microbatches is None else pipeline.whole(run.microbatches, values, "microbatches")
     kinds = "F" if run.options.step == "forward" else "FD"
-    tasks = [(Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds]
+    tasks = tuple((Action(kind, 0, n),) for n in range(min(count, 2)) for kind in kinds)
     _check_groups(setting, run, values, pipeline.held(setting.graph, None))
-    part, run = _several(setting, run, run.microbatches or num(1), count)
-    return _maker(part, run).all(tasks, values, "" if run.microbatches is None else "microbatch", unrolled)
+    part, one = _several(setting, run, run.microbatches or num(1), count)
+    return part, one, None, tasks, "" if run.microbatches is None else "microbatch"
 
 
-def _maker(setting: Setting, run: StepRun, chunks: tuple[pipeline.RankShare, ...] | None = None) -> SnapshotMaker:
+def _maker(setting: Setting, run: StepRun, chunks: tuple[pipeline.RankShare, ...] | None) -> SnapshotMaker:
     """The step of a rank; its numbers matter where they decide what is kept of a weight."""
-    if any(map(run.recipe.shaped, PARTS_KEPT)):
+    if run.recipe.by_shape:
         return SnapshotMaker(setting, run, step_of(setting, run, chunks))
     return _without_numbers(setting.graph, setting.accounting, setting.dtype, setting.frozen, run, chunks)
 
@@ -229,8 +260,8 @@ def _several(setting: Setting, run: StepRun, microbatches: Form, count: int) -> 
 
 def _stage(
     setting: Setting, run: StepRun, cut: PipelineCut, values: Mapping[str, Fraction]
-) -> tuple[SnapshotMaker, list[Item]]:
-    """The step of a stage of a pipeline, and its tasks."""
+) -> _OfRank:
+    """One microbatch on a stage of a pipeline."""
     graph, record = setting.graph, find(run.schedule).flushed("the peak of a step")
     counted = pipeline.layer_count(graph)
     stages = pipeline.whole(pipeline.stage_count(cut, graph), values, "stages")
@@ -257,11 +288,11 @@ def _stage(
             hint="leave the recomputation out, or take a schedule that runs a backward as one piece",
         )
     mine = sorted({action.stage for item in order for action in item})
-    tasks = [tuple(action._replace(stage=mine.index(action.stage)) for action in item) for item in order]
+    tasks = tuple(tuple(action._replace(stage=mine.index(action.stage)) for action in item) for item in order)
     for chunk in chunks:
         _check_groups(setting, run, values, chunk)
     part, one = _several(setting, run, cut.microbatches, count)
-    return _maker(part, one, chunks), tasks
+    return part, one, chunks, tasks, "microbatch" if run.chunks == 1 else "chunk"
 
 
 def _check_groups(setting: Setting, run: StepRun, values: Mapping[str, Fraction], chunk: pipeline.RankShare) -> None:
@@ -298,16 +329,16 @@ class SnapshotMaker:
                 self.outside.append(size)
 
     def all(
-        self, tasks: list[Item], values: Mapping[str, Fraction], pieces: str, unrolled: bool
+        self, tasks: tuple[Item, ...], values: Mapping[str, Fraction], pieces: str, unrolled: bool
     ) -> tuple[StepWalk, list[Snapshot]]:  # fmt: skip
         """The snapshots of some tasks, which work on ``pieces``, a microbatch or a chunk."""
-        kept = self.walks.setdefault((tuple(tasks), pieces), [])
+        kept = self.walks.setdefault((tasks, pieces), [])
         known = None if unrolled else next((walk for walk in kept if walk.is_alike(values)), None)
         if known is not None:
             return known, known.at(values)
         found, decided = self.step.walk(tasks, values, unrolled)
         shots = [self.snapshot(instant, start, pieces, beside) for instant, start, beside in found]
-        if unrolled or decided:
+        if unrolled or decided or self.run.recipe.by_shape:
             return StepWalk(shots), shots
         events = [*self.step.events(started(tasks))]
         loops = ((count, _often(count, values)) for count in dict.fromkeys(counts_of(events)))
