@@ -32,8 +32,8 @@ def at(sizes):
     return MODEL.at(**dict(zip(NAMES, sizes, strict=True)))
 
 
-def peak(sizes, **options):
-    return at(sizes).peak_memory(recipe="fp32_adam", **options)
+def peak(sizes, recipe="fp32_adam", **options):
+    return at(sizes).peak_memory(recipe=recipe, **options)
 
 
 @given(SIZES)
@@ -107,3 +107,11 @@ def test_what_serves_other_numbers_has_the_steps_of_those_numbers(options):
                 assert replace(one, given=()).at(**values) == other.at()
     sized = {"recipe": "fp32_muon"}, {"strategy": "pipeline(2, microbatches=4)", "schedule": "zb-v"}
     assert served > len(made) or options in sized  # there sizes decide more than the peak
+
+
+def test_numbers_that_decide_what_is_kept_of_a_weight_are_not_said_to_lead_to_the_same():
+    """Of D x 8 weights AdaFactor keeps a number a row and column where both are at least 4, else one an element."""
+    made = {size: peak((8, size, 8, 2), "fp32_adafactor(side=4)") for size in (4, 3)}
+    states = {size: one.at().value - peak((8, size, 8, 2), "4+4+0").at().value for size, one in made.items()}
+    assert states == {4: 2 * 2 * (4 + 8) * 4, 3: 2 * 2 * 3 * 8 * 4}
+    assert not made[4].serves({"T": Fraction(8), "D": Fraction(3), "F": Fraction(8), "N_layer": Fraction(2)})
