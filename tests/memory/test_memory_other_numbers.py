@@ -9,6 +9,7 @@ from fractions import Fraction
 import memory_tables as tables
 import pytest
 import whole_models as models
+from api import SymcommError
 from hypothesis import given
 from hypothesis import strategies as st
 from walked_steps import Walk
@@ -115,3 +116,16 @@ def test_numbers_that_decide_what_is_kept_of_a_weight_are_not_said_to_lead_to_th
     states = {size: one.at().value - peak((8, size, 8, 2), "4+4+0").at().value for size, one in made.items()}
     assert states == {4: 2 * 2 * (4 + 8) * 4, 3: 2 * 2 * 3 * 8 * 4}
     assert not made[4].serves({"T": Fraction(8), "D": Fraction(3), "F": Fraction(8), "N_layer": Fraction(2)})
+
+
+@pytest.mark.parametrize(("strategy", "sizes", "refused"), [
+    (None, {"h": 6}, {"h": 5}),  # which is a H
+    ("data(2)", {"b": 6}, {"b": 5}),
+])  # fmt: skip
+def test_numbers_that_are_refused_are_not_said_to_lead_to_the_same(strategy, sizes, refused):
+    known = {"b": 4, "s": 4, "a": 2, "H": 3, "h": 6, "N": 4}
+    made = tables.load(tables.PAPER, repeat="N").at(**known).peak_memory(strategy)
+    with pytest.raises(SymcommError):
+        tables.load(tables.PAPER, repeat="N").at(**(known | refused)).peak_memory(strategy)
+    assert made.serves({name: Fraction(n) for name, n in (known | sizes).items()})
+    assert not made.serves({name: Fraction(n) for name, n in (known | refused).items()})

@@ -26,6 +26,7 @@ from symcomm.core.errors import (
     DerivationError,
     IrrationalError,
     LongNumberError,
+    SymcommError,
     ValuesError,
     nearest,
     where_given,
@@ -360,8 +361,15 @@ class Derivation:
         return Fraction(ceil(value)) if self._mean else value
 
     def serves(self, known: Mapping[str, Fraction]) -> bool:
-        """Whether numbers are known to lead to the same steps as the ones it was made with."""
-        return self.same_at is not None and self.same_at(self.relations.complete(known))
+        """Whether numbers are known to lead to the same steps as the ones it was made with; refused ones do not."""
+        if self.same_at is None:
+            return False
+        try:
+            complete = self.relations.complete(known)
+            self._check_numbers(complete, complete)
+            return self.same_at(complete)
+        except SymcommError:
+            return False
 
     def holds(self, known: Mapping[str, Fraction]) -> None:
         """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""
