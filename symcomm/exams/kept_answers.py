@@ -219,7 +219,8 @@ class KeptAnswers:
         sheet = ask.section.text("worksheet")
         units = tuple((item.name, item.quantity.unit) for item in known)
         model = None if block is None else self._structure(block) if block.module else self._of_model(block)
-        return ask.quantity, sheet, ask.names, ask.label, model, problem.conventions, ask.conventions, units
+        below = _divisor(ask.divided_by)
+        return ask.quantity, sheet, ask.names, ask.label, model, problem.conventions, ask.conventions, units, below
 
     def _of_model(self, block: ModelBlock) -> Hashable:
         parts = tuple(self._of_model(part) for part in block.parts)
@@ -260,6 +261,8 @@ class KeptAnswers:
         return ()
 
     def _symbolic(self, problem: Problem, ask: Ask, read: _Read, structure: tuple[Known, ...]) -> Derivation | None:
+        if ask.divided_by is not None:  # what is derived here is only above the line
+            return None
         model = self.model(problem, ask.model)
         about = replace(model, values=_values(structure, ())) if model else no_model(problem.notation)
         numbers = {number.option for number in read.numbers}
@@ -376,6 +379,12 @@ def _options(ask: Ask) -> tuple[tuple[tuple[str, Hashable], ...], tuple[_Number,
 
 def _exactly(ask: Ask) -> Hashable:
     return tuple((name, _hashable(value)) for name, value in ask.options)
+
+
+def _divisor(below: Ask | None) -> Hashable:
+    """All that the answer depends on by which another one is divided, except the model that both are of."""
+    given = () if below is None else tuple((one.name, one.quantity) for one in below.given)
+    return below and (below.quantity, below.section.text("worksheet"), below.conventions, _exactly(below), given)
 
 
 def _hashable(value: Any) -> Hashable:

@@ -305,6 +305,31 @@ def test_an_algorithm_that_runs_none_of_the_collectives_otherwise_is_not_derived
     assert not {"ring", "bruck", "pairwise"} & asked
 
 
+RATIOS = r"""---
+draw: {k: [2, 4, 8], D: {from: 1, to: 3}}
+---
+
+| Computation | Input | Output |
+|---|---|---|
+| $y = x W$ | $x \in \mathbb{R}^{B \times 8}, W \in \mathbb{R}^{8 \times D}$ | $y \in \mathbb{R}^{B \times D}$ |
+
+```symcomm
+- {model: one, values: {B: 8, D: {{ D }}}}
+- {ask: state_memory, id: ratio, divided_by: {strategy: "fsdp({{ k }})"}}
+- {ask: state_memory, id: whole}
+```
+"""
+
+
+def test_what_an_answer_is_divided_by_tells_it_from_that_of_another_paper_and_question():
+    exam = exam_of(parse_template(RATIOS, "t.md"), "1")
+    for paper in map(exam.paper, numbered(12)):
+        degree, width = (int(paper.drawn[name].text) for name in ("k", "D"))
+        keys = [exam.kept.key(paper.problem, ask) for ask in paper.problem.asks]
+        found = [exam.kept.answer(paper.problem, ask).quantity.value for ask in paper.problem.asks]
+        assert found == [key.number.value for key in keys] == [degree, 8 * width * 16]  # bytes a parameter
+
+
 GROUPED = """---
 draw: {n_kv: {powers_of: 2, from: 2, to: 8}, N: {from: 4, to: 40}}
 ---
