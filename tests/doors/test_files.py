@@ -100,8 +100,8 @@ def test_a_signal_leaves_no_temporary_files(tmp_path: Path, sent: signal.Signals
         [sys.executable, "-m", "symcomm", "solve", str(HOMEWORK), "-o", str(out), "--to", "pdf,md,html,tex"],
         env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    for _ in range(600):  # until it has something to leave behind
-        if [*temporary.iterdir()] or run.poll() is not None:
+    for _ in range(600):  # until it has something of its own there: Python tries the folder with a file before
+        if [*temporary.glob("symcomm-*")] or run.poll() is not None:
             break
         time.sleep(0.05)
     run.send_signal(sent)
