@@ -45,8 +45,8 @@ def _orders(papers: int, document: str) -> dict[str, tuple[str, int, float | Non
     graded = ("grade", document, "--roster", "roster.csv", "--seed", "7", "--answers", "answers.csv", "-o", "OUT")
     return {
         "keys": ("keys", papers, 3, (*variants, "json", "--edition", "key")),
-        "md": ("solutions in Markdown", papers, 15, (*variants, "md", "--edition", "solution")),
-        "html": ("solutions in HTML", papers, 15, (*variants, "html", "--edition", "solution")),
+        "md": ("solutions in Markdown", papers, 12, (*variants, "md", "--edition", "solution")),
+        "html": ("solutions in HTML", papers, 12, (*variants, "html", "--edition", "solution")),
         **{name: (f"variants for {name}", papers, 10, (*variants, name)) for name in EXPORTS},
         "grades": ("students graded", CLASS, None, graded),
     }

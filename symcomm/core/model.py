@@ -230,7 +230,7 @@ def _cut(
 ) -> tuple[Strategy, Graph, Graph]:  # fmt: skip
     """A strategy at some numbers with the graph that it cuts, evenly and with parts of a vocabulary.
 
-    Ranks may have copies of the key/value heads of one graph.
+    Of the key/value heads of ``copies``, where it is a graph, ranks may have copies.
     """
     placed = strategy.at(known)
     placed = placed if copies is None else with_copies(placed, copies, known)

@@ -51,7 +51,9 @@ class Key(AnswerKey):
             needed = {*forms.names(right)}
             if left not in values and needed & values.keys() and needed <= given.keys():
                 given.pop(left, None)
-        return replace(self, given=tuple(given.items()), seen={})
+        made = self.anew
+        anew = None if made is None else lambda: made().at(values)
+        return replace(self, given=tuple(given.items()), seen={}, anew=anew)
 
     def check(self, answer: str) -> Verdict:
         """The verdict on an answer; one that was seen before is not decided again."""

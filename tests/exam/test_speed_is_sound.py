@@ -450,3 +450,10 @@ draw: {f: {from: 1.1, to: 2.4, step: 0.1, unit: GHz}}
         exam = Exam(parse_template(text.replace("```symcomm", f"{above}```symcomm"), "t.md"), "1", whole=True)
         rates = [exam.answers(exam.paper(student))[0].quantity.value for student in numbered(8)]
         assert min(rates) >= 18 * 10**12, above
+
+
+def test_a_shared_key_at_other_numbers_is_made_anew_at_these(monkeypatch):
+    key = next(key for key in _peaks("1", 12, "peak") if key.anew is not None)
+    monkeypatch.setattr(Candidates, "serves", lambda candidates, values: False)
+    assert key.at({"B": Fraction(32)}).anew().values["B"] == 32
+    assert key.anew().values == key.values

@@ -118,7 +118,7 @@ def derive(
 
     def followed(layers: int | None = None, setting: Setting = setting) -> _Followed:
         known = values if layers is None else {**values, name: Fraction(layers)}
-        setting, of_rank = replace(setting, values=known), _placed(setting, run, schedule, stage, chunks, microbatches)
+        setting, of_rank = replace(setting, values=known), _on_rank(setting, run, schedule, stage, chunks, microbatches)
         walk, found = walked(setting, of_rank)
         if step == "backward":
             found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
@@ -269,7 +269,7 @@ def _during(peak: Snapshot, run: StepRun) -> str:
     return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.options.copies else "")
 
 
-def _placed(
+def _on_rank(
     setting: Setting, run: StepRun, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
 ) -> StepRun:  # fmt: skip
     """The run of a step whose peak is asked for: of a whole model, or of one stage of its pipeline."""
