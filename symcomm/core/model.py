@@ -215,7 +215,9 @@ def _of_step(graph: Graph, quantity: DeclaredQuantity, said: dict[str, Any]) -> 
     what = f"a {graph.step.phase} step has no backward pass"
     if quantity.name not in OF_STEPS:
         hint = f"ask the model itself; a step has {', '.join(OF_STEPS)}"
-        raise ValuesError(f"{quantity.name} is of a training step, and {what}", hint=hint)
+        whole = any(one.name == "prompt" for one in quantity.options)  # a request is all of its steps
+        said_of = "the whole model, and not of one step" if whole else f"a training step, and {what}"
+        raise ValuesError(f"{quantity.name} is of {said_of}", hint=hint)
     option = OF_STEPS[quantity.name]
     if not option:
         return

@@ -79,6 +79,7 @@ def test_a_right_answer_between_the_marks_of_maths_or_in_words_of_a_language_is_
     ("tf32_peak", "155.9 teraflops per second"), ("tf32_peak", "155.9 TFLOPS/s"),
     ("ring_time", "75.16 毫秒"), ("ring_time", "2(k-1)M/(kW) Sekunden"), ("bubble", "27,3 Prozent"),
     ("lm_params", "3.407 Milliarden"), ("lm_params", "3.407 Mrd. Parameter"), ("lm_params", "34.07亿 个参数"),
+    ("tf32_peak", "155.9 万亿次每秒"), ("tf32_peak", "约 155.9 万亿次/秒"),
 ])  # fmt: skip
 def test_units_are_read_in_the_words_of_the_languages_that_papers_have(question, text):
     verdict = key(question).check(text)

@@ -214,6 +214,8 @@ def test_no_earlier_position_is_a_number_that_may_be_asked_for() -> None:
         (lambda m: m.prefill().time(phase="backward"), "a prefill step has no backward pass"),
         (lambda m: m.decode().activation_memory(), "activation_memory is of a training step"),
         (lambda m: m.decode().throughput("data(2)"), "throughput is of a training step"),
+        (lambda m: m.decode().request_latency(9, 2), "request_latency is of the whole model, and not of one step"),
+        (lambda m: m.decode().generation_flops(9, 2), "generation_flops is of the whole model, and not of one step"),
         (lambda m: m.decode().crossover(over="B"), "crossover is of a training step"),
         (lambda m: m.decode(new=0), "new is 0\nhint: at least 1, or a symbol"),
         (lambda m: m.prefill(new=0), "new is 0\nhint: at least 1, or a symbol"),

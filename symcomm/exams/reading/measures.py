@@ -46,7 +46,7 @@ CHINESE = {
     "毫秒": "ms", "微秒": "us", "纳秒": "ns", "秒": "s", "分钟": "min", "小时": "h", "天": "days",
     "千字节": "kB", "兆字节": "MB", "吉字节": "GB", "太字节": "TB", "字节": "bytes", "比特": "bits",
     "个参数": "parameters", "参数": "parameters", "元素": "elements", "次浮点运算": "FLOP", "浮点运算": "FLOP",
-    "次运算": "ops", "万亿": "*10^12", "亿": "*10^8", "万": "*10^4", "每": "/",
+    "次运算": "ops", "次每秒": "ops/s", "次/秒": "ops/s", "万亿": "*10^12", "亿": "*10^8", "万": "*10^4", "每": "/",
 }  # fmt: skip
 _PREFIXED = (
     "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
