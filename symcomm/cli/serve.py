@@ -32,7 +32,8 @@ _LIBRARIES = (
 )  # fmt: skip
 _DATA = (".py", ".lark", ".yaml", ".jinja", ".css", ".json", ".csv", ".txt", ".md")
 _LEFT_OUT = re.compile(
-    r"(^|/)(tests?|testing|benchmarks|__pycache__)/|^symcomm/(cli|verify|searching|templates/page)/"
+    r"(^|/)(tests?|testing|benchmarks|__pycache__)/|^symcomm/(cli|verify|searching|exams/exports)/"
+    r"|^symcomm/templates/(page|exports|practice)/"
     r"|^sympy/(parsing/(latex|autolev|c|fortran)|stats|vector|diffgeom|categories|liealgebras|crypto)/"
     r"|^sympy/physics/(?!__init__|matrices|units)"
 )

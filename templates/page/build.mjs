@@ -60,7 +60,7 @@ used = {Path(file).relative_to(above).as_posix(): name for above in (home, STAND
         for name, file in placed.items() if file.startswith(above + "/")}
 if not {"sympy/__init__.py", "symcomm/__init__.py"} <= used.keys():
     raise SystemExit(f"no byte code can be kept: nothing was imported from {home}")
-in_memory = {file: name for file, name in used.items() if not file.startswith(("networkx/", "sympy/physics/"))}  # which few questions need
+in_memory = {file: name for file, name in used.items() if not file.startswith(("networkx/", "sympy/physics/", "unittest/"))}  # which few questions need
 
 def bare(code):
     """Byte code without its table of lines: no 8 units of it have a place in a source."""
@@ -118,11 +118,15 @@ fs.unlinkSync(kept);
 fresh.globals.set("names", JSON.stringify(JSON.parse(told("in_memory")).map(([file, name]) => name)));
 fresh.globals.set("late", told("late"));
 fresh.runPython(`
-import gc, importlib, json, os, sys, zipimport
+import gc, importlib, json, os, sys, types, zipimport
 from importlib.machinery import PathFinder
 
+stub = types.ModuleType("unittest.mock")  # typeguard lets its Mock through: the page has none, so the memory needs no tests
+stub.Mock = stub.patch = type("Mock", (), {})
+sys.modules |= {"unittest": stub, "unittest.mock": stub}
 for name in json.loads(names):
     importlib.import_module(name)
+del sys.modules["unittest"], sys.modules["unittest.mock"], stub
 
 class Late:
     """Finds what is not in the memory: the page then fetches what few questions need, and after it all the rest."""
