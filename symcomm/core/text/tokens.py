@@ -50,6 +50,33 @@ _PARTNER = dict(_BRACKETS.values())
 _OPENING = set(_PARTNER)
 _ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *_CLOSING}
 
+_USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
+# What is told of what is wrong in a cell, and what to write instead; ``{shown}`` is what stands there.
+MESSAGES: dict[str, tuple[str, str]] = {
+    "long": ("this formula has {size:,} characters; at most {limit:,} are read", "split it into several rows"),
+    "deep": (f"this formula is nested more than {DEPTH_LIMIT} deep", "name a part of it in a row of its own"),
+    "dollar": ("this `$` is never closed", "write a `$` where the math ends"),
+    "open": ("this `{shown}` is never closed", "write a `{wanted}` where it ends"),
+    "crossed": ("this `{shown}` is never closed: `{other}` comes first", "write a `{wanted}` where it ends"),
+    "closed": ("this `{shown}` closes nothing", "take it away, or open it before"),
+    "character": ("unexpected character `{shown}`", "{hint}"),
+    "dots": ("unexpected character `{shown}`", "a decimal is written 0.5; a list is cut short by `...`"),
+    "dollar sign": (r"unexpected character `\$`", "write `$` around formulas, not `\\$`"),
+    "backslash": ("this backslash starts no command", "take it away"),
+    "refused": ("`{shown}` is not read here", "{hint}"),
+    "command": ("unexpected `{shown}`", "{hint}"),
+    "name": (
+        f"this name has {{size}} characters; names have at most {NAME_LIMIT}", "put spaces or operators between names"
+    ),
+    "text": ("unexpected character `{shown}` in a name", "a name has letters, digits, `_`, `-` and `.`"),
+    "font": ("`{shown}` needs a letter in braces", r"for example \mathbb{{R}}"),
+    "root": ("a root without braces takes one digit", r"write \sqrt{{{shown}}}, or braces around one digit"),
+    "two ways": ("'{shown}' can be read in two ways", "{hint}"),
+    "exponent": (f"the exponent of this number is over {EXPONENT_LIMIT:,}", "write a smaller number"),
+    "digits": (f"this number has more than {DIGITS_LIMIT} digits", "write it as a product or a power"),
+    "raised digits": (f"this number has more than {DIGITS_LIMIT} digits", ""),
+}  # fmt: skip
+
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
 # Digits in groups of three are one number: `12 345`, `12{,}345`, `12\,345`.
 _NUMBER = re.compile(
@@ -82,58 +109,35 @@ class Scanner:
         """All tokens of the cell."""
         text = self.text
         if len(text) > CELL_LIMIT:
-            raise FormulaError(
-                f"this formula has {len(text):,} characters; at most {CELL_LIMIT:,} are read",
-                self.cell.span(0, 20),
-                "split it into several rows",
-            )
+            raise self.error("long", 0, 20, size=len(text), limit=CELL_LIMIT)
         while self.position < len(text):
             self._next()
         if self.dollar is not None:
-            where = self.dollar
-            raise self.error("this `$` is never closed", where, where + 1, "write a `$` where the math ends")
+            raise self.error("dollar", self.dollar, self.dollar + 1)
         if self.open:
-            token = self.open[-1]
-            shown = self._source(token)
-            raise self.error(
-                f"this `{shown}` is never closed",
-                start_of(token),
-                stop_of(token),
-                f"write a `{_PARTNER[token.type]}` where it ends",
-            )
+            raise self._unclosed("open", self.open[-1])
         return self._tidy()
 
-    def error(self, message: str, start: int, stop: int, hint: str = "") -> FormulaError:
-        """An error with its place in the cell."""
+    def error(self, rule: str, start: int, stop: int, **said: object) -> Exception:
+        """An error with its place in the cell, as the table of messages has it."""
+        message, hint = (one.format(**{"shown": self.text[start:stop], **said}) for one in MESSAGES[rule])
         return FormulaError(message, self.cell.span(start, stop), hint)
 
-    def _source(self, token: Token) -> str:
-        return self.text[start_of(token) : stop_of(token)]
+    def _unclosed(self, rule: str, opened: Token, other: str = "") -> Exception:
+        return self.error(rule, start_of(opened), stop_of(opened), wanted=_PARTNER[opened.type], other=other)
 
     def _add(self, kind: str, value: str, start: int, stop: int) -> None:
         token = Token(kind, value, start_pos=start, end_pos=stop)
         if kind in _OPENING:
             self.open.append(token)
             if len(self.open) > DEPTH_LIMIT:
-                raise self.error(
-                    f"this formula is nested more than {DEPTH_LIMIT} deep",
-                    start,
-                    stop,
-                    "name a part of it in a row of its own",
-                )
+                raise self.error("deep", start, stop)
         elif kind in _CLOSING:
             if not self.open:
-                raise self.error(
-                    f"this `{self.text[start:stop]}` closes nothing", start, stop, "take it away, or open it before"
-                )
+                raise self.error("closed", start, stop)
             opened = self.open.pop()
             if opened.type != _CLOSING[kind]:
-                raise self.error(
-                    f"this `{self._source(opened)}` is never closed: `{self.text[start:stop]}` comes first",
-                    start_of(opened),
-                    stop_of(opened),
-                    f"write a `{_PARTNER[opened.type]}` where it ends",
-                )
+                raise self._unclosed("crossed", opened, self.text[start:stop])
         self._take(kind)
         self.found.append(token)
 
@@ -203,8 +207,7 @@ class Scanner:
             self._add(kind, value, start, start + 1)
             self.position += 1
         else:
-            hint = CHARACTER_HINTS.get(char, _USE)
-            raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
+            raise self.error("character", start, start + 1, shown=_shown(char), hint=CHARACTER_HINTS.get(char, _USE))
 
     def _begins(self) -> bool:
         """Whether an argument begins here, so that a `'` has nothing to stand at."""
@@ -243,12 +246,7 @@ class Scanner:
 
     def _check_name(self, word: str, start: int, stop: int) -> None:
         if len(word) > NAME_LIMIT:
-            raise self.error(
-                f"this name has {len(word)} characters; names have at most {NAME_LIMIT}",
-                start,
-                stop,
-                "put spaces or operators between names",
-            )
+            raise self.error("name", start, stop, size=len(word))
 
     def _number(self) -> None:
         start = self.position
@@ -262,25 +260,20 @@ class Scanner:
         elif raised and not found.group().replace(".", "").isdigit():
             stop = start + len(found.group()) - len(found.group().lstrip("0123456789"))
         elif self._taker() == "SQRT" and stop - start > 1 and self.text[start - 1] != "√":
-            hint = rf"write \sqrt{{{self.text[start:stop]}}}, or braces around one digit"
-            raise self.error("a root without braces takes one digit", start, stop, hint)
+            raise self.error("root", start, stop)
         digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
         power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
         self.hangs |= power is not None
         if power and power[1] in self.known and not power[2] and power[1] + power[3] not in self.known:
             hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
-            raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
+            raise self.error("two ways", start, power.end(), hint=hint)
         if power and power[1] not in self.known:
             stop = power.end()
             if len(power[3].lstrip("0")) > 4 or int(power[3]) > EXPONENT_LIMIT:
-                raise self.error(
-                    f"the exponent of this number is over {EXPONENT_LIMIT:,}", start, stop, "write a smaller number"
-                )
+                raise self.error("exponent", start, stop)
             digits += f"e{power[2]}{int(power[3])}"
         if len(digits.partition("e")[0].replace(".", "")) > DIGITS_LIMIT:
-            raise self.error(
-                f"this number has more than {DIGITS_LIMIT} digits", start, stop, "write it as a product or a power"
-            )
+            raise self.error("digits", start, stop)
         self.position = stop
         self._add("NUMBER", digits, start, stop)
 
@@ -300,12 +293,7 @@ class Scanner:
         elif stop - start == 1 and not self.text[stop:].replace("\\]", "").replace("\\)", "").strip(" \t\n$`"):
             pass  # the full stop of a sentence
         else:
-            raise self.error(
-                f"unexpected character `{self.text[start:stop]}`",
-                start,
-                stop,
-                "a decimal is written 0.5; a list is cut short by `...`",
-            )
+            raise self.error("dots", start, stop)
         self.position = stop
 
     def _raised(self, letters: dict[str, str]) -> None:
@@ -318,7 +306,7 @@ class Scanner:
             self._add("MINUS", "-", start, start)
             value = value[1:]
         if value.isdigit() and len(value) > DIGITS_LIMIT:
-            raise self.error(f"this number has more than {DIGITS_LIMIT} digits", start, stop)
+            raise self.error("raised digits", start, stop)
         self._check_name(value, start, stop)
         self._add("NUMBER" if value.isdigit() else "WORD", value, start, stop)
         self.position = stop
@@ -327,7 +315,7 @@ class Scanner:
         text, start = self.text, self.position
         found = _COMMAND.match(text, start)
         if found is None:
-            raise self.error("this backslash starts no command", start, start + 1, "take it away")
+            raise self.error("backslash", start, start + 1)
         name, stop = found.group()[1:], found.end()
         if name.endswith("*") and name not in TEXT_FONTS:
             name, stop = name[:-1], stop - 1
@@ -338,7 +326,7 @@ class Scanner:
         elif name in (",", ";", ":", "!", " ", ">", "/", "\n", "(", ")", "[", "]"):
             pass  # spacing, and the borders of inline math
         elif name == "$":
-            raise self.error(r"unexpected character `\$`", start, stop, "write `$` around formulas, not `\\$`")
+            raise self.error("dollar sign", start, stop)
         elif name in TEXT_FONTS:
             self._text_command(name, start, stop)
         elif name in LETTER_FONTS:
@@ -350,7 +338,7 @@ class Scanner:
         elif name in GREEK:
             self._add("TEXT", name, start, stop)
         elif name in REFUSED_COMMANDS:
-            raise self.error(f"`\\{name}` is not read here", start, stop, REFUSED_COMMANDS[name])
+            raise self.error("refused", start, stop, shown=f"\\{name}", hint=REFUSED_COMMANDS[name])
         elif name in COMMANDS:
             kind, value = COMMANDS[name]
             self._add(kind, value, start, stop)
@@ -359,7 +347,7 @@ class Scanner:
             self._check_name(name, start, stop)
             self._add("TEXT", name, start, stop)
         else:
-            raise self.error(f"unexpected `\\{_shown(name)}`", start, stop, _USE)
+            raise self.error("command", start, stop, shown=f"\\{_shown(name)}", hint=_USE)
 
     def _text_command(self, name: str, start: int, stop: int) -> None:
         r"""``\text{...}``: the words inside are one word; one with formulas inside is only a change of font."""
@@ -372,7 +360,7 @@ class Scanner:
             return
         closing = text.find("}", opening)
         if closing < 0:
-            raise self.error("this `{` is never closed", opening, opening + 1, "write a `}` where it ends")
+            raise self.error("open", opening, opening + 1, wanted="}")
         if quoted := _QUOTED.fullmatch(text[opening + 1 : closing].strip()):
             at = text.index(quoted.group(), opening)
             self._add("QUOTED", quoted.group()[1:-1], at, at + len(quoted.group()))
@@ -386,12 +374,7 @@ class Scanner:
                 return
             bad = next(char for char in content if not _TEXT_CONTENT.fullmatch(char))
             where = text.find(bad, opening)
-            raise self.error(
-                f"unexpected character `{_shown(bad)}` in a name",
-                where,
-                where + 1,
-                "a name has letters, digits, `_`, `-` and `.`",
-            )
+            raise self.error("text", where, where + 1, shown=_shown(bad))
         word = re.sub(r"[\s~]+", " ", content).strip()
         self.position = closing + 1
         if not word:
@@ -408,9 +391,7 @@ class Scanner:
         r"""``\mathbb{R}``, ``\mathcal{L}``: another letter than the plain one, so another name."""
         found = re.compile(r"\s*(?:\{\s*([A-Za-z0-9]{1,20})\s*\}|([A-Za-z0-9]))").match(self.text, stop)
         if found is None:
-            raise self.error(
-                f"`{self.text[start:stop]}` needs a letter in braces", start, stop, r"for example \mathbb{R}"
-            )
+            raise self.error("font", start, stop)
         self.position = found.end()
         self._add("TEXT", prefix + (found.group(1) or found.group(2)), start, found.end())
 
@@ -433,9 +414,6 @@ class Scanner:
         while tidy and tidy[-1].type == "COMMA":
             tidy.pop()
         return tidy
-
-
-_USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
 
 
 def _shown(char: str) -> str:
