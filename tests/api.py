@@ -204,7 +204,7 @@ NAMES = {
     "symcomm.exams.problems.schema": "problem_schema",
     "symcomm.exams.problems.solve": "answer_of following load_model solve",
     "symcomm.exams.problems.verified": "cache_path run_key",
-    "symcomm.exams.reading.measures": "measures_measure=measure",
+    "symcomm.core.answers.measures": "measures_measure=measure",
     "symcomm.exams.roster": "Student csv_text numbered read_roster",
     "symcomm.exams.rubric": "mark_of share_of",
     "symcomm.exams.self_test": "self_test",

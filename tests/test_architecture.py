@@ -38,6 +38,7 @@ FLOORS = {
     "symcomm.core.sweep": 2,
     "symcomm.core.derivation": 2,
     "symcomm.core.printing": 2,
+    "symcomm.core.answers": 3,
     "symcomm.core.graph": 3,
     "symcomm.core.readers": 3,
     "symcomm.core.setting": 4,

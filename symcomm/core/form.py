@@ -506,6 +506,18 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
     return _FRACTIONS.named(name)(form)
 
 
+def degree(form: Form) -> Fraction:
+    """A bound of the power that anything in a form is raised to."""
+    if isinstance(form, Power):
+        exponent = evaluate(form.exponent, {}) if not names(form.exponent) else Fraction(1)
+        return max(degree(form.base), Fraction(1)) * abs(exponent) + (degree(form.exponent) if exponent == 1 else 0)
+    if isinstance(form, Product):
+        return sum((max(degree(f), Fraction(0)) for f in form.factors if not isinstance(f, (Num, Sym))), Fraction(0))
+    if isinstance(form, (Num, Sym)):
+        return Fraction(1) if isinstance(form, Sym) else Fraction(0)
+    return max((degree(f) for f in form.parts), default=Fraction(0))
+
+
 def _ratio(top: Fraction, bottom: Fraction) -> Fraction:
     if not bottom:
         raise ValuesError("a division by zero")

@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
+from symcomm.core.answers.formula import AnswerReader
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
@@ -25,7 +26,6 @@ from symcomm.exams.changes import ChangedAnswer, same_names
 from symcomm.exams.mistakes import Misconception
 from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points
 from symcomm.exams.problems.answer_keys import AnswerKeys
-from symcomm.exams.reading.formula import AnswerReader
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation, Relations
@@ -308,7 +308,7 @@ class AnswerKey:
         """The factor of a number without a unit, and the power of the prefix in it."""
         if not self.spec.unit:
             return Fraction(1), 0
-        from symcomm.exams.reading.measures import measure
+        from symcomm.core.answers.measures import measure
 
         found = measure(self.spec.unit)
         return Quantity.parse(f"1 {self.spec.unit}").within(self.unit).value, found[2] if found is not None else 0

@@ -17,7 +17,7 @@ from typing import ClassVar
 from symcomm.core import form as forms
 from symcomm.core.collectives import algorithms
 from symcomm.core.errors import SymcommError
-from symcomm.core.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
+from symcomm.core.form import Form, Num, Product, Ratio, Root, Sym, Total, num, product
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.printing.forms import plain
@@ -191,7 +191,7 @@ class OtherStep(Asked):
 
 def _inside(form: Form, change: Callable[[Form], Form]) -> Form:
     """A change of what is rounded up or down at last, not of the rounded number."""
-    return type(form)(change(form.inside)) if isinstance(form, (Ceiling, Floor)) else change(form)
+    return type(form)(change(form.inside)) if isinstance(form, (forms.Ceiling, forms.Floor)) else change(form)
 
 
 def _mapped(form: Form, change: Callable[[Form], Form | None]) -> Form:
@@ -367,7 +367,7 @@ def _undivided(form: Form, by: Set[Form]) -> Form:
 @lru_cache(4096)  # several mistakes ask it of the same answer
 def _divisors(form: Form) -> frozenset[str]:
     """The symbols that a form is divided by."""
-    inner = form.inside if isinstance(form, (Ceiling, Floor)) else form
+    inner = form.inside if isinstance(form, (forms.Ceiling, forms.Floor)) else form
     bottom = sp.fraction(sp.cancel(sp.together(worth(inner))))[1]
     bases = (f.as_base_exp()[0] for f in sp.Mul.make_args(sp.factor_terms(bottom)))
     return frozenset(base.name for base in bases if base.is_Symbol)
@@ -407,7 +407,7 @@ def _put(form: Form, change: Mapping[str, Form]) -> Form:
 @lru_cache(4096)
 def _terms(form: Form) -> tuple[Form, ...]:
     """The terms of an answer that is a sum once it is multiplied out; itself where it is none."""
-    if any(isinstance(piece, (Ceiling, Floor, Root)) for piece in forms.walk(form)):
+    if any(isinstance(piece, (forms.Ceiling, forms.Floor, Root)) for piece in forms.walk(form)):
         return (form,)
     expanded = sp.expand(worth(form))
     return tuple(forms.from_expr(t) for t in sp.Add.make_args(expanded))

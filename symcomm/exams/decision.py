@@ -18,6 +18,10 @@ from functools import lru_cache
 from types import FrameType
 
 from symcomm.core import form as forms
+from symcomm.core.answers import UnreadError
+from symcomm.core.answers.formula import Side
+from symcomm.core.answers.measures import counts, measure
+from symcomm.core.answers.numbers import Literal
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.identity import identical
@@ -27,10 +31,6 @@ from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
 from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points, real_points
-from symcomm.exams.reading import UnreadError
-from symcomm.exams.reading.formula import Side, degree
-from symcomm.exams.reading.measures import counts, measure
-from symcomm.exams.reading.numbers import Literal
 from symcomm.exams.verdict import Counterexample, Verdict
 
 _SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
@@ -336,7 +336,7 @@ class _Decision:
 
     def _proved(self, form: Form, used: frozenset[str]) -> bool | None:
         pieces = [*forms.walk(form)]
-        large = len(pieces) > _SYMPY_NODES or degree(form) > _SYMPY_DEGREE
+        large = len(pieces) > _SYMPY_NODES or forms.degree(form) > _SYMPY_DEGREE
         if large or any(isinstance(piece, forms.Logarithm) for piece in pieces):
             return None
         key = self.key

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
+from symcomm.core.answers import UnreadError
+from symcomm.core.answers.formula import Side
 from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
 from symcomm.core.quantities import QUANTITIES
@@ -19,8 +21,6 @@ from symcomm.exams.papers import Exam, Paper, PaperPart
 from symcomm.exams.problems.problem import Problem
 from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here, shared_here
-from symcomm.exams.reading import UnreadError
-from symcomm.exams.reading.formula import Side
 from symcomm.exams.remembered import Remembered
 from symcomm.exams.rubric import Mark, mark_of
 from symcomm.exams.sheets import Sheet, check_columns

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.answers.formula import as_spellings
 from symcomm.core.collectives import algorithms
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DocumentError, nearest
@@ -26,7 +27,6 @@ from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.problems.deriving import accounting_of, no_model
 from symcomm.exams.problems.problem import Ask, Problem
 from symcomm.exams.problems.solve import answer_of, known_of, load_model
-from symcomm.exams.reading.formula import as_spellings
 
 if TYPE_CHECKING:
     from symcomm.core.model import Model

@@ -17,7 +17,7 @@ from itertools import product as combinations_of
 from symcomm.core import form as forms
 from symcomm.core.derivation import Relations
 from symcomm.core.errors import SymcommError
-from symcomm.core.form import Algebra, Form, Num, Power, Product, Ratio, Root, Sym
+from symcomm.core.form import Form, Num, Product, Ratio, Root, Sym
 from symcomm.core.records import dataclass
 
 # Square roots of small primes exist modulo each, and cube roots are unique.
@@ -78,7 +78,7 @@ class ResiduePoint:
                 return found * _number_root(numbers, q, self.prime) % self.prime
             case Ratio(top, bottom):
                 return self.root(top, q) * self.inverse(self.root(bottom, q)) % self.prime
-            case Power(base, Num(n)):
+            case forms.Power(base, Num(n)):
                 found = self.root(base, q * n.denominator)
                 return pow(found if n > 0 else self.inverse(found), abs(n.numerator), self.prime)
             case Root(inside):
@@ -103,11 +103,11 @@ def _residue(number: Fraction, prime: int) -> int:
     return number.numerator * pow(bottom, -1, prime) % prime
 
 
-def _power(form: Power, point: ResiduePoint) -> int:
+def _power(form: forms.Power, point: ResiduePoint) -> int:
     exponent = form.exponent
     if not isinstance(exponent, Num):
         if not forms.names(exponent):
-            return _power(Power(form.base, Num(forms.evaluate(exponent, {}))), point)
+            return _power(forms.Power(form.base, Num(forms.evaluate(exponent, {}))), point)
         return point.mix(5, point.worth(form.base), point.worth(exponent))
     n, q = exponent.number.numerator, exponent.number.denominator
     base = point.worth(form.base) if q == 1 else point.root(form.base, q)
@@ -119,11 +119,11 @@ def _extreme(form: forms.Largest | forms.Smallest, point: ResiduePoint) -> int:
     return flat.pop() if len(flat) == 1 else point.mix(2 if isinstance(form, forms.Largest) else 3, *sorted(flat))
 
 
-_RESIDUES: Algebra[int] = Algebra({
+_RESIDUES: forms.Algebra[int] = forms.Algebra({
     Num: lambda form, point: _residue(form.number, point.prime),
     forms.Total: lambda form, point: sum(map(point.worth, form.terms)) % point.prime,
     Ratio: lambda form, point: point.worth(form.top) * point.inverse(point.worth(form.bottom)) % point.prime,
-    Power: _power,
+    forms.Power: _power,
     Root: lambda form, point: point.root(form.inside, 2),
     forms.Ceiling: lambda form, point: point.mix(1, point.worth(form.inside)),
     forms.Floor: lambda form, point: -point.mix(1, -point.worth(form.inside) % point.prime) % point.prime,  # -⌈-x⌉
@@ -181,7 +181,7 @@ def is_rational(form: Form) -> bool:
     """
     for piece in forms.walk(form):
         kind = type(piece)
-        if kind is Power:
+        if kind is forms.Power:
             exponent = piece.exponent  # type: ignore[attr-defined]
             if not isinstance(exponent, Num) or exponent.number.denominator != 1:
                 return False

@@ -7,11 +7,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
+from symcomm.core.answers.formula import Side
 from symcomm.core.errors import SymcommError
 from symcomm.core.notation import Notation
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity
-from symcomm.exams.reading.formula import Side
 
 VerdictName = Literal["right", "other_convention", "mistake", "different", "unreadable", "refused", "undecided"]
 

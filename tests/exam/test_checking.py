@@ -51,6 +51,16 @@ def checked(problem, answer):
         ("24*П*D^2", "cyrillic capital letter pe"),
         ("24 N D^2/(k-k)", "division by zero"),
         ("ceil 3.5", "write ceil(...) with brackets"),
+        ("24 ·· N D^2", "two operators in a row"),
+        ("24 *= N D^2", "two operators in a row"),
+        ("24^ND", "write brackets around the exponent"),
+        ("24 N D^2^3", "stacked powers: write brackets"),
+        ("24 N D^2_3", "an index needs a name before it"),
+        (r"24 \cdo N D^2", r"\cdo is not read here"),
+        (r"\mathcal{O}(N D^2)", "give the exact count, not its order"),
+        ("24 N D^2,", "give one answer, without a comma"),
+        ("25 302^2", "two numbers side by side"),
+        (r"\frac{24 N D^2}-2", "the fraction or the root is empty"),
     ],
 )
 def test_what_is_not_clear_is_not_read_and_the_hint_says_how_to_write_it(text, hint):
@@ -65,7 +75,8 @@ def test_a_name_that_can_be_split_in_two_ways_is_told_with_both():
 
 LATEX = [r"$(12+12)N_{layer}D^2$", "${24ND^2}$", "$24$ N.D^2", "24 . N . D^2", r"\(24 N D^2\)", "'24 N D^2'",
          "“24ND^2”", "`24 N D^2`", "**24 N D^2**", "24 N D^2 Bytes", "12.88 吉字节", "128.8 亿 字节",
-         "12,88 Gigabyte",          "4 GB + 4 GB + 4.88 GB"]  # fmt: skip
+         "12,88 Gigabyte", "4 GB + 4 GB + 4.88 GB", r"24 N_{\rm layer} D^2", r"24\, N\, d\_model^2", "24 N (1/D)^-(2)",
+         "24 N D^⌈3/2⌉", "24⨯N∗D²", "24 N\u2062D^2"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", LATEX)

@@ -1,6 +1,7 @@
 """Each hint of the reader of answers is said in German and Chinese, too."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from api import words_words as words
 
 import symcomm as sc
 
+TABLES = ("_WORDS", "_STRANGE", "_TIME_UP", "_SAID", "_MISPLACED", "_INDEX", "_WITHOUT_COMMA", "_SIDE_BY_SIDE",
+          "_NOT_CLEAR", "_UNDER_THE_ROOT", "_MARKS")  # fmt: skip
 EXAMS = Path(sc.__file__).parent / "exams"
 
 
@@ -39,12 +42,13 @@ def hints(module: Path) -> Iterator[str]:
         if isinstance(node, ast.keyword) and node.arg == "hint":
             yield from said(node.value)
 
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("_WORDS", "_STRANGE", "_TIME_UP"):
-            for value in node.value.values if isinstance(node.value, ast.Dict) else [node.value]:
-                yield from said(value)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in TABLES:
+            for one in ast.walk(node.value):
+                yield from (re.sub(r"{.*?}", "D", text) for text in said(one) if " " in text)
 
 
-ALL = sorted({one for module in (EXAMS / "decision.py", *(EXAMS / "reading").glob("*.py")) for one in hints(module)})
+MODULES = (EXAMS / "decision.py", *(EXAMS.parent / "core" / "answers").glob("*.py"))
+ALL = sorted({one for module in MODULES for one in hints(module)})
 
 
 TYPED = {"a D is not closed: D", "this is in D, but the answer is DD"}  # made of words that are put in: typed below

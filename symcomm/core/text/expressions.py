@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from lark import Token
 
-from symcomm.core.errors import FormulaError, Span, nearest
+from symcomm.core.errors import FormulaError, Span, SymcommError, nearest
+from symcomm.core.form import evaluate
 from symcomm.core.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.core.text.context import Context
 from symcomm.core.text.names import find, read_names
@@ -47,6 +48,7 @@ from symcomm.core.text.tree import (
     Sum,
     Transpose,
     children,
+    size_form,
 )
 
 _AnyNode = TypeVar("_AnyNode", bound=Node)
@@ -499,35 +501,9 @@ def _terms(node: Node) -> int:
 
 def _constant(node: Node) -> Fraction | None:
     """The size of a number in an exponent, or a bound that is too large; None where it has names."""
-    huge = Fraction(10 * EXPONENT_LIMIT)
-    value: Fraction | None = None
-    if isinstance(node, Number):
-        value = node.value
-    elif isinstance(node, Sum):
-        value = Fraction(0)
-        for one, sign in zip(node.terms, node.signs, strict=True):
-            term = _constant(one)
-            if term is None:
-                return None
-            value += sign * term
-    elif isinstance(node, Multiplication):
-        value = Fraction(1)
-        for one in node.factors:
-            factor = _constant(one)
-            if factor is None:
-                return None
-            value *= factor
-    elif isinstance(node, Quotient):
-        top, bottom = _constant(node.top), _constant(node.bottom)
-        if top is not None and bottom:
-            value = top / bottom
-    elif isinstance(node, Exponentiation):
-        base, exponent = _constant(node.base), _constant(node.exponent)
-        if base is not None and exponent is not None:
-            value = huge if abs(base) > 1 and abs(exponent) > 20 else Fraction(1)
-            if abs(exponent) <= 20 and exponent.denominator == 1 and base:
-                value = base ** int(exponent)
-    if value is None:
+    try:  # what stands in it is bounded already
+        value = evaluate(size_form(node), {})
+    except SymcommError:
         return None
     small = max(abs(value.numerator), value.denominator) < 10**DIGITS_LIMIT
-    return value if small else huge
+    return value if small else Fraction(10 * EXPONENT_LIMIT)

@@ -18,12 +18,19 @@ from symcomm.core.text.tokens import DEPTH_LIMIT, Scanner
 
 # A bracket is seven rules of the grammar within each other.
 _LEVEL_LIMIT = 8 * DEPTH_LIMIT
+_KEPT_TOKENS = 100
 
 
 def _tree(tokens: list[Token]) -> Branch:
     tree: object = FORMULA.parser().parse(tokens)  # our lexer takes tokens
     assert isinstance(tree, Branch)
     return tree
+
+
+def parsed(tokens: list[Token]) -> Branch:
+    """The tree of tokens, which is kept for few of the same kinds; Lark's error where there is none."""
+    shape = _shape(tuple(token.type for token in tokens)) if len(tokens) <= _KEPT_TOKENS else None
+    return _tree(tokens) if shape is None else _Alike.of(shape, tokens).tree(tokens)
 
 
 def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:

@@ -55,6 +55,10 @@ def scripts_of(context: Context, factor: Branch) -> list[Script]:
             continue
         tree = script.children[1]
         assert isinstance(tree, Branch)
+        if tree.data == "signed":  # how far would it go in x^-kN?
+            sign, raised = (context.source(part) for part in tree.children)
+            hint = "write braces: x^{-k}"
+            raise context.wrong(f"something is missing between `{sign}` and `{raised}`", tree.children[1], hint)
         text = canonical(tree)
         if len(text) > NAME_LIMIT and stem_of(context, tree) is not None:
             raise context.wrong(f"this script has more than {NAME_LIMIT} characters", tree, "shorten the name")

@@ -7,7 +7,7 @@ never closed, nesting that is too deep, characters that mean nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from lark import Token
 
@@ -26,6 +26,7 @@ from symcomm.core.text.vocabulary import (
     LOWERED,
     RAISED,
     REFUSED_COMMANDS,
+    SPACES,
     SPACING_COMMANDS,
     TEXT_FONTS,
 )
@@ -54,7 +55,7 @@ _USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S),
 # What is told of what is wrong in a cell, and what to write instead; ``{shown}`` is what stands there.
 MESSAGES: dict[str, tuple[str, str]] = {
     "long": ("this formula has {size:,} characters; at most {limit:,} are read", "split it into several rows"),
-    "deep": (f"this formula is nested more than {DEPTH_LIMIT} deep", "name a part of it in a row of its own"),
+    "deep": ("this formula is nested more than {limit} deep", "name a part of it in a row of its own"),
     "dollar": ("this `$` is never closed", "write a `$` where the math ends"),
     "open": ("this `{shown}` is never closed", "write a `{wanted}` where it ends"),
     "crossed": ("this `{shown}` is never closed: `{other}` comes first", "write a `{wanted}` where it ends"),
@@ -74,7 +75,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "two ways": ("'{shown}' can be read in two ways", "{hint}"),
     "exponent": (f"the exponent of this number is over {EXPONENT_LIMIT:,}", "write a smaller number"),
     "digits": (f"this number has more than {DIGITS_LIMIT} digits", "write it as a product or a power"),
-    "raised digits": (f"this number has more than {DIGITS_LIMIT} digits", ""),
+    "raised": ("this number has more than {limit} digits", ""),
 }  # fmt: skip
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
@@ -82,18 +83,22 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
 _NUMBER = re.compile(
     r"\d{1,3}(?:(?:\{,\}|\\[, ]|[ ~\u00a0\u2009\u202f])\d{3}(?!\d))+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+", re.ASCII
 )
+_FIRST_DIGIT = re.compile(r"\.?[0-9]")
 _SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _JOINING = {"and", "for", "where", "with", "all"}
 _QUOTES = "\"'“”"
 _QUOTED = re.compile(r"""["“”][^"“”]*["“”]|'[^']*'""")
-_SPACES = set(" \t\n\r\f\v~\u00a0\u2009\u202f\u200a\u2002\u2003\u2005\u2006\u200b\u2060\ufeff")
 _TEXT_CONTENT = re.compile(r"[A-Za-z0-9 _.\-~'α-ωΑ-Ω]*")
 
 
 class Scanner:
     """Reads one cell into tokens; ``Scanner(cell).tokens()``. ``known`` are names that are never split."""
+
+    characters: Mapping[str, tuple[str, str]] = CHARACTERS
+    commands: Mapping[str, tuple[str, str]] = COMMANDS
+    limit = CELL_LIMIT
 
     def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
         self.cell, self.text, self.known = cell, cell.text, known
@@ -108,8 +113,8 @@ class Scanner:
     def tokens(self) -> list[Token]:
         """All tokens of the cell."""
         text = self.text
-        if len(text) > CELL_LIMIT:
-            raise self.error("long", 0, 20, size=len(text), limit=CELL_LIMIT)
+        if len(text) > self.limit:
+            raise self.error("long", 0, 20, size=len(text), limit=self.limit)
         while self.position < len(text):
             self._next()
         if self.dollar is not None:
@@ -127,11 +132,13 @@ class Scanner:
         return self.error(rule, start_of(opened), stop_of(opened), wanted=_PARTNER[opened.type], other=other)
 
     def _add(self, kind: str, value: str, start: int, stop: int) -> None:
+        """One more token; what comes next stands behind it."""
+        self.position = stop
         token = Token(kind, value, start_pos=start, end_pos=stop)
         if kind in _OPENING:
             self.open.append(token)
             if len(self.open) > DEPTH_LIMIT:
-                raise self.error("deep", start, stop)
+                raise self.error("deep", start, stop, limit=DEPTH_LIMIT)
         elif kind in _CLOSING:
             if not self.open:
                 raise self.error("closed", start, stop)
@@ -162,7 +169,7 @@ class Scanner:
     def _next(self) -> None:
         text, start = self.text, self.position
         char = text[start]
-        if char in _SPACES or char == "`":
+        if char in SPACES or char == "`":
             self.position += 1
         elif char == "$":
             width = 2 if text.startswith("$$", start) and self.dollar is None else 1
@@ -173,39 +180,22 @@ class Scanner:
             self._command()
         elif char.isascii() and (char.isalpha() or text.startswith("__", start)):
             self._word()
-        elif (char.isascii() and char.isdigit()) or (
-            char == "." and text[start + 1 : start + 2].isdigit() and text[start + 1].isascii()
-        ):
+        elif _FIRST_DIGIT.match(text, start):
             self._number()
         elif char == ".":
             self._dots()
         elif char == "<" and (found := _BREAK.match(text, start)):
             self._add("AND", ",", start, found.end())
-            self.position = found.end()
-        elif char == "<" and text.startswith("<=", start):
-            self._add("RELATION", "<=", start, start + 2)
-            self.position += 2
-        elif char == ":" and text.startswith(":=", start):
-            self._add("RELATION", "=", start, start + 2)
-            self.position += 2
         elif char == "*" and self._raises():
             self._add("WORD", "*", start, start + 1)  # n^*, the best n
-            self.position += 1
-        elif char == "*" and text.startswith("**", start):
-            self._add("CARET", "^", start, start + 2)
-            self.position += 2
         elif char in _QUOTES and (found := _QUOTED.match(text, start)) and (char != "'" or self._begins()):
             self._add("QUOTED", found.group()[1:-1], start, found.end())
-            self.position = found.end()
         elif char in GREEK_LETTERS:
             self._add("TEXT", GREEK_LETTERS[char], start, start + 1)
-            self.position += 1
         elif char in RAISED or char in LOWERED:
             self._raised(RAISED if char in RAISED else LOWERED)
-        elif char in CHARACTERS:
-            kind, value = CHARACTERS[char]
-            self._add(kind, value, start, start + 1)
-            self.position += 1
+        elif (sign := text[start : start + 2]) in self.characters or (sign := char) in self.characters:
+            self._add(*self.characters[sign], start, start + len(sign))
         else:
             raise self.error("character", start, start + 1, shown=_shown(char), hint=CHARACTER_HINTS.get(char, _USE))
 
@@ -223,18 +213,16 @@ class Scanner:
         found = _WORD.match(self.text, start)
         if found is None:  # a lone `__`
             self._add("UNDER", "_", start, start + 1)
-            self.position += 1
             return
         word, stop = found.group(), found.end()
         if self._taker() and (word[1:2].isalpha() or (self._taker() == "FRAC" and word[1:2].isdigit())):
             self.hangs = True
             if word not in self.known:
                 word, stop = word[0], start + 1
-        self.position = stop
         self._check_name(word, start, stop)
         script = bool(self.found) and self.found[-1].type in ("UNDER", "CARET")
-        before = start == 0 or self.text[start - 1] in _SPACES or self.text[start - 1] in "$`"
-        after = stop == len(self.text) or self.text[stop] in _SPACES or self.text[stop] in "$`\\"
+        before = start == 0 or self.text[start - 1] in SPACES or self.text[start - 1] in "$`"
+        after = stop == len(self.text) or self.text[stop] in SPACES or self.text[stop] in "$`\\"
         if not script and not self.open and before and after:
             if word == "in" and self.found and self.found[-1].type in _ENDS:
                 self._add("RELATION", "in", start, stop)
@@ -274,7 +262,6 @@ class Scanner:
             digits += f"e{power[2]}{int(power[3])}"
         if len(digits.partition("e")[0].replace(".", "")) > DIGITS_LIMIT:
             raise self.error("digits", start, stop)
-        self.position = stop
         self._add("NUMBER", digits, start, stop)
 
     def _dots(self) -> None:
@@ -306,10 +293,9 @@ class Scanner:
             self._add("MINUS", "-", start, start)
             value = value[1:]
         if value.isdigit() and len(value) > DIGITS_LIMIT:
-            raise self.error("raised digits", start, stop)
+            raise self.error("raised", start, stop, limit=DIGITS_LIMIT)
         self._check_name(value, start, stop)
         self._add("NUMBER" if value.isdigit() else "WORD", value, start, stop)
-        self.position = stop
 
     def _command(self) -> None:
         text, start = self.text, self.position
@@ -339,9 +325,8 @@ class Scanner:
             self._add("TEXT", name, start, stop)
         elif name in REFUSED_COMMANDS:
             raise self.error("refused", start, stop, shown=f"\\{name}", hint=REFUSED_COMMANDS[name])
-        elif name in COMMANDS:
-            kind, value = COMMANDS[name]
-            self._add(kind, value, start, stop)
+        elif name in self.commands:
+            self._add(*self.commands[name], start, stop)
         elif name.isalpha() and name.isascii():
             # A command of the author's own (\softmax, \Out): a word like any other.
             self._check_name(name, start, stop)
@@ -353,7 +338,7 @@ class Scanner:
         r"""``\text{...}``: the words inside are one word; one with formulas inside is only a change of font."""
         text = self.text
         opening = stop
-        while opening < len(text) and text[opening] in _SPACES:
+        while opening < len(text) and text[opening] in SPACES:
             opening += 1
         if opening >= len(text) or text[opening] != "{":
             self._add("FONT", name, start, stop)
@@ -392,7 +377,6 @@ class Scanner:
         found = re.compile(r"\s*(?:\{\s*([A-Za-z0-9]{1,20})\s*\}|([A-Za-z0-9]))").match(self.text, stop)
         if found is None:
             raise self.error("font", start, stop)
-        self.position = found.end()
         self._add("TEXT", prefix + (found.group(1) or found.group(2)), start, found.end())
 
     def _tidy(self) -> list[Token]:

@@ -17,6 +17,11 @@ GREEK_LETTERS = notation.GREEK_LETTERS | {
     "ο": "omicron",
 }  # fmt: skip
 
+# Spaces of any width, and what shows nothing.
+SPACES = "".join([
+    " \t\n\r\f\v~\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f",
+    "\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\u2061\u2063\u2064",
+])  # fmt: skip
 # Commands that change only how the formula looks.
 SPACING_COMMANDS = words(
     "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle quad qquad displaystyle textstyle "
@@ -93,19 +98,19 @@ REFUSED_COMMANDS = {
 CHARACTERS: dict[str, tuple[str, str]] = {
     name: (kind, value)
     for kind, value, names in (
-        ("PLUS", "+", "+"),
-        ("MINUS", "-", "- − –"),
-        ("DOT", "*", "* · ⋅ ∙ @"),
-        ("TIMES", "*", "× ⨯"),
-        ("SLASH", "/", "/ ÷"),
+        ("PLUS", "+", "+ ﹢"),
+        ("MINUS", "-", "- − – — ‒ ― ﹣"),
+        ("DOT", "*", "* · ⋅ ∙ • ∗ \u2062 @"),
+        ("TIMES", "*", "× ⨯ ✕"),
+        ("SLASH", "/", "/ ÷ ∕ ⁄"),
         ("ODOT", "o", "⊙ ∘"),
-        ("RELATION", "=", "= ≔ ←"),
+        ("RELATION", "=", "= := ≔ ←"),
         ("RELATION", "in", "∈"),
         ("RELATION", ":", ":"),
-        ("RELATION", "<=", "≤"),
+        ("RELATION", "<=", "<= ≤"),
         ("COMMA", ",", ", ;"),
         ("UNDER", "_", "_"),
-        ("CARET", "^", "^"),
+        ("CARET", "^", "^ **"),
         ("PRIME", "'", "' ’ ′"),
         ("PRIME", "''", "″"),
         ("TRANSPOSED", "T", "ᵀ ⊤"),
@@ -128,7 +133,7 @@ CHARACTERS: dict[str, tuple[str, str]] = {
     )
     for name in words(names)
 }
-RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True))
+RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿᵏ", "0123456789-nk", strict=True))
 LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
 # What to write instead of a character that means nothing here.
 CHARACTER_HINTS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.errors import DocumentError
-from symcomm.core.form import Algebra, Form, Num, Sym, names, of_parts, substitute
+from symcomm.core.form import Form, Num, Sym, names
 from symcomm.exams.exports.item import Item, QuestionPart
 
 # What is no symbol in Maxima or in PrairieLearn.
@@ -33,14 +33,14 @@ def stands_for(part: QuestionPart) -> dict[str, Form]:
     """The symbols on the left of relations, in terms of the others: formulas are compared without them."""
     found: dict[str, Form] = {}
     for name, right in part.relations:
-        found[name] = substitute(right, lambda symbol: found.get(symbol.name, symbol))
+        found[name] = forms.substitute(right, lambda symbol: found.get(symbol.name, symbol))
     return found
 
 
 def without_relations(form: Form, part: QuestionPart) -> Form:
     """A formula in those symbols that no relation eliminates."""
     found = stands_for(part)
-    return substitute(form, lambda symbol: found.get(symbol.name, symbol))
+    return forms.substitute(form, lambda symbol: found.get(symbol.name, symbol))
 
 
 def tree(form: Form, item: Item) -> list[Any]:
@@ -52,8 +52,8 @@ def tree(form: Form, item: Item) -> list[Any]:
     def refuse(form: Form, go: object) -> list[Any]:
         raise DocumentError(f"{item.id}: that format asks for no formula with {type(form).__name__}", item.span)
 
-    algebra: Algebra[list[Any]] = Algebra({
-        **of_parts(_HEADS),
+    algebra: forms.Algebra[list[Any]] = forms.Algebra({
+        **forms.of_parts(_HEADS),
         Num: lambda num, go: ["number", num.number.numerator, num.number.denominator],
         Sym: lambda sym, go: ["symbol", sym.name],
     }, refuse)  # fmt: skip

@@ -492,7 +492,7 @@ def _requirement(rule: Scalar, known: Sequence[str], every: set[str]) -> Require
 
 def _form(text: str, span: Span, known: Sequence[str], every: set[str]) -> Form:
     """A formula over drawn numbers; the parts of records are read with an underscore for their point."""
-    from symcomm.core.form import Sym, substitute
+    from symcomm.core import form as forms
     from symcomm.core.text.formula import read_form
 
     plain = {name.replace(".", "_"): name for name in known}
@@ -506,7 +506,7 @@ def _form(text: str, span: Span, known: Sequence[str], every: set[str]) -> Form:
         form = read_form(text, plain.keys())
     except SymcommError as error:
         raise DocumentError(error.message, span, error.hint) from None
-    return substitute(form, lambda symbol: Sym(plain.get(symbol.name, symbol.name)))
+    return forms.substitute(form, lambda symbol: forms.Sym(plain.get(symbol.name, symbol.name)))
 
 
 def _worth(form: Form, numbers: Mapping[str, Fraction], span: Span) -> Fraction:

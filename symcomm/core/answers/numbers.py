@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from symcomm.core.answers import UnreadError
 from symcomm.core.records import dataclass
-from symcomm.exams.reading import UnreadError
+from symcomm.core.text.tokens import EXPONENT_LIMIT
 
-EXPONENT_LIMIT = 1_000
 _DIGITS_LIMIT = 100
 
 _THOUSANDS = re.compile(r"\d{1,3}(\{,\}|,|\.|'|_| {1,2})\d{3}(?:\1\d{3})+(?!\d)", re.ASCII)
-_GROUPED_ONCE = re.compile(r"\d{1,3}['_]\d{3}(?!\d)", re.ASCII)
+_GROUPED_ONCE = re.compile(r"([1-9]\d{0,2})(?:['_]| +)(\d{3}(?:\.\d+)?)(?![\d.,'_])", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 _COMMA = re.compile(r"(\d+)(?:\{,\}|,)(\d+)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)(?![\w.])", re.ASCII)
-_TIMES_TEN = re.compile(r"\s*(?:\*|\\cdot|\\times|[xX])\s*10\s*(?:\^|\*\*)")
+_TIMES_TEN = re.compile(r"\s*(?:[*·×⋅∙∗•✕xX]|\\cdot|\\times)\s*10\s*(?:\^|\*\*|[⁻⁰-⁹¹²³])")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, i
     >>> scan("12,885", 0)
     Traceback (most recent call last):
         ...
-    symcomm.exams.reading.UnreadError: 12.885 or 12885? write a point, or no mark
+    symcomm.core.answers.UnreadError: 12.885 or 12885? write a point, or no mark
     """
     if text[start] == "0" and text[start + 1 : start + 2] in ("x", "X") and text[start + 2 : start + 3].isalnum():
         raise UnreadError("write the number in decimal")
@@ -74,7 +74,7 @@ def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, i
         elif text[stop : stop + 1] == "," and text[stop + 1 : stop + 2].isdigit():
             raise UnreadError("the commas are neither thousands nor a decimal comma")
     elif (match := _GROUPED_ONCE.match(text, start)) is not None:
-        whole, behind, stop = re.sub(r"\D", "", match[0]), "", match.end()
+        (whole, _, behind), stop = (match[1] + match[2]).partition("."), match.end()
     elif (match := _COMMA.match(text, start)) is not None:
         whole, behind, stop = match[1], match[2], match.end()
         if text[stop : stop + 1] in (",", ".") and text[stop + 1 : stop + 2].isdigit():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
+from symcomm.core.answers import UnreadError
 from symcomm.core.errors import SymcommError
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.exams.reading import UnreadError
 
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "ki": 10}
