@@ -9,7 +9,9 @@ from api import (
     ONE,
     Accounting,
     AccountingError,
+    CountQuestion,
     Derivation,
+    Domain,
     Irrational,
     Largest,
     Logarithm,
@@ -17,6 +19,7 @@ from api import (
     Power,
     Ratio,
     Reason,
+    RefusedError,
     Root,
     Smallest,
     Step,
@@ -118,7 +121,7 @@ def test_the_search_with_numbers_agrees_with_brute_force_on_piecewise_and_ration
         )
         low, high = rng.randint(1, 4), rng.randint(4, 40)
         expected, value = least(form, low, high, sense)
-        found = search.whole(forms.value(form), amount("n"), low, high, None, sense)
+        found = search.whole(forms.value(form), amount("n"), Domain(F(low), F(high), True), sense)
         assert (set(found.best) <= set(expected), found.value) == (True, value)
         if case % 20 == 0:
             best = minimise if sense > 0 else maximise
@@ -405,7 +408,7 @@ def test_terms_are_sorted_by_their_power_and_roots_are_gathered():
 
 def test_a_range_without_whole_numbers_is_refused():
     with pytest.raises(ValuesError, match="there is no whole number from 5 to 4"):
-        search.whole(amount("n") + 1, amount("n"), 5, 4, None)
+        search.whole(amount("n") + 1, amount("n"), Domain(F(5), F(4), True))
 
 
 def test_the_best_whole_number_stands_among_its_neighbours():
@@ -455,3 +458,34 @@ def test_a_real_optimum_at_an_open_bound_is_refused_late_as_it_is_early():
 def test_a_condition_that_the_numbers_decide_is_not_told():
     made = minimise("(n + p - 1)(t/n + o)", over="n", integer=False, given={"p": 3})
     assert not any("holds where" in note for note in made.notes)
+
+
+def test_a_cost_worked_out_anew_at_each_number_is_least_first_within_and_passed_where_counting_finds_it():
+    rng = random.Random(11)
+    for _ in range(40):
+        worth = {n: F(rng.randint(1, 9)) for n in sorted(rng.sample(range(1, 60), 9))}
+        refused = {*rng.sample([*worth], 3)}
+
+        def cost(number, worth=worth, refused=refused):
+            if number in refused:
+                raise RefusedError(f"not {number}")
+            return worth[number]
+
+        question, able = CountQuestion(cost, [*worth]), {n: v for n, v in worth.items() if n not in refused}
+        for sense, extreme in ((1, min(able.values())), (-1, max(able.values()))):
+            found = question.least(sense)
+            assert (found.best, found.value) == (tuple(n for n in able if able[n] == extreme), extreme)
+            assert found.refused == tuple((n, f"not {n}") for n in sorted(refused))
+        assert question.first(F(4)) == min((n for n in able if able[n] <= 4), default=None)
+        start, step, most = rng.randint(1, 9), rng.randint(1, 5), F(rng.randint(1, 9000))
+        numbers = range(start, 400, step)
+        within = [n for n in numbers if n**2 <= most]
+        last = (within[-1], within[-1] + step) if within and len(within) < len(numbers) else None
+        assert CountQuestion(lambda n: F(n**2), numbers).edge(most) == last
+        assert CountQuestion(lambda n: -F(n**2), numbers).edge(-most - F(1, 2)) == last
+
+    def never(number):
+        raise RefusedError(f"not {number}")
+
+    with pytest.raises(RefusedError, match="not 4"):
+        CountQuestion(never, (4, 6)).least()

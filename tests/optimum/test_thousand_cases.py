@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from api import (
     Derivation,
+    Domain,
     Graph,
     Largest,
     Power,
@@ -281,7 +282,7 @@ def compare_kinks(cases: int) -> int:
         if not allowed:
             continue
         best, value = least(cost, allowed)
-        made = search.whole(forms.value(form), amount("n"), low, high, divided)
+        made = search.whole(forms.value(form), amount("n"), Domain(F(low), F(high), True, divided))
         assert set(made.best) <= set(best)
         assert made.best[0] == best[0]
         assert made.value == value

@@ -449,9 +449,7 @@ def _compared(working: OptimumSteps, runs: powers.Monotonicity) -> Derivation:
 
 def _best_whole(working: OptimumSteps) -> Derivation:
     cost, question = working.cost, working.question
-    assert question.domain.low is not None
-    low, high = int(question.domain.low), None if question.domain.high is None else int(question.domain.high)
-    found = search.whole(cost.numbers, cost.x, low, high, question.domain.divides, question.sense, cost.allows)
+    found = search.whole(cost.numbers, cost.x, question.domain, question.sense, cost.allows)
     working.notes.append(found.how)
     rows: list[tuple[str | Form | Quantity, ...]] = []
     shown = sorted(found.tried, key=lambda t: question.sense * t[1])[:_MOST_ROWS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +13,7 @@ from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.libraries import sp
 from symcomm.core.optimum.cost import Cost
-from symcomm.core.optimum.roots import Domain
+from symcomm.core.optimum.roots import Domain, bisect
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, Unit
 
@@ -43,6 +43,76 @@ class CostQuestion:
     def words(self) -> tuple[str, str]:
         """The words for the result, as an adjective and as a noun."""
         return ("least", "minimum") if self.sense > 0 else ("greatest", "maximum")
+
+
+class RefusedError(ValuesError):
+    """A number that a cost cannot have."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best whole numbers, their value, everything that was compared, and why other numbers were not."""
+
+    best: tuple[int, ...]
+    value: Fraction
+    tried: tuple[tuple[int, Fraction], ...]
+    how: str = ""
+    refused: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CountQuestion:
+    """A cost that is worked out anew at each of some whole numbers, which are in order.
+
+    ``worth`` raises ``RefusedError`` for a number that the cost cannot have.
+    """
+
+    worth: Callable[[int], Fraction]
+    numbers: Sequence[int]
+
+    def each(self) -> Iterator[tuple[int, Fraction | RefusedError]]:
+        """Each number with the cost, or why it has none."""
+        for number in self.numbers:
+            try:
+                yield number, self.worth(number)
+            except RefusedError as error:
+                yield number, error
+
+    def least(self, sense: int = 1) -> Found:
+        """Where the cost is least (``sense`` -1: greatest); raises ``RefusedError`` where every number is refused.
+
+        >>> CountQuestion(lambda n: Fraction(n + 12 // n), (2, 3, 4, 6)).least().best
+        (3, 4)
+        """
+        every = [*self.each()]
+        tried = tuple((n, value) for n, value in every if not isinstance(value, RefusedError))
+        refused = tuple((n, error.message) for n, error in every if isinstance(error, RefusedError))
+        if not tried:
+            raise RefusedError(refused[0][1])
+        best = (min if sense > 0 else max)(value for _, value in tried)
+        return Found(tuple(n for n, value in tried if value == best), best, tried, refused=refused)
+
+    def first(self, most: Fraction) -> int | None:
+        """The first number at which the cost is no more than ``most``; None where there is none."""
+        return next((n for n, value in self.each() if not isinstance(value, RefusedError) and value <= most), None)
+
+    def edge(self, most: Fraction) -> tuple[int, int] | None:
+        """The neighbours between which a cost that only rises, or only falls, passes ``most``; None where it does not.
+
+        >>> CountQuestion(lambda n: Fraction(n * n), range(2, 1000, 2)).edge(Fraction(50))
+        (6, 8)
+        """
+        within, last = self.worth(self.numbers[0]) <= most, len(self.numbers) - 1
+
+        def sign(place: Fraction) -> int:
+            return 1 if (self.worth(self.numbers[int(place)]) <= most) == within else -1
+
+        doubled = (Fraction(min(2**n - 1, last)) for n in range(1, last.bit_length() + 1))
+        beyond = next((place for place in doubled if sign(place) < 0), None)
+        if beyond is None:
+            return None
+        found = bisect(sign, Fraction(0), beyond, 1, whole=True)
+        return self.numbers[int(found.low)], self.numbers[int(found.high)]
 
 
 def ask(

@@ -39,6 +39,16 @@ class Domain:
     whole: bool = False
     divides: int | None = None
 
+    def numbers(self) -> Sequence[int]:
+        """The whole numbers among them in their order, from 1 on where there is no lower bound.
+
+        >>> Domain(low=Fraction(2), divides=12).numbers()
+        [2, 3, 4, 6, 12]
+        """
+        low, high = 1 if self.low is None else int(self.low), int(FAR[1] if self.high is None else self.high)
+        within = range(low, high + 1)
+        return within if self.divides is None else [n for n in map(int, sp.divisors(self.divides)) if n in within]
+
     def __contains__(self, value: Fraction) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 

@@ -6,7 +6,7 @@ is at an end of the range or beside a special point. Values are exact fractions,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations
 
@@ -14,8 +14,9 @@ from symcomm.core import form as forms
 from symcomm.core.derivation import rational
 from symcomm.core.errors import IrrationalError, ValuesError
 from symcomm.core.libraries import Expr, Symbol, sp
-from symcomm.core.optimum.roots import FAR, Crossing, bounds, pieces, polynomial, roots, sign_at, sign_of
-from symcomm.core.records import dataclass
+from symcomm.core.optimum.question import CountQuestion, Found
+from symcomm.core.optimum.roots import FAR, Crossing, Domain, bounds, pieces, polynomial, roots, sign_at, sign_of
+from symcomm.core.records import dataclass, replace
 
 MOST = 100_000  # whole numbers that are tried one by one where nothing better is known
 _SHORT = 500  # whole numbers that are compared sooner than a slope is solved
@@ -62,37 +63,22 @@ def special(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, closed:
     return found
 
 
-@dataclass(frozen=True)
-class Found:
-    """The best whole numbers, their value, and everything that was compared."""
-
-    best: tuple[int, ...]
-    value: Fraction
-    tried: tuple[tuple[int, Fraction], ...]
-    how: str
-
-
 _HOW = "The cost can be best only where the slope is zero or a piece ends; we compare these points."
 _BY_INTERVALS = " Interval arithmetic shows which value is smaller."
 
 
 def whole(
-    expr: Expr, x: Symbol, low: int, high: int | None, divides: int | None, sense: int = 1,
-    allows: Callable[[int], bool] = lambda number: True,
-) -> Found:  # fmt: skip
-    """The whole numbers of a range, or the divisors of a number in it, where a cost is least (``sense`` -1: greatest).
+    expr: Expr, x: Symbol, domain: Domain, sense: int = 1, allows: Callable[[int], bool] = lambda number: True
+) -> Found:
+    """The whole numbers of a domain where a cost is least (``sense`` -1: greatest).
 
     ``allows`` says of a number whether the cost can have it. Raises ``ValuesError`` where there is none.
     """
-    expr = sense * expr
+    expr, divides = sense * expr, domain.divides
+    low, high = 1 if domain.low is None else int(domain.low), None if domain.high is None else int(domain.high)
     if high is not None and low > high:
         raise ValuesError(f"there is no whole number from {low} to {high}")
-    if divides is not None:
-        allowed = [int(n) for n in sp.divisors(divides) if n >= low and (high is None or n <= high) and allows(int(n))]
-        if not allowed:
-            raise ValuesError(f"no divisor of {divides} lies from {low} to {high}")
-        return _least(expr, x, allowed, sense, f"Every divisor of {divides} in the range is compared.")
-    if high is None or high - low >= _SHORT:
+    if divides is None and (high is None or high - low >= _SHORT):
         try:
             found = _between_special(expr, x, low, high, sense)
             if all(map(allows, found.best)):
@@ -103,10 +89,14 @@ def whole(
         if high is None:
             place = f"{x.name} = {found.best[0]} is best, which is refused"
             raise ValuesError(f"{place}: other numbers are not looked for", hint="give an upper bound, or divides")
-    every = [n for n in range(low, high + 1) if allows(n)]
+    every = [n for n in domain.numbers() if allows(n)]
+    if divides is not None:
+        if not every:
+            raise ValuesError(f"no divisor of {divides} lies from {low} to {high}")
+        return _least(expr, x, every, sense, f"Every divisor of {divides} in the range is compared.")
     if not every:
         raise ValuesError(f"no {x.name} from {low} to {high} will do")
-    fewer = "" if len(every) == high - low + 1 else " that will do"
+    fewer = "" if high is None or len(every) == high - low + 1 else " that will do"
     found = _least(expr, x, every, sense, f"Every whole number of the range{fewer} is compared.")
     near = {n for i, n in enumerate(every) if {*every[max(0, i - 1) : i + 2]} & {*found.best}}
     return Found(found.best, found.value, tuple(t for t in found.tried if t[0] in near), found.how)
@@ -123,20 +113,18 @@ def _between_special(expr: Expr, x: Symbol, low: int, high: int | None, sense: i
     return found
 
 
-def _least(expr: Expr, x: Symbol, tried: Iterable[int], sense: int, how: str) -> Found:
+def _least(expr: Expr, x: Symbol, tried: Sequence[int], sense: int, how: str) -> Found:
     """The least of the values at some whole numbers."""
-    form, tried = forms.from_expr(expr), [*tried]
+    form = forms.from_expr(sense * expr)
     try:
-        exact = [(n, forms.evaluate(form, {x.name: Fraction(n)})) for n in tried]
-        least = min(value for _, value in exact)
-        best = [n for n, value in exact if value == least]
-        return Found((*best,), sense * least, tuple((n, sense * value) for n, value in exact), how)
+        found = CountQuestion(lambda n: forms.evaluate(form, {x.name: Fraction(n)}), tried).least(sense)
+        return replace(found, how=how)
     except IrrationalError:
         if len(tried) > _MOST_DIGITS:
             raise UnsolvedError(f"{len(tried)} values that are not rational", hint="give a narrower range") from None
     known = [(n, bounds(expr, x, Fraction(n))) for n in tried]
     most = min(value.b for _, value in known)
-    best = []
+    best: list[int] = []
     for n in (n for n, value in known if value.a <= most):  # as near as 40 digits tell
         gap = expr.subs(x, n) - expr.subs(x, best[0] if best else n)
         way = sign_at(gap, x, Fraction(1)) or (0 if gap.equals(0) else -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from itertools import combinations, count
+from itertools import combinations
 from math import ceil, gcd, prod
 from typing import Annotated, Literal
 
@@ -20,7 +20,8 @@ from symcomm.core.hardware.devices import device
 from symcomm.core.libraries import Expr
 from symcomm.core.optimum.dimension import in_unit
 from symcomm.core.optimum.powers import terms
-from symcomm.core.optimum.roots import bisect
+from symcomm.core.optimum.question import CountQuestion, RefusedError
+from symcomm.core.optimum.roots import Domain
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
 from symcomm.core.program import pipeline
@@ -204,18 +205,21 @@ def _dividing(
         whole = whole.xreplace({graph.axes[a].size: parts.axes[a].size for a in shared.axes})
         graph = parts
 
-    def uneven(ranks: int) -> StrategyError | ValuesError | None:
+    def takes(ranks: int) -> Fraction:
         at = {**known, name: Fraction(ranks)}
         try:
             check_divisible(graph, cutting, at)
         except StrategyError as error:
-            return error
-        takes = Quantity(forms.evaluate(forms.from_expr(whole), at), BYTE)
-        return ValuesError(f"Parts of whole words take {takes} on {ranks} ranks") if takes.value > size else None
+            raise RefusedError(error.message, hint=error.hint) from None
+        return forms.evaluate(forms.from_expr(whole), at)
 
-    why = uneven(least)
-    if why is None:
-        return
+    try:
+        if (bytes_taken := takes(least)) <= size:
+            return
+        why, hint = f"Parts of whole words take {Quantity(bytes_taken, BYTE)} on {least} ranks", ""
+        next_one = "that fits"
+    except RefusedError as error:
+        why, hint, next_one = error.message, error.hint, "that divides it"
     cut = [
         (axis, meshes) for _, axis, meshes in cut_axes(graph, cutting)
         if any(name in forms.names(cutting.sizes[m]) for m in meshes) and not axis.size.has(sp.ceiling)
@@ -225,20 +229,19 @@ def _dividing(
     stages = cutting.pipeline.stages if cutting.pipeline is not None else None
     staged = stages is not None and name in forms.names(stages)
     layers = [int(known[r.times]) for r in setting.regions if staged and r.times in known]
-    tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths)) or range(least, 2 * least + 1)
-    best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
+    divides = None if layers else gcd(*lengths) or None
+    most = sum(layers) if layers else None if divides else 2 * least
+    tried = Domain(Fraction(least), None if most is None else Fraction(most), True, divides).numbers()
+    best = CountQuestion(takes, tried).first(size)
     if best is None:
-        raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
-    next_one = "that divides it" if isinstance(why, StrategyError) else "that fits"
-    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number {next_one}."
-    work.define(
-        f"{name}_fit",
-        num(best),
-        ONE,
-        "divides",
-        text,
-        witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)),
-    )
+        raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why}", hint=hint)
+    text = f"The bytes fit from `{name}` = {least} on. {why}: the answer is the next number {next_one}."
+
+    def again(numbers: Numbers) -> Fraction:
+        beyond = Domain(Fraction(ceil(numbers[f"{name}_min"]))).numbers()
+        return Fraction(CountQuestion(takes, beyond).first(size) or 0)
+
+    work.define(f"{name}_fit", num(best), ONE, "divides", text, witness=again)
 
 
 def _said(
@@ -347,29 +350,23 @@ def _search(
     if missing:
         raise ValuesError(f"this is no straight line in {x.name}: give {', '.join(missing)}", hint=f"{missing[0]}=8")
 
-    def at(n: int) -> Fraction:
-        """The bytes with n times the least size."""
-        return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n * multiple)}))
+    def takes(n: int) -> Fraction:
+        return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n)}))
 
-    growing = at(2) > at(1)
-
-    def sign(n: Fraction) -> int:
-        """Of one on the side of the least size, -1 on the other."""
-        return 1 if (at(int(n)) <= size) == growing else -1
-
+    growing = takes(2 * multiple) > takes(multiple)
     if growing:
-        _fits(at(1), x.name, multiple, size)
-    high = next((2**n for n in range(1, 61) if sign(Fraction(2**n)) < 0), None)
-    if high is None:
+        _fits(takes(multiple), x.name, multiple, size)
+    edge: tuple[int, int] | None = (multiple, multiple)
+    if growing or takes(multiple) > size:
+        edge = CountQuestion(takes, range(multiple, multiple * (2**60 + 1), multiple)).edge(size)
+    if edge is None:
         raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
-    edge = bisect(sign, Fraction(1), Fraction(high), 1, whole=True)
-    low, high = (int(edge.low), int(edge.high)) if growing or at(1) > size else (1, 1)
-    found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
-    taken, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
-    text = f"{x.name} = {found * multiple} takes {taken}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    found, beside = edge if growing else edge[::-1]
+    taken, not_so = Quantity(takes(found), BYTE), Quantity(takes(beside), BYTE)
+    text = f"{x.name} = {found} takes {taken}, which fits; {x.name} = {beside} takes {not_so}."
     text += f" It is a multiple of {multiple}." if multiple > 1 else ""
     which = "max" if growing else "min"
-    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)
+    work.define(f"{x.name}_{which}", forms.num(found), ONE, "search", text, witness=fits)
 
 
 def _part(share: Fraction, of: Derivation, numbers: Numbers) -> Fraction:

@@ -18,6 +18,8 @@ from symcomm.core.optimum.cost import closed, written
 from symcomm.core.optimum.equality import cancelled, meets, positive_root
 from symcomm.core.optimum.minimum import maximise, minimise
 from symcomm.core.optimum.powers import course, has_both_signs, slope_of, terms
+from symcomm.core.optimum.question import CountQuestion, RefusedError
+from symcomm.core.optimum.roots import Domain
 from symcomm.core.optimum.writing import continued
 from symcomm.core.parallel.strategy import degree
 from symcomm.core.patience import patience, trying
@@ -255,37 +257,37 @@ def _whole(asked: _Split) -> Derivation:
     count = forms.evaluate(asked.devices, setting.values)
     if count.denominator != 1 or not 1 < count <= MOST_DEVICES:
         raise ValuesError(f"{count} devices cannot be split", hint=f"a whole number from 2 to {MOST_DEVICES}")
-    divisors = [int(d) for d in sp.divisors(int(count))]
+    divisors = Domain(divides=int(count)).numbers()
     if len(divisors) > MOST_DIVISORS:
         said = f"{count} has {len(divisors)} divisors: at most {MOST_DIVISORS} are compared"
         raise ValuesError(said, hint="numbers: real gives the place of the best split")
-    rows = [(d, *_candidate(asked, d, int(count) // d)) for d in divisors]
-    able = [(cost, d) for d, cost, _, _ in rows if cost is not None]
-    if not able:
-        raise ValuesError(f"no split of {count} devices will do: {rows[0][2]}", hint="other devices or another batch")
-    best = min(able)[0]
-    winners = [d for cost, d in able if cost == best]
+    times: dict[int, dict[str, Fraction]] = {}
+    try:
+        found = CountQuestion(partial(_worth, asked, int(count), times), divisors).least()
+    except RefusedError as error:
+        told = f"no split of {count} devices will do: {error.message}"
+        raise ValuesError(told, hint="other devices or another batch") from None
     terms = asked.terms(Sym(x), Ratio(asked.devices, Sym(x)))
     if over:
         compute_bound.solve(terms, over)
     else:
         _cost(asked, terms)
-    others = f" {', '.join(map(str, winners[1:]))} is as good." if len(winners) > 1 else ""
+    others = f" {', '.join(map(str, found.best[1:]))} is as good." if len(found.best) > 1 else ""
     text = f"No other divisor of {count} needs less{f' `{over}`' if over else ' time'}.{others}"
     work = terms.work
-    work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text, witness=lambda numbers: min(able)[1])
+    work.define(f"{x}^whole", num(found.best[0]), ONE, "compare", text, witness=lambda numbers: found.best[0])
     if asked.wants_least:
         work.steps.append(_least(asked, setting.derivation("", work.steps), f"{x}^whole"))
-    shown = sorted(rows, key=lambda row: (row[1] is None, row[1] or 0, row[0]))[:MOST_ROWS]
+    shown: list[tuple[int, Fraction | str]] = [*sorted(found.tried, key=lambda one: one[1]), *found.refused]
     cells: list[tuple[str | Form | Quantity, ...]] = []
-    for d, worth, why, times in sorted(shown, key=lambda row: row[0]):
-        each = [] if over else ["" if why else Quantity(times.get(mesh, Fraction(0)), SECOND) for mesh in asked.axes]
-        value = why if worth is None else Quantity(worth, ONE if over else SECOND)
-        alone = [
-            f"nothing is sent along `{mesh}`" for mesh, n in zip(asked.axes, (d, count / d), strict=True) if n == 1
-        ]
-        told = ["best"] * (worth == best) + alone * (worth is not None)
-        cells.append((str(d), str(int(count) // d), *each, value, "; ".join(told)))
+    for d, worth in sorted(shown[:MOST_ROWS], key=lambda one: one[0]):
+        sizes = dict(zip(asked.axes, (d, int(count) // d), strict=True))
+        alone = [f"nothing is sent along `{mesh}`" for mesh, n in sizes.items() if n == 1]
+        each: list[str | Quantity] = [Quantity(times[d].get(mesh, Fraction(0)), SECOND) if d in times else ""
+                                      for mesh in sizes if not over]  # fmt: skip
+        value = worth if isinstance(worth, str) else Quantity(worth, ONE if over else SECOND)
+        told = "; ".join(["best"] * (d in found.best) + alone * (value is not worth))
+        cells.append((*map(str, sizes.values()), *each, value, told))
     heads = [f"`{name}`" for name in ((x, y) if over else (x, y, *asked.axes))]
     heads += [f"least `{over}`" if over else "cost", ""]
     title = f"Least {asked.what} over all splits"
@@ -294,21 +296,23 @@ def _whole(asked: _Split) -> Derivation:
     return asked.made(title, terms, [Exhibit(f"Divisors of {count} compared", tuple(heads), tuple(cells))])
 
 
-def _candidate(asked: _Split, first: int, second: int) -> tuple[Fraction | None, str, dict[str, Fraction]]:
-    """The cost of one split, or why there is none, and its times."""
+def _worth(asked: _Split, count: int, times: dict[int, dict[str, Fraction]], first: int) -> Fraction:
+    """The cost of one split, whose times are noted; raises ``RefusedError`` where there is none."""
     try:
-        terms = asked.terms(num(first), num(second))
+        terms = asked.terms(num(first), num(count // first))
         if asked.over:
             answer, kind, _ = compute_bound.solve(terms, asked.over)
-            return (_number(terms, answer), "", {}) if kind == "at_least" else (None, "no lower bound", {})
+            if kind != "at_least":
+                raise RefusedError("no lower bound")
+            return _number(terms, answer)
     except StrategyError:
-        return None, "does not divide the sizes", {}
+        raise RefusedError("does not divide the sizes") from None
     except ValuesError as error:
         if asked.over and "ever enough" in str(error):
-            return None, "never compute bound", {}
+            raise RefusedError("never compute bound") from None
         raise
-    times = {mesh: _number(terms, name) for mesh, name in terms.sent.items()}
-    return max(times.values()) if asked.overlap else sum(times.values(), Fraction(0)), "", times
+    times[first] = {mesh: _number(terms, name) for mesh, name in terms.sent.items()}
+    return max(times[first].values()) if asked.overlap else sum(times[first].values(), Fraction(0))
 
 
 def _number(terms: MeshTerms, name: Form) -> Fraction:
