@@ -114,7 +114,7 @@ NAMES = {
     "symcomm.core.quantities.memory.allocated_memory": "allocated_memory_block=block",
     "symcomm.core.quantities.memory.snapshots": "StepRun snapshots step_of",
     "symcomm.core.quantities.recipes": "RECIPES recipe_of",
-    "symcomm.core.quantities.time": "pipeline_time",
+    "symcomm.core.quantities.time": "pipelines",
     "symcomm.core.quantities.time.judge": "judge",
     "symcomm.core.quantities.communication.links": "by_axis",
     "symcomm.core.quantities.witnesses": "witnesses_passes=passes",

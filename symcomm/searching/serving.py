@@ -21,8 +21,8 @@ from symcomm.core.program import pipeline
 from symcomm.core.program.vocabulary import whole_words
 from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.generating import step_of
-from symcomm.core.quantities.memory import kv_cache, serving_capacity
-from symcomm.core.quantities.time import decode_time, step_time, time
+from symcomm.core.quantities.memory import caches
+from symcomm.core.quantities.time import generating_time, step_time, time
 from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
@@ -86,7 +86,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     m = training.fresh("m", setting, strategy)
     numbers = dict(known)
 
-    stages = decode_time.staged(setting, strategy)
+    stages = generating_time.staged(setting, strategy)
 
     def timed(
         at: Setting, mark: str, amount: str, groups: Form, cut: Any = None
@@ -129,8 +129,8 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     far, held = forms.from_expr(model.graph.step.past), list[tuple[Form, tuple[tuple[str, Form], ...]]]()
     for kind, number in pipeline.fullest(model.graph, strategy.pipeline if strategy else None, setting.values):
         work = StepWriter(made, *(strategy.forms if strategy is not None else ()))
-        weights = serving_capacity.weights(work, strategy, number)
-        cache = kv_cache.write(work, strategy, kv_cache.shares(made, strategy, far, number, "batch"), "batch")
+        weights = caches.weights(work, strategy, number)
+        cache = caches.write(work, strategy, caches.shares(made, strategy, far, number, "batch"), "batch")
         mark = f"{kind} kept: " if kind else "kept: "
         steps += training.named(mark, work.steps)
         touched += work.rests_on

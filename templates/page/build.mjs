@@ -50,7 +50,7 @@ const plainly = new Uint8Array(fs.readFileSync(plain));
 const python = await started(plainly, {});
 python.FS.writeFile("/plain.zip", plainly);
 python.runPython(answers + TRIED + `
-import importlib._bootstrap_external as external, io, sys, zipfile, zlib
+import importlib._bootstrap_external as external, io, re, sys, zipfile, zlib
 from pathlib import Path
 from symcomm.core.text.grammars import FORMULA, KEPT, MODULE
 
@@ -102,8 +102,8 @@ for target, data in {
 late = {name.partition("/")[0].partition(".")[0] for name in libraries}
 
 def shipped(name, data):
-    """What is kept of a file: schedules are found by its name, quantities by this line."""
-    return data.decode() if name not in used else "\\ndef derive(" if b"\\ndef derive(" in data else ""
+    """What is kept of a file: schedules are found by its name, quantities by these lines."""
+    return data.decode() if name not in used else b"".join(re.findall(rb"\\ndef derive\\w*\\(", data)).decode()
 
 sources = {f"{home}/{name}": shipped(name, data) for name, data in symcomm.items()}
 `);

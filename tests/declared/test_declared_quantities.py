@@ -222,10 +222,14 @@ print(json.dumps({
 """
 
 
-def test_a_quantity_is_one_file(tmp_path: Path):
+SEVERAL = DOUBLED.replace("def derive(", "def derive_elements(") + "\n\n" + DOUBLED[DOUBLED.index("def derive("):]
+
+
+@pytest.mark.parametrize(("file", "text"), [("elements.py", DOUBLED), ("other_elements.py", SEVERAL)])
+def test_a_quantity_is_one_file_or_one_function_of_a_file(tmp_path: Path, file: str, text: str):
     """A file in a folder of its own is found by the command line, documents, methods and the schema."""
     (tmp_path / "extra").mkdir()
-    (tmp_path / "extra" / "elements.py").write_text(DOUBLED, encoding="utf-8")
+    (tmp_path / "extra" / file).write_text(text, encoding="utf-8")
     table, document = tmp_path / "table.tsv", tmp_path / "problem.md"
     table.write_text(TABLE, encoding="utf-8")
     document.write_text(asking("ask: elements\ntensor: y\ntimes: three"), encoding="utf-8")

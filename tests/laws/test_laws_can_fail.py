@@ -116,7 +116,7 @@ CHANGES = {
     ),
     # A size whose name has an index does not count.
     "names_mean_nothing": Change(
-        "quantities/counting/parameters.py",
+        "quantities/counting/sizes.py",
         "sizes = [graph.axes[axis].size for axis in axes]",
         'sizes = [graph.axes[axis].size for axis in axes if "_" not in graph.axes[axis].label]',
     ),

@@ -20,7 +20,7 @@ from api import (
     identical,
     minimise,
     num,
-    pipeline_time,
+    pipelines,
     product,
     total,
 )
@@ -52,7 +52,7 @@ def bucket(want, p):
 
 def pipe(want, p):
     names = {"mb": "m", "p": "p", "t0": "t", "ovh": "o"}
-    return pipeline_time.derive(setting(**{names[k]: v for k, v in p.items() if k in names}), want)
+    return pipelines.derive_pipeline_time(setting(**{names[k]: v for k, v in p.items() if k in names}), want)
 
 
 def broadcast(want, p):
@@ -86,7 +86,7 @@ def derived(name: str, p: dict) -> F:
             return pipe("chunks", p).at().value
         case "003.pipe.slow_stage":
             stages = ", ".join(str(p[f"t{i}"]) for i in range(1, 5))
-            return pipeline_time.derive(setting(m=p["mb"]), "time", stages, "chunk").at().value
+            return pipelines.derive_pipeline_time(setting(m=p["mb"]), "time", stages, "chunk").at().value
         case "003.pipe.ratio43" | "003.pipe.ratio42":
             # Throughput over p stages grows with p times the utilisation.
             return (p["p"] * pipe("utilisation", {"p": p["p"], "mb": p["mb"]}).at().value
@@ -197,12 +197,12 @@ def test_a_symbol_for_rho_may_have_a_number_among_the_given_values():
 
 
 def test_uneven_stages_keep_their_unit_in_the_least_time_and_the_best_number():
-    second = pipeline_time.SECOND
-    least = pipeline_time.derive(setting(), "least", "6, 2, 2, 2")
+    second = pipelines.SECOND
+    least = pipelines.derive_pipeline_time(setting(), "least", "6, 2, 2, 2")
     assert least.unit == second
     assert least.steps[3].unit == second
     # (12 + 6 (m - 1))/m + (m + 3)/2 = 7.5 + 6/m + m/2 is least at m = sqrt(12), where it is 7.5 + sqrt(12)
-    found = pipeline_time.derive(setting(o=F(1, 2)), "least", "6, 2, 2, 2").at()
+    found = pipelines.derive_pipeline_time(setting(o=F(1, 2)), "least", "6, 2, 2, 2").at()
     assert abs((found.value - F(15, 2)) ** 2 - 12) < F(1, 10**25)
     assert str(found).endswith("10.9641 s")
 
@@ -296,7 +296,8 @@ def test_a_cap_needs_the_link_and_all_sizes():
 
 
 def test_the_time_and_utilisation_of_a_pipeline_are_those_of_its_schedule():
-    time, busy, full = (pipeline_time.derive(setting(), want) for want in ("time", "utilisation", "full_steps"))
+    wanted = ("time", "utilisation", "full_steps")
+    time, busy, full = (pipelines.derive_pipeline_time(setting(), want) for want in wanted)
     for p in (1, 2, 4, 7):
         for m in (1, 3, 4, 9):
             t, o = F(32), F(1)
@@ -315,22 +316,22 @@ def test_uneven_stages_wait_for_the_slowest_one():
         text = ", ".join(str(t) for t in times)
         m, o = rng.randint(1, 9), F(rng.randint(1, 4), 2)
         each = {"forward": text} if len(times) > 1 else {"forward": text, "stages": 1}
-        made = pipeline_time.derive(setting(m=m, o=o), "time", **each)
+        made = pipelines.derive_pipeline_time(setting(m=m, o=o), "time", **each)
         assert made.at().value == pipeline([[t / m + o] * m for t in times])[0]
         assert (
-            pipeline_time.derive(setting(m=m), per="microbatch", **each).at().value
+            pipelines.derive_pipeline_time(setting(m=m), per="microbatch", **each).at().value
             == pipeline([[t] * m for t in times])[0]
         )
 
 
 def test_the_best_number_of_chunks_is_that_of_brute_force():
     rng = random.Random(7)
-    made = pipeline_time.derive(setting(), "whole_chunks")
+    made = pipelines.derive_pipeline_time(setting(), "whole_chunks")
     for _ in range(12):
         p, t, o = rng.randint(1, 9), F(rng.randint(1, 60)), F(rng.randint(2, 12), 4)
         times = {m: pipeline([[t / m + o] * m for _ in range(p)])[0] for m in range(1, 40)}
         assert times[int(made.at(p=p, t=t, o=o).value)] == min(times.values())
-    uneven = pipeline_time.derive(setting(o=F(1, 2)), "whole_chunks", "6, 2, 2, 2")
+    uneven = pipelines.derive_pipeline_time(setting(o=F(1, 2)), "whole_chunks", "6, 2, 2, 2")
     times = {m: pipeline([[F(t, m) + F(1, 2)] * m for t in (6, 2, 2, 2)])[0] for m in range(1, 40)}
     assert times[int(uneven.at().value)] == min(times.values())
 
@@ -344,13 +345,13 @@ def test_a_pipelined_broadcast_is_a_pipeline_of_links():
 
 def test_wrong_stages_are_refused():
     with pytest.raises(ValuesError, match="is no time for 'forward'"):
-        pipeline_time.stage_times("6 GB")
+        pipelines.stage_times("6 GB")
     with pytest.raises(ValuesError, match="for the whole batch"):
-        pipeline_time.derive(setting(o=1), "chunks", "6, 2", "chunk")
+        pipelines.derive_pipeline_time(setting(o=1), "chunks", "6, 2", "chunk")
     with pytest.raises(ValuesError, match="derived for even stages"):
-        pipeline_time.derive(setting(), "utilisation", "6, 2")
+        pipelines.derive_pipeline_time(setting(), "utilisation", "6, 2")
     with pytest.raises(ValuesError, match="must be a whole number"):
-        pipeline_time.derive(setting(p=F(5, 2)), "time")
+        pipelines.derive_pipeline_time(setting(p=F(5, 2)), "time")
 
 
 # -- scaling laws ------------------------------------------------------------------------------------------

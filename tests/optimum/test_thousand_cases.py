@@ -24,7 +24,7 @@ from api import (
     maximise,
     minimise,
     num,
-    pipeline_time,
+    pipelines,
     product,
     total,
 )
@@ -95,7 +95,7 @@ def square_and_line(rng: random.Random, case: int) -> Case:
 CLOSED = {
     "the number of buckets": (lambda **o: minimise(built_in()["buckets"].derive(setting()), "n_b", **o), bucket_number),
     "the chunks of a pipeline": (
-        lambda **o: minimise(pipeline_time.derive(setting()), "m", **o),
+        lambda **o: minimise(pipelines.derive_pipeline_time(setting()), "m", **o),
         pipeline_chunks,
     ),
     "the chunks of a broadcast": (
@@ -233,7 +233,8 @@ STAGES = {"6, 2, 2, 2": (6, 2, 2, 2), "1, 1": (1, 1), "5, 9, 3": (5, 9, 3), "7, 
 
 @pytest.mark.long
 def test_the_rule_for_uneven_stages_gives_the_smallest_best_number_in_1000_cases():
-    rules = {text: forms.from_expr(pipeline_time.derive(setting(), "whole_chunks", text).expr) for text in STAGES}
+    made = {text: pipelines.derive_pipeline_time(setting(), "whole_chunks", text) for text in STAGES}
+    rules = {text: forms.from_expr(one.expr) for text, one in made.items()}
     rng, ties = random.Random(33), 0
     for case in range(CASES):
         text = rng.choice(list(STAGES))

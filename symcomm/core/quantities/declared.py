@@ -1,9 +1,10 @@
 """Quantities declared once: the signature and the docstring of a ``derive`` function, read for everyone who asks.
 
-A file ``quantities/GROUP/NAME.py`` that defines ``derive(setting, ...) -> Derivation`` declares the quantity NAME. Its
-options are the parameters after the first one: ``Annotated`` types say what they mean and how text is read, ``Literal``
-or ``OneOf`` what may be chosen, a default what holds where nothing is said; without one an option is required. The
-command line, the keys of problem files, the methods of ``Model``, the tables of the docs and the JSON schema follow.
+A file ``quantities/GROUP/NAME.py`` that defines ``derive(setting, ...) -> Derivation`` declares the quantity NAME, and
+any file of a group one for each ``derive_NAME``. Its options are the parameters after the first one: ``Annotated``
+types say what they mean and how text is read, ``Literal`` or ``OneOf`` what may be chosen, a default what holds where
+nothing is said; without one an option is required. The command line, the keys of problem files, the methods of
+``Model``, the tables of the docs and the JSON schema follow.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _WANTED = {"size": "a whole number or a symbol", "count": "a whole number", "qua
            "strategy": "a strategy, such as data(k)"}  # fmt: skip
 # Where many quantities may be meant, a hint names these first; groups in the order in which they are listed.
 USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
+_DECLARES = re.compile(r"\ndef derive(?:_(\w+))?\(")
 GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
 
 
@@ -49,6 +51,13 @@ class Reads:
     """How text is read: ``text``, ``size`` (count, symbol), ``quantity``, ``strategy``, ``schedule``, ``dtype`` ..."""
 
     kind: str
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a model a quantity counts, beside what it returns: as ``worksheets.facts`` reads it."""
+
+    words: str
 
 
 @dataclass(frozen=True)
@@ -228,13 +237,14 @@ class Registry(Mapping[str, DeclaredQuantity]):
 
     def __getitem__(self, name: str) -> DeclaredQuantity:
         if name not in self._read:
-            package = next((one for one, path in self.packages.items() if name in _groups(tuple(path), "py")), None)
+            files = {package: _files(tuple(path), "py") for package, path in self.packages.items()}
+            package = next((one for one, found in files.items() if name in found), None)
             if package is None:
                 from symcomm.core.worksheets import built_in
 
                 self._read[name] = self.of_worksheet(built_in()[name], self.groups[name])
             else:
-                self._read[name] = _declared(package, self.groups[name], name)
+                self._read[name] = _declared(package, *files[package][name], name)
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -293,23 +303,27 @@ class Registry(Mapping[str, DeclaredQuantity]):
 
 @cache
 def _in_order(worksheets: str, path: tuple[str, ...], facts: bool) -> Mapping[str, str]:
-    every = {**_groups((worksheets,), "md"), **_groups(path, "py")}
-    found = {name: group for name, group in every.items() if facts or group != "facts"}
+    every = {**_files((worksheets,), "md"), **_files(path, "py")}
+    found = {name: group for name, (group, _) in every.items() if facts or group != "facts"}
     order = {group: n for n, group in enumerate(GROUPS)}
     return MappingProxyType(dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item))))
 
 
 @cache
-def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
-    files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
-    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
+def _files(path: tuple[str, ...], ending: str) -> dict[str, tuple[str, str]]:
+    """The group and the file of each quantity of some folders."""
+    found: dict[str, tuple[str, str]] = {}
+    for file in (file for root in path for file in Path(root).glob(f"*/*.{ending}")):
+        names = _DECLARES.findall(file.read_text(encoding="utf-8")) if ending == "py" else [""]
+        found |= dict.fromkeys((name or file.stem for name in names), (file.parent.name, file.stem))
+    return found
 
 
 @cache
-def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
+def _declared(package: str, group: str, file: str, name: str) -> DeclaredQuantity:
     """What the signature and the docstring of a quantity's function say."""
-    module = import_module(f"{package}.{group}.{name}")
-    derive: Callable[..., Derivation] = module.derive
+    module = import_module(f"{package}.{group}.{file}")
+    derive: Callable[..., Derivation] = getattr(module, f"derive_{name}", None) or module.derive
     hints = get_type_hints(derive, include_extras=True)
     first, *parameters = inspect.signature(derive).parameters.values()
     options: list[Option] = []
@@ -326,8 +340,8 @@ def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
     text = inspect.cleandoc(derive.__doc__ or "")
     summary = text.partition("\n")[0].removesuffix(".")
     needs_model = get_origin(hints[first.name]) is not Annotated
-    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive,
-                            getattr(module, "EXTENT", ""))  # fmt: skip
+    extent = next((mark.words for mark in _marks(hints["return"]) if isinstance(mark, Extent)), "")
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive, extent)
 
 
 def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:

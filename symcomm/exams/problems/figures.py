@@ -151,7 +151,7 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
-    from symcomm.core.quantities.time.schedule_time import GRADIENTS, of_stages
+    from symcomm.core.quantities.time.pipelines import GRADIENTS, of_stages
     from symcomm.documents.plots import schedule
 
     stages, options = request.size("stages", "p"), {"forward": "1", **request.options}
@@ -394,7 +394,7 @@ def _values(request: Request, what: str, most: int = _DOTS) -> list[str]:
 
 def _trace(request: Request) -> tuple[Any, str]:
     from symcomm.documents.plots import trace
-    from symcomm.teaching.quantities.differentiation.asked import traced
+    from symcomm.teaching.quantities.differentiation.traces import traced
 
     options = request.options
     setting = Setting(request.model.graph, values={**request.model.values, **request.values})

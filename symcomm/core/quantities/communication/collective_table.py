@@ -1,11 +1,11 @@
-"""All algorithms of a collective side by side: rounds, bytes, time, and for which payloads each is the fastest."""
+"""All algorithms of a collective side by side: rounds, bytes, time, and where one overtakes another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Unpack
+from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import field_of
@@ -15,10 +15,12 @@ from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, Witness
 from symcomm.core.derivation.tables import Short
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
-from symcomm.core.optimum.crossover import CheapestInterval, envelope
+from symcomm.core.optimum.crossover import CheapestInterval, crossover, envelope
+from symcomm.core.quantities import options
 from symcomm.core.quantities.communication import collective_parts as parts
 from symcomm.core.quantities.communication import collective_time
 from symcomm.core.quantities.communication.wire import wire
+from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 from symcomm.core.quantities.witnesses import number
 from symcomm.core.setting import Setting, rests_on
@@ -46,7 +48,7 @@ def times(
             notes.append(f"{_called(name).capitalize()} is left out, as these are not given: {'; '.join(lacking)}.")
             continue
         ways = directions if record.inner or name == "ring" else None
-        found[name] = collective_time.derive(setting, collective, name, dtype, ways, **numbers)
+        found[name] = collective_time.derive_collective_time(setting, collective, name, dtype, ways, **numbers)
     return found, notes
 
 
@@ -59,7 +61,7 @@ def _called(name: str) -> str:
     return name.replace("_", " ")
 
 
-def derive(
+def derive_collective_table(
     setting: NoModel,
     collective: CollectiveName = "all-reduce",
     dtype: ElementDtype | None = None,
@@ -174,3 +176,34 @@ def _interval(interval: CheapestInterval) -> str:
     if interval.high == _LARGEST:
         return f"from {low}"
     return low if low == high else f"{low} to {high}"
+
+
+def derive_collective_crossover(
+    setting: options.NoModel,
+    collective: options.CollectiveName = "all-reduce",
+    algorithm: Annotated[options.AlgorithmName, Meaning("the first algorithm")] = "ring",
+    other: Annotated[options.AlgorithmName, Meaning("the second algorithm")] = "tree",
+    over: Annotated[
+        Literal["payload", "ranks", "bandwidth", "latency"], Meaning("the number to solve for")
+    ] = "payload",
+    dtype: options.ElementDtype | None = None,
+    directions: options.Directions | None = None,
+    **numbers: Unpack[options.CallNumbers],
+) -> Derivation:
+    """Where one algorithm of a collective overtakes another.
+
+    The value of ``over`` at which two algorithms take equally long; the options are those of the time.
+
+    Raises ``ValuesError`` where both algorithms are the same.
+    """
+    if algorithm == other:
+        raise ValuesError(f"'{algorithm}' is compared with itself", hint="name another algorithm: other: tree")
+    one, two = (
+        collective_time.derive_collective_time(setting, collective, name, dtype, directions, **numbers)
+        for name in (algorithm, other)
+    )
+    symbol = parts.SYMBOLS[over].name
+    ranks = numbers.get("ranks")
+    if over == "ranks" and isinstance(ranks, str) and ranks[:1].isalpha():
+        symbol = ranks
+    return crossover(one, two, symbol)

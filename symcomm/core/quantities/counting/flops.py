@@ -21,14 +21,12 @@ from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.placement import Compute
 from symcomm.core.program.program import program, trained
 from symcomm.core.quantities.counting.packing import lengths_of
-from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.declared import Extent, Meaning
 from symcomm.core.quantities.options import Documents, Frozen, OpName
 from symcomm.core.quantities.witnesses import loops, number, often, passes, size
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug, times
 from symcomm.core.units import FLOP
-
-EXTENT = "model all step {scope}"
 
 
 def is_matrix_product(op: Op) -> bool:
@@ -401,7 +399,7 @@ def derive(
     op: OpName | None = None,
     frozen: Frozen | None = None,
     documents: Documents | None = None,
-) -> Derivation:
+) -> Annotated[Derivation, Extent("model all step {scope}")]:
     """The floating-point operations of a pass, of all layers or of one row.
 
     ``frozen`` weights get no gradient. Where several ``documents`` are packed into each row, a token sees only its

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Annotated
 
 from symcomm.core.derivation import Derivation, Numbers
 from symcomm.core.dtypes import element_bytes
@@ -15,12 +16,11 @@ from symcomm.core.graph.experts import Routing, chosen_experts
 from symcomm.core.graph.graph import Graph, Op, Region, worded
 from symcomm.core.libraries import Expr
 from symcomm.core.quantities.counting.load import elements_moved, moves, sizes_moved, uses
+from symcomm.core.quantities.declared import Extent
 from symcomm.core.quantities.options import Dtype, OpName
 from symcomm.core.quantities.witnesses import experts_hit, often, passes, size
 from symcomm.core.setting import Setting, StepWriter, slug, times
 from symcomm.core.units import BYTE
-
-EXTENT = "{layer} all step forward"
 
 
 def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
@@ -118,7 +118,9 @@ def _one_kernel(row: Graph) -> Op:
     return replace(last, inputs=tuple(operands), indices=tuple(operands.values()))
 
 
-def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
+def derive(
+    setting: Setting, op: OpName | None = None, dtype: Dtype | None = None
+) -> Annotated[Derivation, Extent("{layer} all step forward")]:  # fmt: skip
     """The bytes moved when each operand is read and each result written once.
 
     The counted ops of the forward pass: of one layer, of all parts of a model, or of one row. A row without a product

@@ -24,7 +24,7 @@ from symcomm.core.program.schedules import USUAL_SCHEDULE, find
 from symcomm.core.program.step import AHEAD_OF, StepOptions
 from symcomm.core.program.storage import AHEAD, COPY, PASSING, SAVED
 from symcomm.core.quantities import options
-from symcomm.core.quantities.declared import Meaning, Reads
+from symcomm.core.quantities.declared import Extent, Meaning, Reads
 from symcomm.core.quantities.memory.allocated_memory import block
 from symcomm.core.quantities.memory.asked import of_step, other_saved, placed, read_choices, saved_differs, told_again
 from symcomm.core.quantities.memory.capacity import in_bytes
@@ -33,8 +33,6 @@ from symcomm.core.quantities.memory.state_memory import batches, recipe_of, shar
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, named
 from symcomm.core.units import BYTE, Quantity
-
-EXTENT = "rank"
 
 _MANY = 10**6  # layers: the line that is the highest there has the steepest slope
 KINDS = {
@@ -80,7 +78,7 @@ def derive(
     tables: Annotated[
         Literal["shared", "per_layer"], Meaning("whether each layer makes its own masks and rotations")
     ] = "shared",
-) -> Derivation:
+) -> Annotated[Derivation, Extent("rank")]:
     """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on

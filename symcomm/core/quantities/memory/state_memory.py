@@ -22,7 +22,7 @@ from symcomm.core.program.resting import resting, summed
 from symcomm.core.program.rewrites.accumulation import unreduced
 from symcomm.core.program.schedules import find
 from symcomm.core.quantities import options
-from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.declared import Extent, Meaning
 from symcomm.core.quantities.memory.activation_memory import in_flight
 from symcomm.core.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.core.quantities.memory.asked import computed, placed
@@ -35,8 +35,6 @@ from symcomm.core.quantities.witnesses import size as length
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, mark
 from symcomm.core.units import BYTE, PARAMETER, Quantity, Unit
-
-EXTENT = "model {rank}"
 
 
 def derive(
@@ -56,7 +54,7 @@ def derive(
     per_host: Annotated[options.Whole | None, Meaning("the ranks that share a host and its disks, such as 8")] = None,
     host_capacity: Annotated[options.Amount, Meaning("the memory of the host, such as 2 TB")] = None,
     nvme_capacity: Annotated[options.Amount, Meaning("the room on its NVMe disks, such as 30 TB")] = None,
-) -> Derivation:
+) -> Annotated[Derivation, Extent("model {rank}")]:
     """The bytes of weights, gradients and optimizer states on one rank, on its host or on NVMe disks of that.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;

@@ -27,9 +27,8 @@ from symcomm.core.printing import plain
 from symcomm.core.quantities.communication.links import by_axis, new_symbols
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
-from symcomm.core.quantities.time import compute_bound, mesh_terms, time
-from symcomm.core.quantities.time.compute_bound import variable
-from symcomm.core.quantities.time.mesh_terms import PHASES, MeshTerms
+from symcomm.core.quantities.time import bounds, time
+from symcomm.core.quantities.time.bounds import PHASES, MeshTerms, variable
 from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting
@@ -96,7 +95,7 @@ def derive(
 
     Source: Austin et al., How to Scale Your Model, 2025, "Training", for the question.
     """
-    placed = mesh_terms.read_strategy(strategy)
+    placed = bounds.read_strategy(strategy)
     sizes = {mesh: size.name for mesh, size in placed.sizes.items() if isinstance(size, Sym)}
     if len(placed.sizes) != 2 or len(set(sizes.values())) != 2:
         raise StrategyError(
@@ -111,7 +110,7 @@ def derive(
 
     def terms(*sizes: Form) -> MeshTerms:
         split = replace(placed, mesh=tuple(zip((first, second), sizes, strict=True)))
-        return mesh_terms.write(setting, split, phase, shared, dtype, gradient_dtype, rates, many)
+        return bounds.write(setting, split, phase, shared, dtype, gradient_dtype, rates, many)
 
     asked = _Split(setting, (first, second), (x, y), many, over, want == "least", phase, terms)
     new_symbols(setting, placed, "the devices", many)
@@ -154,7 +153,7 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         terms.setting.choice("time")
         work.combine("t_comm", (Largest if asked.overlap else Total)(sent), SECOND, "combine", text)
         return asked.made(f"Communication time of {PHASES[asked.phase][1]}", terms)
-    answer, kind, (bound, *_) = compute_bound.solve(terms, asked.over)
+    answer, kind, (bound, *_) = bounds.solve(terms, asked.over)
     if kind != "at_least" or terms.worth(answer) == 0:
         raise ValuesError(f"no {asked.over} has to be made small here", hint="least: communication")
     work.combine("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{asked.over}^*` is least where this is greatest.")
@@ -229,8 +228,8 @@ def _way(expr: Expr, x: Expr) -> int:
 def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     """The batch of overlapping times: less with fewer ranks on the first axis, until no batch is enough any more."""
     x, over = forms.value(Sym(asked.names[0])), asked.over
-    answer, kind, bounds = compute_bound.solve(terms, over)
-    gaps = [1 - bound.ratio for bound in bounds if bound.kind == "either"]
+    answer, kind, found = bounds.solve(terms, over)
+    gaps = [1 - bound.ratio for bound in found if bound.kind == "either"]
     gaps = [gap for gap in gaps if gap.has(x)]
     if kind != "at_least" or len(gaps) != 1 or {_way(e, x) for e in (terms.worth(answer), *gaps)} != {1}:
         raise ValuesError(
@@ -269,7 +268,7 @@ def _whole(asked: _Split) -> Derivation:
         raise ValuesError(told, hint="other devices or another batch") from None
     terms = asked.terms(Sym(x), Ratio(asked.devices, Sym(x)))
     if over:
-        compute_bound.solve(terms, over)
+        bounds.solve(terms, over)
     else:
         _cost(asked, terms)
     others = f" {', '.join(map(str, found.best[1:]))} is as good." if len(found.best) > 1 else ""
@@ -301,7 +300,7 @@ def _worth(asked: _Split, count: int, times: dict[int, dict[str, Fraction]], fir
     try:
         terms = asked.terms(num(first), num(count // first))
         if asked.over:
-            answer, kind, _ = compute_bound.solve(terms, asked.over)
+            answer, kind, _ = bounds.solve(terms, asked.over)
             if kind != "at_least":
                 raise RefusedError("no lower bound")
             return _number(terms, answer)

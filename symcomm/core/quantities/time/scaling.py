@@ -1,4 +1,4 @@
-"""Scalability: how much faster a step gets with more ranks, at one batch (strong) or at one batch a rank (weak)."""
+"""The stages of a pipeline; how much faster a step gets with more ranks, at one batch (strong) or one a rank (weak)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,33 @@ from typing import Annotated, Literal, Unpack
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation
-from symcomm.core.errors import ValuesError, nearest
+from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Applied, Form, Ratio, Sym, num, product
 from symcomm.core.graph.axis_roles import batch_axes
+from symcomm.core.parallel.strategy import parse_strategy
+from symcomm.core.program import pipeline
 from symcomm.core.quantities import options
 from symcomm.core.quantities.communication.links import PIPE, by_axis
 from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.options import StrategyOption
 from symcomm.core.quantities.time import step_time
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
-from symcomm.core.units import ONE
+from symcomm.core.units import ONE, Unit
 
 
-def derive(
+def derive_stages(setting: Setting, strategy: StrategyOption) -> Derivation:
+    """The number of pipeline stages."""
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if strategy is None or strategy.pipeline is None:
+        raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")
+    work = StepWriter(setting, *strategy.forms)
+    form = pipeline.stage_count(strategy.pipeline, setting.graph)
+    work.combine("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.")
+    return setting.derivation("Pipeline stages", work.steps)
+
+
+def derive_scaling(
     setting: Setting,
     strategy: options.StrategyOption,
     kind: Annotated[

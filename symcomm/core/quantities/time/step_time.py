@@ -28,9 +28,8 @@ from symcomm.core.quantities.communication.call import Call, keeping
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
-from symcomm.core.quantities.declared import Meaning
-from symcomm.core.quantities.time.prefetched import fetching, prefetched
-from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, region_time
+from symcomm.core.quantities.declared import Extent, Meaning
+from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, fetching, prefetched, region_time
 from symcomm.core.quantities.time.slots import PipelineTime, Run, add_times
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import SECOND, TimeWriter
@@ -38,8 +37,6 @@ from symcomm.core.quantities.time.time import with_rates
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import ONE
-
-EXTENT = "model step training"
 
 
 @dataclass(frozen=True)
@@ -276,7 +273,7 @@ def derive(
     documents: options.Documents | None = None,
     recipe: options.RecipeName | None = None,
     **rates: Unpack[options.LinkedRates],
-) -> Derivation:
+) -> Annotated[Derivation, Extent("model step training")]:
     """The time of a training step under a strategy.
 
     The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.

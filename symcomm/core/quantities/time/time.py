@@ -16,14 +16,12 @@ from symcomm.core.quantities.communication.call import TAKES_OUT, Call, keeping
 from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
-from symcomm.core.quantities.declared import Meaning
+from symcomm.core.quantities.declared import Extent, Meaning
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import TERMS, Terms, TimeWriter
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 from symcomm.core.units import Unit
-
-EXTENT = "{layer}"
 
 PHASES = {
     "forward": ("forward",),
@@ -92,7 +90,7 @@ def derive(
     documents: options.Documents | None = None,
     recipe: options.RecipeName | None = None,
     **rates: Unpack[options.LinkedRates],
-) -> Derivation:
+) -> Annotated[Derivation, Extent("{layer}")]:
     """The time of a layer on one rank: computing, memory and network.
 
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.

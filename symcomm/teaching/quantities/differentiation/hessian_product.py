@@ -18,7 +18,7 @@ from symcomm.teaching.differentiation import numeric
 from symcomm.teaching.differentiation.sweeps import forward, hessian_product, reverse, second, turned_adjoints
 from symcomm.teaching.differentiation.tables import adjoint_steps, cell, given_steps, last, tangent
 from symcomm.teaching.differentiation.trace import BAR, DOT, EvaluationTrace, constants, marked, variable
-from symcomm.teaching.quantities.differentiation import asked
+from symcomm.teaching.quantities.differentiation import traces
 
 _COLUMNS = ("Forward tangent", "Value", "Adjoint", "Value ", "Tangent of the adjoint", "Value  ")
 _TURNED = "w"  # of an adjoint: its tangent
@@ -26,16 +26,16 @@ _TURNED = "w"  # of an adjoint: its tangent
 
 def derive(
     setting: NoModel,
-    formulas: asked.Formulas,
+    formulas: traces.Formulas,
     direction: Annotated[
         str | Mapping[str, object],
         Reads("formula"),
         Meaning("the vector: `x_1 = 1, x_2 = 0`; default: 0 for each name"),
     ],
-    point: asked.Point | None = None,
-    of: asked.Output | None = None,
-    by: asked.Input | None = None,
-    outputs: asked.Outputs | None = None,
+    point: traces.Point | None = None,
+    of: traces.Output | None = None,
+    by: traces.Input | None = None,
+    outputs: traces.Outputs | None = None,
 ) -> Derivation:
     """The Hessian of an output times a vector, without the Hessian: forward mode over reverse mode.
 
@@ -44,10 +44,10 @@ def derive(
 
     Source: Pearlmutter, Fast exact multiplication by the Hessian, Neural Computation 6 (1994).
     """
-    made = asked.traced(setting, formulas, point, outputs)
+    made = traces.traced(setting, formulas, point, outputs)
     inputs = [v.input for v in made.inputs]
-    output = asked.one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
-    name = asked.one_of(by, inputs, "input") or inputs[0]
+    output = traces.one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
+    name = traces.one_of(by, inputs, "input") or inputs[0]
     vector = constants(direction)
     for one in vector:
         if one not in inputs:
@@ -58,7 +58,7 @@ def derive(
     table = Exhibit(f"The Hessian of `{output}` times a vector", ("input", "vector", "product"), rows)
     steps, answer_name, sweep = _steps(made, output, vector, name)
     components = [row[4:] for row in sweep.rows[: len(inputs)]] if by is None and len(inputs) > 1 else []
-    return asked.answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
+    return traces.answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
                   last(steps, answer_name), [sweep] if components else [sweep, table],
                   results=components)  # type: ignore[arg-type]  # fmt: skip
 

@@ -16,7 +16,7 @@ from symcomm.core.quantities.options import NoModel
 from symcomm.core.setting import StepWriter
 from symcomm.core.units import ONE, Quantity
 from symcomm.teaching import sums
-from symcomm.teaching.quantities.numbers.rounded import Number, apart, round_step, told
+from symcomm.teaching.quantities.numbers.formats import Number, apart, round_step, told
 
 _ROWS = 40  # binades that are shown
 _REPLAYED = 2_000  # additions that a witness makes one by one

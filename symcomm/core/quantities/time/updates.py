@@ -1,10 +1,13 @@
-"""The operations of an update: products of matrices, as Muon's, and the rules that run for each element."""
+"""The operations and the memory traffic of an optimizer's update."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Num, num
+from symcomm.core.quantities.declared import Extent
 from symcomm.core.quantities.memory.shaped_states import ShapeChoice, shaped_states
 from symcomm.core.quantities.options import Frozen, RecipeName
 from symcomm.core.quantities.recipes import recipe_of
@@ -12,10 +15,10 @@ from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter, times
 from symcomm.core.units import FLOP
 
-EXTENT = "model all"
 
-
-def derive(setting: Setting, recipe: RecipeName = "mixed_muon", frozen: Frozen | None = None) -> Derivation:
+def derive_update_flops(
+    setting: Setting, recipe: RecipeName = "mixed_muon", frozen: Frozen | None = None
+) -> Annotated[Derivation, Extent("model all")]:
     """The operations of one update of the weights.
 
     Muon makes the update of each hidden matrix nearly orthogonal by iterations of Newton and Schulz. One takes three
@@ -61,3 +64,21 @@ def update(setting: Setting, choice: ShapeChoice, role: str, name: str, text: st
     ]
     shaped_states(work, choice, None, role, name, text, there, lambda *_: ())
     return replace(setting.derivation(title, work.steps), where=tuple(choice.where))
+
+
+def derive_update_traffic(
+    setting: Setting, recipe: RecipeName = "mixed_adam", frozen: Frozen | None = None
+) -> Annotated[Derivation, Extent("model all")]:
+    """The bytes that one update of the weights reads and writes.
+
+    It reads each gradient, and reads and writes the states and the weight once. Where the states have a copy of the
+    weights, the weight itself is only written. Products of matrices, as Muon's, move more; that is not counted.
+
+    >>> import symcomm as sc
+    >>> table = "Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]"
+    >>> str(sc.load(table).at(D=7, F=5).update_traffic("fp32_adam").at())
+    '980 B'
+    """
+    setting, kept = setting.freeze(frozen), recipe_of(recipe)
+    text = "The update reads gradients, states and weights, and writes states and weights."
+    return update(setting, ShapeChoice(kept, setting), "traffic", "M_update", text, "Memory traffic of an update")
