@@ -74,7 +74,7 @@ NAMES = {
     "symcomm.core.optimum.sensitivity": "break_even sensitivity",
     "symcomm.core.parallel.cheapest": "move",
     "symcomm.core.parallel.copies": "with_copied_heads",
-    "symcomm.core.parallel.elimination": "PriceTable cheapest",
+    "symcomm.core.elimination": "PriceTable cheapest",
     "symcomm.core.parallel.halo": "with_halos",
     "symcomm.core.parallel.layouts": "placings",
     "symcomm.core.parallel.lowering": "OpStep",

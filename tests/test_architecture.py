@@ -24,6 +24,7 @@ FLOORS = {
     "symcomm.core.garbage": 0,
     "symcomm.core.libraries": 0,
     "symcomm.core.records": 0,
+    "symcomm.core.elimination": 0,
     "symcomm.core.sentences": 0,
     "symcomm.core.accounting": 0,
     "symcomm.core.patience": 1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -219,3 +221,14 @@ def test_chunks_of_a_window_need_no_number_of_sequences() -> None:
     d, n, f = sizes["D"], sizes["nkv"] * sizes["H"], sizes["F"]
     layers = sizes["N"] * (9000 * 2 * (2 * d * d + 2 * d * n + 3 * d * f) + 4 * d * pairs)
     assert made.at(B=3).value == 3 * (layers + 2 * d * sizes["V"])
+
+
+def test_the_first_question_about_a_decode_step_waits_for_no_library_of_graphs() -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8,
+              "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 128}  # fmt: skip
+    code = (
+        f"import sys, symcomm as sc; sc.load({config}).decode_throughput(device='H100-SXM').markdown()\n"
+        "print([name for name in ('networkx', 'sympy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['sympy']"

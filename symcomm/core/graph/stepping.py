@@ -17,12 +17,13 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from symcomm.core.accounting import CONVENTIONS, Accounting
+from symcomm.core.elimination import PriceTable, Values, cheapest
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import from_expr, names
 from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes, whole_indices
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
-from symcomm.core.libraries import Expr, nx, sp
+from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass, replace
 
 NEW, LAST, ALL, SHORT = "new", "last", "all", "last few"
@@ -371,36 +372,29 @@ class _Stepper:
         return bool(self.graph.consumers.get(name))
 
     def cut(self) -> Iterator[Node]:
-        """The nodes of the minimum cut between what was there before and its readers; of equal ones the nearest."""
-        net, far = nx.DiGraph(), 1000
+        """The nodes that are the least to keep, so that all readers have what they read; of equal ones the nearest.
+
+        A node is not needed (0), kept (1), or made again from those that may be read instead (2).
+        """
+        far, tables = 1000, list[PriceTable]()
+        place = {node: n for n, node in enumerate(self.frontier)}
         todo = [(node, 0) for node in self.frontier]
-        depth: dict[Node, int] = {}
-        while todo:
-            node, away = todo.pop(0)
-            if node in depth:
-                continue
-            depth[node] = away
+        again: dict[Values, int] = {(a, b): 0 for a in range(3) for b in range(3) if (a, b) != (2, 0)}
+        for node, away in todo:
             op = self.graph.producers.get(node[0])
             plain = op is not None and op.kind == "rope" and self.choices["cached_keys"] == "plain"
             inside = self.inside(op, node[1]) if op is not None else None
-            if not (plain and inside):
-                net.add_edge((node, "in"), (node, "out"), capacity=self.numbers(node) * far + min(away, far - 1))
-            else:
-                net.add_edge((node, "in"), (node, "out"))
-            if node in self.frontier:
-                net.add_edge((node, "out"), "readers")
-            if inside is None:
-                net.add_edge("data", (node, "in"))
+            prices: dict[Values, int] = {} if node in self.frontier else {(0,): 0}
+            prices |= {} if inside is None else {(2,): 0}
+            prices |= {} if plain and inside else {(1,): self.numbers(node) * far + min(away, far - 1)}
+            tables.append(PriceTable((place[node],), prices))
             for other in inside or ():
-                net.add_edge((other, "out"), (node, "in"))
-                todo.append((other, away + 1))
-        if depth:
-            _, (left, _) = nx.minimum_cut(net, "data", "readers")
-            order = {op.output: n for n, op in enumerate(self.graph.ops)}
-            yield from sorted(
-                (node for node in depth if (node, "in") in left and (node, "out") not in left),
-                key=lambda node: order.get(node[0], -1),
-            )  # fmt: skip
+                todo += [] if other in place else [(other, away + 1)]
+                tables.append(PriceTable((place[node], place.setdefault(other, len(place))), again))
+        found = cheapest(tables, [3] * len(place))
+        assert found is not None
+        order = {op.output: n for n, op in enumerate(self.graph.ops)}
+        yield from sorted((n for n in place if found[1][place[n]] == 1), key=lambda node: order.get(node[0], -1))
 
     def decided(self) -> Iterator[str]:
         """The conventions of which another choice would keep something else."""

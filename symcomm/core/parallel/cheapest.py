@@ -21,10 +21,10 @@ from itertools import combinations, product
 from math import inf, prod
 from typing import Any, Literal, NamedTuple, cast
 
+from symcomm.core.elimination import PriceTable, Values, cheapest
 from symcomm.core.graph.axis_roles import whole_indices
 from symcomm.core.graph.graph import Graph
 from symcomm.core.parallel.copies import COPIES
-from symcomm.core.parallel.elimination import PriceTable, Values, cheapest
 from symcomm.core.parallel.layouts import PARTIAL, holds, moves
 from symcomm.core.parallel.lowering import OpStep
 from symcomm.core.parallel.reference import RANKS, TOKENS, VOCABULARY, reference
