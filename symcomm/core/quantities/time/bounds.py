@@ -175,6 +175,8 @@ def write(
     return MeshTerms(setting, strategy, work, writer, compute, sent, shown)
 
 
+# -- the batch of a strategy -----------------------------------------------------------------------------
+
 _NEVER = "no {} is ever enough for computing to be the longer part: {}"
 _FEWER = "fewer ranks, more links or a faster network"
 
@@ -383,6 +385,8 @@ def _both_sides(terms: MeshTerms, over: str, kind: str) -> Exhibit | None:
     )  # fmt: skip
 
 
+# -- two terms of a time ---------------------------------------------------------------------------------
+
 _WORDS = {"compute": "computing", "memory": "the memory", "network": "the network"}
 
 
@@ -435,6 +439,8 @@ def derive_crossover(
         made = replace(made, where=(*made.where, found.where), notes=(*made.notes, said))
     return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
 
+
+# -- decoding --------------------------------------------------------------------------------------------
 
 Of = Annotated[Literal["batch", "context"], Meaning("the batch, or the context from which on no batch is enough")]
 

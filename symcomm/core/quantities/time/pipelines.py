@@ -320,6 +320,8 @@ def _exhibit(events: Execution) -> Exhibit:
     return Exhibit("The ranks, in seconds", columns, rows)
 
 
+# -- a pass through stages, in chunks --------------------------------------------------------------------
+
 # The symbols of a pass, by the options that give them another name or a number.
 ROWS = {
     "microbatches": Name("m", "", "number of microbatches", True),
@@ -529,6 +531,8 @@ def derive_pipeline_time(
         return continued(cost, minimise(cost, m, integer=False, wanted="value"))
     return continued(cost, minimise(cost, m, integer=want == "whole_microbatches"))
 
+
+# -- decoding --------------------------------------------------------------------------------------------
 
 MOST = 1000  # groups: a check follows each, event by event
 
