@@ -28,11 +28,8 @@ def counted(form: Form) -> Form:
     """
     if not isinstance(form, Num) or form.unit == ONE:
         return form.mapped(counted)
-    return forms.product(forms.num(form.number), *(_power(Sym(base + _MARK, False), p) for base, p in form.unit.powers))
-
-
-def _power(base: Form, exponent: int) -> Form:
-    return base if exponent == 1 else Power(base, forms.num(exponent))
+    units = ((Sym(base + _MARK, False), power) for base, power in form.unit.powers)
+    return forms.product(forms.num(form.number), *(b if p == 1 else Power(b, forms.num(p)) for b, p in units))
 
 
 def worth(expr: Expr) -> Expr:

@@ -95,8 +95,8 @@ def read_call(
         name = symbol.name
         if option == "ranks" and isinstance(value, str) and value[:1].isalpha():
             name, value = value, None
-            if name in {s.name for s in SYMBOLS.values() if s.option != "ranks"}:
-                raise ValuesError(f"'{name}' cannot name the ranks: it is the {_called(name).meaning}")
+            if other := next((s for s in SYMBOLS.values() if s.name == name and s.option != "ranks"), None):
+                raise ValuesError(f"'{name}' cannot name the ranks: it is the {other.meaning}")
             rank_symbol = name
         if value is None and name in setting.values:
             value = setting.values[name]
@@ -109,10 +109,6 @@ def read_call(
     if n is not None and element is not None and (n / element.number).denominator != 1:
         raise ValuesError(f"a payload of {n} B is no whole number of {dtype} elements of {said_bytes(element)}")
     return TimedCall(collective, element, None if directions is None else 1 + (directions == 2), known, rank_symbol)
-
-
-def _called(name: str) -> Amount:
-    return next(s for s in SYMBOLS.values() if s.name == name)
 
 
 def _number(symbol: Amount, value: object) -> Fraction:

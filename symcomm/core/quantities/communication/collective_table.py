@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
@@ -11,7 +10,7 @@ from symcomm.core import form as forms
 from symcomm.core.accounting import field_of
 from symcomm.core.collectives.algorithms import ALGORITHMS, Algorithm
 from symcomm.core.collectives.bounds import BOUNDS
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Step, Witness
+from symcomm.core.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness
 from symcomm.core.derivation.tables import Short
 from symcomm.core.errors import ValuesError
 from symcomm.core.form import Form, Sym
@@ -127,20 +126,19 @@ def _steps(found: dict[str, Derivation], order: list[str], collective: str) -> t
         for name in order
     ]
     text = f"The least of them at the given numbers: {_called(order[0])}."
+
+    def least(numbers: Numbers) -> Fraction:
+        return min(number(Sym(f"T_{name.replace('_', ',')}"), numbers) for name in found)
+
     return (
         *steps,
-        Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text, witness=_least(found))),
+        Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text, witness=least)),
     )
 
 
 def _alone(d: Derivation) -> Witness | None:
     """The witness of an algorithm's own time."""
     return next((s.reason.witness for s in d.steps if s.name == d.answer.name and s.relation == ":="), None)
-
-
-def _least(found: Mapping[str, Derivation]) -> Witness:
-    """No other algorithm takes less time."""
-    return lambda numbers: min(number(Sym(f"T_{name.replace('_', ',')}"), numbers) for name in found)
 
 
 def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:

@@ -38,7 +38,10 @@ def volume(work: StepWriter, name: str, n: Form, members: Sequence[Call]) -> Pay
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
     if call.meshes == BETWEEN_STAGES:
-        crossing = partial(_bytes, members, wide.number)
+
+        def crossing(numbers: Numbers) -> Fraction:
+            return sizes_of(members, numbers) * wide.number
+
         sent = work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.", witness=crossing)
         return Payload(name, call, sent, crossing)
     if call.region.times:
@@ -111,11 +114,6 @@ def _moved(
 def _level_moved(members: Sequence[Payload], part: Form, numbers: Numbers) -> Fraction:
     """The bytes that some calls send over a level of the network."""
     return number(part, numbers) * sum((one.counted(numbers) for one in members), Fraction(0))
-
-
-def _bytes(members: Sequence[Call], wide: Fraction, numbers: Numbers) -> Fraction:
-    """The bytes that some calls work on, at so many an element."""
-    return sizes_of(members, numbers) * wide
 
 
 def sizes_of(members: Sequence[Call], numbers: Numbers) -> Fraction:

@@ -110,7 +110,7 @@ class _Cut:
             yield f"Each rank computes {_listed(self.maps)} on its part, without communication."
         if self.rows and sums:
             yield "A product with rows sums over the cut axis: each rank has a part of the sum; the parts are added."
-        if not finished and self.columns and self.rows and _trains(self.made):
+        if not finished and self.columns and self.rows and any(op.phase == "backward" for op in self.graph.ops):
             yield "Gradients of the cut weights need none: each rank owns its rows or columns and sees every token."
 
     def split_data(self, size: Form, kinds: set[str]) -> Iterable[str]:
@@ -121,7 +121,7 @@ class _Cut:
         if not at or self.columns or self.rows or not (self.whole or self.stored):
             return
         label = self.graph.axes[at[0][0].axes[at[0][1]]].label
-        k = _said(size)
+        k = f"`{size.name}`" if isinstance(size, Sym) else plain(size if isinstance(size, Num) else product(size))
         placed = self.made.plan.placements
         trained = [w for w in (*self.whole, *self.stored) if gradient_name(w) in placed]
         updates = [w for w in trained if any(m == self.mesh for m, _ in placed.get(f"state({w})", ()))]
@@ -141,10 +141,6 @@ class _Cut:
             yield f"Each of the {k} ranks has {held} and its own part of `{label}`."
             if trained:
                 yield f"{sums}; each rank has only its part, so the ranks add their parts."
-
-
-def _trains(made: Program) -> bool:
-    return any(op.phase == "backward" for op in made.plan.graph.ops)
 
 
 def reasons(setting: Setting, made: Program, chosen: Sequence[Call]) -> Exhibit:
@@ -301,7 +297,3 @@ def _names(found: Iterable[str]) -> str:
 
 def _are(found: Iterable[str]) -> str:
     return "are" if len([*found]) > 1 else "is"
-
-
-def _said(size: Form) -> str:
-    return f"`{size.name}`" if isinstance(size, Sym) else plain(size) if isinstance(size, Num) else plain(product(size))

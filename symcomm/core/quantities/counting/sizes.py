@@ -165,7 +165,8 @@ def derive_listing(
     work.define("n", Total((end, num(-1), num(1))), Unit.parse("element"), "from the first to the last",
                 f"The index {index} runs from 1 to the last one, both counted.",
                 witness=lambda n: len(range(1, 1 + int(n[last] if isinstance(last, str) else last))))  # fmt: skip
-    members = tuple(_put(plain, index, value) for value in ("1", "2", str(last)))
+    at = rf"_{re.escape(index)}(?![A-Za-z0-9])"
+    members = tuple(re.sub(at, f"_{value}", plain) for value in ("1", "2", str(last)))
     shown = tuple(_quoted(one) for one in members)
     table = Exhibit("Members of the list", COLUMNS, (shown,), beside=partial(_beside, members))
     return setting.derivation("Members of a list", work.steps, [table])
@@ -174,10 +175,6 @@ def derive_listing(
 def _plain(text: str) -> str:
     """A member without LaTeX's braces and spaces."""
     return re.sub(r"[{}$\\\s]", "", text)
-
-
-def _put(member: str, index: str, value: str) -> str:
-    return re.sub(rf"_{re.escape(index)}(?![A-Za-z0-9])", f"_{value}", member)
 
 
 def _quoted(member: str) -> str:

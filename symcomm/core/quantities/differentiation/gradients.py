@@ -127,7 +127,8 @@ def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
     """What is kept between the forward and the backward pass, as the memory quantities have it."""
     if len(setting.parts) > 1:
         return []
-    kept = [one for one in saved_tensors(setting) if one.row in rows or {*one.readers} & _of(setting, rows)]
+    mine = {name.partition("·")[0] for op in setting.graph.ops if op.row in rows for name in (*op.inputs, op.output)}
+    kept = [one for one in saved_tensors(setting) if one.row in rows or {*one.readers} & mine]
     lines = tuple(
         (
             f"`{bare(one.tensor.partition('·')[0])}`",
@@ -139,10 +140,6 @@ def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
     )
     columns = ("tensor", "what", "elements", "for the gradient of")
     return [Exhibit("Saved for the backward pass", columns, lines, "full")] if lines else []
-
-
-def _of(setting: Setting, rows: set[int]) -> set[str]:
-    return {name.partition("·")[0] for op in setting.graph.ops if op.row in rows for name in (*op.inputs, op.output)}
 
 
 # -- printed shapes ------------------------------------------------------------------------------------------
@@ -169,7 +166,7 @@ def beside_gradients(known: Known, printed: Table) -> Exhibit:
     for row in printed.rows:
         head = row[0].text.partition("=")[0]
         match = _OF.search(head)
-        tensor = _plain_tensor(match[1] or match[2]) if match else ""
+        tensor = re.sub(r"[{}\\\s]", "", match[1] or match[2]) if match else ""
         if tensor not in known:
             raise TableError(f"the table has no gradient of '{tensor or head.strip('$ ')}'", row[0].span(),
                              f"gradients: {', '.join(known)}")  # fmt: skip
@@ -186,11 +183,6 @@ def beside_gradients(known: Known, printed: Table) -> Exhibit:
         found.append((f"`d{tensor}`: " + shape_text(told), shape_text(shape), " ".join(reason)))
     title = f"Printed and derived shapes: {agreeing} agree" + (", and these cannot be" if found else "")
     return Exhibit(title, PRINTED, tuple(found))
-
-
-def _plain_tensor(name: str) -> str:
-    """The plain spelling of a tensor's name."""
-    return re.sub(r"[{}\\\s]", "", name)
 
 
 def _sizes(text: str) -> tuple[str, ...]:

@@ -82,8 +82,8 @@ def _formats(setting: Setting, graph: Graph) -> Exhibit:
                 rows.append((f"`{name}`", tensor.role, tensor.dtype or setting.dtype))
         made = graph.tensors[op.output]
         if not made.virtual and "·" not in op.output.partition(")")[0]:
-            rows.append((f"`{op.output}`" if not op.attribute("cast") else f"copy of `{op.inputs[0]}`", _kind(op),
-                         made.dtype or setting.dtype))  # fmt: skip
+            copied = (f"copy of `{op.inputs[0]}`", "copy") if op.attribute("cast") else (f"`{op.output}`", "activation")
+            rows.append((*copied, made.dtype or setting.dtype))
     return Exhibit(
         "The format of every tensor; a gradient has the format of its tensor", ("tensor", "what", "format"), tuple(rows)
     )
@@ -92,7 +92,3 @@ def _formats(setting: Setting, graph: Graph) -> Exhibit:
 def _width(setting: Setting, op: Op) -> Num:
     """The bytes of a number of what an op makes."""
     return element_bytes(setting.graph.tensors[op.output].dtype or setting.dtype)
-
-
-def _kind(op: Op) -> str:
-    return "copy" if op.attribute("cast") else "activation"

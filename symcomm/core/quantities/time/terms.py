@@ -353,9 +353,6 @@ class TimeWriter:
         count = next((r for r in regions if r.name == region and len(regions) > 1), None)
         return Fraction(1) if count is None else often(count, numbers)
 
-    def _cut(self, meshes: Iterable[str], numbers: Numbers) -> Fraction:
-        return passes(number(self.strategy.sizes[mesh], numbers) for mesh in meshes)
-
     def computes(self, load: Load, rate: Form, numbers: Numbers) -> Fraction:
         """The loops of every op, shared by the ranks, at the rate of the processor, or at what each launch achieves."""
         steps = self.steps_of_products
@@ -374,7 +371,7 @@ class TimeWriter:
             last = last_part(self.setting.accounting, one.pairs)
             mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
             ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
-            done += ran / self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
+            done += ran / passes(number(self.strategy.sizes[m], numbers) for _, m in one.cuts if m not in last)
         return done
 
     @staticmethod
