@@ -114,7 +114,9 @@ def _closed(question: CostQuestion) -> Derivation:
         told = next((one for one in more if _course(question, one.expr).kind != "unknown"), None)
         if told is not None:
             return _closed(replace(question, cost=told))
-    _show_slope(working, powers.slope_of(found))
+    slope = cost.write(sp.Add(*(c * cost.x**e for e, c in powers.slope_of(found))))
+    text = f"The derivative with respect to `{cost.over}`."
+    working.define("f'", slope, cost.unit / cost.x_unit, "differentiate", text)
     if question.domain.divides is not None or way.kind == "unknown":
         return _compared(working, way)
     return _in_closed_form(working, found, way)
@@ -148,14 +150,6 @@ def _where_equal(working: OptimumSteps) -> Derivation | None:
 
 
 # -- in closed form --------------------------------------------------------------------------------------------------
-
-
-def _show_slope(working: OptimumSteps, slope: powers.Terms) -> None:
-    """The step of the slope."""
-    cost = working.cost
-    unit = cost.unit / cost.x_unit
-    first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)))
-    working.define("f'", first, unit, "differentiate", f"The derivative with respect to `{cost.over}`.")
 
 
 def _in_closed_form(working: OptimumSteps, found: powers.Terms, runs: powers.Monotonicity) -> Derivation:

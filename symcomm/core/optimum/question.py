@@ -232,11 +232,6 @@ class OptimumSteps:
 # -- witnesses --------------------------------------------------------------------------------------------------
 
 
-def same_near(a: Fraction, b: Fraction, size: Fraction) -> bool:
-    """Whether two numbers are the same but for small steps."""
-    return abs(a - b) <= _NEAR * (abs(a) + abs(b) + size)
-
-
 def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str) -> Witness | None:
     """The witness of a step of an optimum; ``said`` are the steps before it, some of which say where it is."""
     cost, over = question.cost, question.cost.over
@@ -252,7 +247,8 @@ def of_optimum(question: CostQuestion, name: str, said: Sequence[str], rule: str
         step = x * _STEP
         low, here, high = (at(numbers, y) for y in (x - step, x, x + step))
         found = {"differentiate": (high - low) / (2 * step), "second order": (high - 2 * here + low) / step**2}[rule]
-        return same_near(numbers[name], found, abs(here) * (1 / x if rule == "differentiate" else 1 / x**2))
+        size = abs(here) * (1 / x if rule == "differentiate" else 1 / x**2)
+        return abs(numbers[name] - found) <= _NEAR * (abs(numbers[name]) + abs(found) + size)
 
     def best(numbers: Numbers) -> bool:
         place = numbers[name]

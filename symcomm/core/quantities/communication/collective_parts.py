@@ -320,15 +320,12 @@ class CallWriter:
     def closed(self, form: Form) -> Form:
         """A sum with every name put in, each term one fraction."""
         terms = form.terms if isinstance(form, forms.Total) else (form,)
-        return plus(*(times(*_factors(self.written_out(t))) for t in terms))
+        written = map(self.written_out, terms)
+        return plus(*(times(*(t.factors if isinstance(t, Product) else (t,))) for t in written))
 
 
 _TWO_WAYS = ("ring", "hierarchical", "torus_2d", "torus_3d")
 _OPTION = {s.name: s.option for s in SYMBOLS.values()}
-
-
-def _factors(form: Form) -> tuple[Form, ...]:
-    return form.factors if isinstance(form, Product) else (form,)
 
 
 def notation(setting: Setting, rank_symbol: str = "k") -> Notation:

@@ -370,19 +370,19 @@ class Nesting:
         """The same where some axes have one rank, which fills nothing."""
         return replace(self, spans=tuple(span for span in self.spans if span[0] not in {*axes}))
 
-    def _before(self, axis: str, sizes: Mapping[str, Form]) -> Form:
-        order = [one for one, *_ in self.spans]
-        return product(*(sizes[one] for one in order[: order.index(axis)] if one in sizes))
-
     def shares(self, sizes: Mapping[str, Form]) -> dict[str, tuple[Form, ...]]:
         """How many ranks of each axis every level joins: the ranks in its unit over the ranks in the level below."""
         found: dict[str, tuple[Form, ...]] = {}
-        for axis, low, high in ((axis, low, high) for axis, low, high in self.spans if axis in sizes):
-            before = self._before(axis, sizes)
+        for place, (axis, low, high) in enumerate(self.spans):
+            if axis not in sizes:
+                continue
+            before = product(*(sizes[one] for one, *_ in self.spans[:place] if one in sizes))
             ranks: list[Form] = [num(1)] * (len(self.holds) + 1)
             for level in range(low, high + 1):
                 top: Form = num(self.holds[level]) if level < high else product(before, sizes[axis])
-                ranks[level] = _over(top, before if level == low else num(self.holds[level - 1]))
+                below = before if level == low else num(self.holds[level - 1])
+                part = top if below == num(1) else Ratio(top, below)
+                ranks[level] = part if names(part) else forms.rational(evaluate(part, {}))
             found[axis] = tuple(ranks if low < high else [*ranks[:low], sizes[axis], *ranks[low + 1 :]])
         return found
 
@@ -395,11 +395,6 @@ class Nesting:
                 yield places, num(places), filled
             for axis in (axis for axis, low, high in self.spans if low <= level < high and axis in sizes):
                 yield places, product(filled, sizes[axis]), num(places)
-
-
-def _over(top: Form, bottom: Form) -> Form:
-    form = top if bottom == num(1) else Ratio(top, bottom)
-    return form if names(form) else forms.rational(evaluate(form, {}))
 
 
 def _laid(
