@@ -29,7 +29,6 @@ class CallEntry:
     elements: Fraction
     calls: int | None = 1
     times: int = 1
-    region: str = ""
 
     @property
     def total(self) -> Fraction:

@@ -15,7 +15,7 @@ from typing import Any
 
 from symcomm.core.accounting import Accounting
 from symcomm.core.errors import StrategyError, nearest
-from symcomm.core.form import evaluate, from_expr
+from symcomm.core.form import evaluate, from_expr, num
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op, Tensor
@@ -89,6 +89,17 @@ class RunCase:
     def cutting(self) -> Strategy | None:
         """The same; None where it cuts nothing."""
         return replace(self.strategy, pipeline=None) if self.strategy.mesh else None
+
+    @cached_property
+    def homes(self) -> list[int]:
+        """The rank that runs each stage."""
+        stage, every = find(self.schedule).placement.stage, product(range(self.stages), range(self.chunks))
+        return [rank for _, rank in sorted((stage(rank, chunk, self.stages), rank) for rank, chunk in every)]
+
+    @property
+    def ends(self) -> int:
+        """How many ranks hold the first and the last stage."""
+        return len({self.homes[0], self.homes[-1]})
 
     def number(self, expression: Any) -> Fraction:
         """The worth of a size."""
@@ -298,44 +309,22 @@ def needed_memory(graph: Graph, known: Mapping[str, Fraction], ranks: int) -> in
 def _calls(case: RunCase) -> list[CallEntry]:
     """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
     found: list[CallEntry] = []
-    others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
-    for c in calls(case.setting(case.inside), case.inside) if case.strategy.mesh else ():
-        times = int(evaluate(c.layers, case.known))
-        if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
-            continue
-        group = "+".join(m for m in case.mesh if m in c.meshes)
-        if not case.pipelined:
-            found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
-            continue
-        weight = c.tensor in case.weights
-        holders = others * (_holders(case, c.tensor) if weight else 1)
-        often = 1 if c.finishes else case.microbatches  # parts of a tensor, but each time the whole weight
-        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders,
-                               holders * times * often, times * (often if weight else 1)))  # fmt: skip
-    if not case.pipelined:
-        return found
-    boundaries = sum(a != b for a, b in pairwise(homes(case))) * others
-    for c in calls(case.setting(case.strategy), case.strategy):
-        if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
-            holders = _holders(case, c.tensor) * others
-            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * holders, holders))
-        elif c.kind == "send":
-            elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
-            found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
+    others, microbatches = case.ranks // case.stages if case.pipelined else 1, num(case.microbatches)
+    strategy = case.strategy if case.ends > 1 else case.inside  # else a weight of both ends is held once
+    for c in calls(case.setting(strategy), strategy, microbatches=microbatches):
+        times = int(evaluate(c.times, case.known))
+        if c.meshes != BETWEEN_STAGES and times and prod(case.mesh[m] for m in c.meshes) > 1:
+            group = "+".join(m for m in case.mesh if m in c.meshes)
+            parts = 1 if c.finishes or c.tensor in case.weights else case.microbatches
+            found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * others,
+                                   others * times * parts, times))  # fmt: skip
+    # Everything is sent over each boundary; what both ends of a pipeline hold, they add up.
+    sent = sum(a != b for a, b in pairwise(case.homes)) * others
+    for c in calls(case.setting(case.strategy), case.strategy) if case.pipelined else ():
+        ranks, parts = (sent, case.microbatches) if c.kind == "send" else (case.ends * others, 1)
+        if c.meshes == BETWEEN_STAGES and (c.kind == "send" or case.ends > 1):
+            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * ranks, ranks * parts))
     return found
-
-
-def _holders(case: RunCase, weight: str) -> int:
-    """How many stages on different ranks hold a weight: that of a head may be that of the embedding, too."""
-    regions = {op.region for op in case.graph.consumers.get(weight, ())}
-    return len({*homes(case)[:: len(homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
-
-
-def homes(case: RunCase) -> list[int]:
-    """The rank that runs each stage."""
-    placement = find(case.schedule).placement
-    every = product(range(case.stages), range(case.chunks))
-    return [rank for _, rank in sorted((placement.stage(rank, chunk, case.stages), rank) for rank, chunk in every)]
 
 
 def derived_flops(case: RunCase) -> Fraction:
@@ -377,12 +366,11 @@ def derived_parameters(case: RunCase) -> Fraction:
     """The parameters of all ranks together."""
     total = Fraction(0)
     for weight in case.graph.weights:
-        region = case.graph.consumers[weight.name][0].region
-        count = case.number(case.graph.volume(weight.name)) * case.times(region) * _holders(case, weight.name)
-        for mesh, position in case.plan.placements.get(weight.name, ()):
-            count = count / case.mesh[mesh] if position != PARTIAL else count
-        total += count * (case.ranks // case.stages)
-    return total
+        regions = dict.fromkeys(op.region for op in case.graph.consumers[weight.name])  # of a head, too
+        count = case.number(case.graph.volume(weight.name)) * case.times(next(iter(regions)))
+        cuts = (case.mesh[mesh] for mesh, at in case.plan.placements.get(weight.name, ()) if at != PARTIAL)
+        total += count * (case.ends if len(regions) > 1 else 1) / prod(cuts)
+    return total * (case.ranks // case.stages)
 
 
 def without_dropout(graph: Graph) -> Graph:

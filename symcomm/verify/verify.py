@@ -34,7 +34,6 @@ from symcomm.verify.expected import (
     derived_saved,
     early_sums,
     expected_calls,
-    homes,
     make_case,
     needed_memory,
     outside,
@@ -266,14 +265,14 @@ def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
                             hint=f"{classes[at].region.times} is {layers}")  # fmt: skip
     weights = [tensor for c in classes for tensor in c.weights]
     units = any(one in case.method.name for one in ("fsdp2", "replicate"))
-    if units and len({*weights}) < len(weights) and homes(case)[0] == homes(case)[-1]:
+    if units and len({*weights}) < len(weights) and case.ends == 1:
         raise StrategyError("the first and the last stage share a weight on one rank, of which their units make two",
                             hint="a schedule with the two of them on different ranks: 1f1b")  # fmt: skip
     parts = [layers // stages] * stages
     parts[0], parts[-1] = parts[0] + at, parts[-1] + len(classes) - 1 - at
     return {
         "schedule": name, "several": several or case.chunks > 1, "microbatches": case.microbatches,
-        "chain": chain, "parts": parts, "homes": homes(case),
+        "chain": chain, "parts": parts, "homes": case.homes,
         "names": [*written.inputs.values()], "last": chain[-1]["gives"],
     }  # fmt: skip
 
