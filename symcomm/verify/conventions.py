@@ -6,10 +6,14 @@ is then still different is a difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
+from symcomm.core.graph.graph import Graph, Op
+from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
+from symcomm.core.program import instructions
+from symcomm.core.quantities.counting import flops
 from symcomm.core.records import dataclass
 
 _DOCS = "https://docs.pytorch.org/docs/stable"
@@ -37,27 +41,14 @@ class CallEntry:
 
 
 @dataclass(frozen=True)
-class EarlySums:
-    """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
-
-    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
-    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
-    """
-
-    calls: tuple[CallEntry, ...] = ()
-    places: frozenset[tuple[str, str]] = frozenset()
-    spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
-    flops: Fraction = Fraction(0)
-
-
-@dataclass(frozen=True)
 class RunContext:
     """The facts of a run that a convention may look at.
 
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
-    ``early`` are the sums that are finished before a product reads them.
+    ``finished`` are the calls of a step whose sums are finished before a product reads them, ``spared`` the operations
+    that it lacks.
     ``outside`` are the axes that what stands around DTensor looks after.
     """
 
@@ -66,13 +57,15 @@ class RunContext:
     shards: int = 1
     routing_flops: Fraction = Fraction(0)
     handed_on: Mapping[str, int] = field(default_factory=dict)
-    early: EarlySums = field(default_factory=EarlySums)
+    finished: Sequence[CallEntry] = ()
+    spared: Fraction = Fraction(0)
     tables: Fraction = Fraction(0)
     microbatches: int = 1
     outside: frozenset[str] = frozenset()
 
 
 CallEntries = list[CallEntry]
+FINISHED = "reduced_before_product"
 
 
 @dataclass(frozen=True)
@@ -122,9 +115,67 @@ def _gathered_for_each(e: CallEntry, context: RunContext) -> CallEntry:
     return _often(e, context.handed_on.get(e.tensor, 1)) if (e.kind, e.phase) == ("all-gather", "backward") else e
 
 
+def is_product(op: Op, graph: Graph) -> bool:
+    """Whether the written module does an op as a matrix product; it brings tokens to experts by products, too."""
+    if op.kind != "contraction" or len(op.inputs) < 2:
+        return False
+    made = [graph.producers.get(name) for name in op.inputs]
+    ids = any(one is not None and one.kind == "onehot" for one in made)
+    slices = any(graph.tensors[n].virtual and one is None for n, one in zip(op.inputs, made, strict=True))
+    routes = bool(op.attribute("lookup")) and not (ids or slices or op.attribute("slice"))
+    return flops.is_matrix_product(op) or routes
+
+
+def finished(made: instructions.Program) -> instructions.Program:
+    """The program as DTensor runs it: products read no partial sums, so what they made of them is whole, or cut.
+
+    A gradient is cut where the forward pass cut its tensor.
+    """
+    graph, found = made.graph, list[instructions.Instruction]()
+    now: dict[tuple[str, str], int | None] = {}  # where what is partial no more is along an axis
+    steps = [(one, one.work) for one in made.instructions if isinstance(one.work, Compute)]
+    always = {name for one, step in steps if one.every for name in step.reads}
+    forward = {step.makes: dict(step.output) for one, step in steps if one.phase == "forward"}
+    for one in made.instructions:
+        step = one.work
+        if isinstance(step, Collective):
+            after = dict(step.after)
+            left = tuple(m for m in step.meshes if now.get((step.tensor, m), PARTIAL) not in (None, after.get(m)))
+            found += [replace(one, work=replace(step, meshes=left))] if left else []
+            continue
+        for mesh in _pending(step) if isinstance(step, Compute) else ():
+            assert isinstance(step, Compute)
+            loops: list[int | None] = []
+            for j, (name, stored) in enumerate(zip(step.inputs, step.reads, strict=True)):
+                if (mesh, PARTIAL) not in step.layouts[j]:
+                    continue
+                if (stored, mesh) not in now and is_product(step.op, graph):
+                    now[stored, mesh] = None
+                    layout = tuple(pair for pair in step.layouts[j] if pair[1] != PARTIAL)
+                    size = made.part(name, layout) / graph.elements(name) * graph.volume(name)
+                    call = Collective("all-reduce", stored, size, (mesh,), step.op.phase, step.op.output,
+                                      "a product reads it", step.layouts[j], layout, stored)  # fmt: skip
+                    found.append(replace(one, work=call, every=stored in always, by=(*one.by, FINISHED)))
+                at = now.get((stored, mesh), PARTIAL)
+                at = forward.get(graph.tensors[name].of, {}).get(mesh) if at is None else at
+                loops.append(at if at in (None, PARTIAL) else step.step.indices[j][at])
+            if PARTIAL not in loops:
+                cut = next((loop for loop in loops if loop is not None), None)
+                step = step if cut is None else replace(step, cuts=(*step.cuts, (mesh, cut)))
+                if cut is None or cut in step.step.output_indices:
+                    now[step.makes, mesh] = None if cut is None else step.step.output_indices.index(cut)
+        found.append(replace(one, work=step))
+    return replace(made, instructions=tuple(found))
+
+
+def _pending(step: Compute) -> dict[str, None]:
+    """The axes of the mesh along which an operand of a step is a partial sum."""
+    return dict.fromkeys(mesh for layout in step.layouts for mesh, at in layout if at == PARTIAL)
+
+
 def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
-    groups = [context.early.spared.get((e.kind, e.phase, e.group, e.tensor), e.group) for e in entries]
-    return [replace(e, group=group) for e, group in zip(entries, groups, strict=True) if group] + [*context.early.calls]
+    known = {(e.kind, e.phase, e.tensor) for e in entries}
+    return sorted(context.finished, key=lambda e: (e.kind, e.phase, e.tensor) not in known)
 
 
 def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
@@ -201,9 +252,9 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _each(_gathered_for_each),
         ),
         TorchConvention(
-            "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
+            FINISHED, "DTensor carries no partial sum through a matrix product: it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
-            flops=lambda count, context: count - context.early.flops,
+            flops=lambda count, context: count - context.spared,
         ),
         TorchConvention(
             "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it. So sums over "

@@ -5,7 +5,7 @@ A case is a model under a strategy at small sizes, with the way of PyTorch's tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,18 +22,15 @@ from symcomm.core.graph.graph import Graph, Op, Tensor
 from symcomm.core.model import Model
 from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.core.parallel.strategy import Strategy, parse_strategy
-from symcomm.core.program import pipeline
-from symcomm.core.program.instructions import BETWEEN_STAGES
+from symcomm.core.program import instructions, loops, pipeline, vocabulary
 from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.schedules import find
-from symcomm.core.program.vocabulary import cut_vocabulary, in_parts
 from symcomm.core.quantities.communication.call import calls
-from symcomm.core.quantities.counting.flops import is_matrix_product
-from symcomm.core.quantities.counting.load import load
+from symcomm.core.quantities.counting import flops
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.verify.attention import KernelError, attentions, with_kernels
-from symcomm.verify.conventions import CONVENTIONS, CallEntry, EarlySums, RunContext
+from symcomm.verify.conventions import CONVENTIONS, CallEntry, RunContext, finished, is_product
 from symcomm.verify.launch import RANK_LIMIT, VerificationError
 from symcomm.verify.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
 from symcomm.verify.sizes import small_sizes
@@ -59,6 +56,7 @@ class RunCase:
     accounting: Accounting
     degrees: Mapping[str, Fraction]
     written_out: str = ""  # why attention is, where it is derived as one kernel
+    early: bool = False  # whether sums are finished before products read them
 
     @property
     def graph(self) -> Graph:
@@ -123,17 +121,24 @@ class RunCase:
     @property
     def parts(self) -> Graph:
         """The graph with the words of the first rank, which has the largest part; all ranks together have them once."""
-        return self.graph if self.pipelined else in_parts(self.graph, self.inside, self.accounting, self.known)
+        inside = ONE_RANK if self.pipelined else self.inside
+        return vocabulary.in_parts(self.graph, inside, self.accounting, self.known)
 
     @property
     def smaller(self) -> int:
         """How many ranks have fewer words than the first one."""
-        cut = cut_vocabulary(self.graph, self.inside)
+        cut = vocabulary.cut_vocabulary(self.graph, self.inside)
         if cut is None or not cut.uneven(self.graph, self.known):
             return 0
         words, ranks = self.number(self.graph.axes[cut.axes[0]].size), evaluate(cut.ranks, self.known)
         full = words // ceil(words / ranks)
         return int((ranks - full) * self.ranks / ranks)
+
+    def program(self, strategy: Strategy) -> instructions.Program:
+        """The program of a training step; where sums are ``early``, as DTensor runs it."""
+        setting = self.setting(strategy)
+        made = program(setting.graph, strategy, setting.accounting)
+        return finished(made) if self.early else made
 
     def setting(self, strategy: Strategy) -> Setting:
         """The setting that quantities of a strategy are derived from."""
@@ -215,7 +220,8 @@ def make_case(
         accounting = replace(accounting, gathered_weights="layers" if dropped else "keep")
     made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
                    degrees)  # fmt: skip
-    pipeline.check_divisible(in_parts(model.graph, made.inside, accounting, made.known), strategy, made.known)
+    words = vocabulary.in_parts(model.graph, made.inside, accounting, made.known)
+    pipeline.check_divisible(words, strategy, made.known)
     why = _no_kernel(made)
     if why:
         made = replace(made, model=replace(model, graph=replace(model.graph, fused=False)), written_out=why)
@@ -257,7 +263,7 @@ def batch_first(graph: Graph) -> Graph:
         return len(first) == 2 and len(first[0]) == len(first[1]) == 1 and first[1][0] in batch
 
     def shares(op: Op) -> bool:
-        if op.phase != "forward" or len(op.inputs) != 2 or not is_matrix_product(op):
+        if op.phase != "forward" or len(op.inputs) != 2 or not flops.is_matrix_product(op):
             return False
         one, other = op.inputs
         axes = {name: graph.tensors[name].axes for name in op.inputs}
@@ -311,9 +317,9 @@ def _calls(case: RunCase) -> list[CallEntry]:
     found: list[CallEntry] = []
     others, microbatches = case.ranks // case.stages if case.pipelined else 1, num(case.microbatches)
     strategy = case.strategy if case.ends > 1 else case.inside  # else a weight of both ends is held once
-    for c in calls(case.setting(strategy), strategy, microbatches=microbatches):
+    for c in calls(case.setting(strategy), strategy, microbatches=microbatches, made=case.program(strategy)):
         times = int(evaluate(c.times, case.known))
-        if c.meshes != BETWEEN_STAGES and times and prod(case.mesh[m] for m in c.meshes) > 1:
+        if c.meshes != instructions.BETWEEN_STAGES and times and prod(case.mesh[m] for m in c.meshes) > 1:
             group = "+".join(m for m in case.mesh if m in c.meshes)
             parts = 1 if c.finishes or c.tensor in case.weights else case.microbatches
             found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * others,
@@ -322,7 +328,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
     sent = sum(a != b for a, b in pairwise(case.homes)) * others
     for c in calls(case.setting(case.strategy), case.strategy) if case.pipelined else ():
         ranks, parts = (sent, case.microbatches) if c.kind == "send" else (case.ends * others, 1)
-        if c.meshes == BETWEEN_STAGES and (c.kind == "send" or case.ends > 1):
+        if c.meshes == instructions.BETWEEN_STAGES and (c.kind == "send" or case.ends > 1):
             found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * ranks, ranks * parts))
     return found
 
@@ -337,7 +343,7 @@ def derived_flops(case: RunCase) -> Fraction:
     passes = [_public(case, "flops", scope=scope) for scope in scopes]
     if case.graph.fused:
         passes.append(_public(case, "recomputation", recomputation="none", count="flops"))
-    return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
+    return sum(passes) + _flops(case, case.inside) - _flops(case, ONE_RANK)
 
 
 def _public(case: RunCase, quantity: str, graph: Graph | None = None, **options: Any) -> Fraction:
@@ -346,11 +352,16 @@ def _public(case: RunCase, quantity: str, graph: Graph | None = None, **options:
     return Fraction(model.derive(quantity, **{"accounting": case.accounting, **options}).at().value)
 
 
-def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
-    """The operations of one rank of a strategy; the model's first layer may be spared some."""
-    made = load(case.setting(strategy), strategy)
-    times = ((one, case.times(one.op.region) - (not one.every)) for one in made.ops)
-    return sum((evaluate(one.flops, case.known) * count for one, count in times), Fraction(0))
+def _flops(case: RunCase, strategy: Strategy, chosen: Callable[[Op], bool] = flops.is_matrix_product) -> Fraction:
+    """The operations of some products on one rank of a strategy, as often as they run."""
+    made, setting, total = case.program(strategy), case.setting(strategy), Fraction(0)
+    for one, around in loops.repeats(loops.training_step(made, pipeline.held(made.graph, None))):
+        step = one.work
+        if isinstance(step, Compute) and chosen(step.op):
+            counts = flops.matrix_flops(setting, made.graph, step.op), *(often for _, often in around)
+            ranks = prod(case.mesh[m] for m, _ in step.cuts)
+            total += prod((evaluate(count, case.known) for count in counts), start=Fraction(1, ranks))
+    return total
 
 
 def derived_cache(case: RunCase) -> Fraction:
@@ -398,7 +409,7 @@ def with_products(graph: Graph) -> Graph:
         if op.output in routes:
             return replace(op, kind="onehot", attributes=())
         kept = tuple(pair for pair in op.attributes if pair[0] != "lookup")
-        return replace(op, attributes=kept) if _product(op, graph) else op
+        return replace(op, attributes=kept) if is_product(op, graph) else op
 
     tensors = {n: replace(graph.tensors[n], virtual=False, role="activation", dtype=None) for n in routes}
     ops = tuple(map(made, graph.ops))
@@ -458,30 +469,16 @@ def derived_peak(case: RunCase) -> Fraction:
                    accounting=said, recipe="fp32_sgd", step="backward")  # fmt: skip
 
 
-def _spared(case: RunCase) -> frozenset[str]:
-    """What the first layer need not compute, as its input needs no gradient."""
-    instructions = program(case.parts, case.inside, case.accounting).instructions
-    return frozenset(t.work.op.output for t in instructions if isinstance(t.work, Compute) and not t.every)
-
-
 def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
     graph = case.plan.graph
-    lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
-    spared = _spared(case)
-    # What is summed over one token is no matrix product in PyTorch.
-    lookups = [op for op in lookups if any(case.number(graph.axes[graph.index_axes(op)[i]].size) > 1
-                                           for i in op.summed)]  # fmt: skip
-    shares = ((op, 1 - Fraction(op.output in spared) / case.times(op.region)) for op in lookups)
-    return sum((_product_flops(case, op) * share for op, share in shares), Fraction(0))
 
+    def routes(op: Op) -> bool:
+        # What is summed over one token is no matrix product in PyTorch.
+        several = any(case.number(graph.axes[graph.index_axes(op)[i]].size) > 1 for i in op.summed)
+        return several and bool(op.attribute("lookup")) and not flops.is_matrix_product(op) and is_product(op, graph)
 
-def _product_flops(case: RunCase, op: Op) -> Fraction:
-    """The operations of a product of the plan on one rank, as often as it stands."""
-    plan, every = case.plan, {i for ix in (op.output_indices, *op.indices) for i in ix}
-    axes = plan.graph.index_axes(op)
-    count = 2 * prod((case.number(plan.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
-    return count / prod(case.mesh[m] for m in plan.cuts.get(op.output, {})) * case.times(op.region)
+    return _flops(case, case.inside, routes)
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
@@ -489,64 +486,6 @@ def _handed_on(case: RunCase) -> dict[str, int]:
     cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
     cut = {name for name in cut if len(case.graph.consumers.get(name, ())) == 1}
     return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
-
-
-def _product(op: Op, graph: Graph) -> bool:
-    """Whether the written module does an op as a matrix product: those that bring tokens to experts are, too."""
-    if op.kind != "contraction" or len(op.inputs) < 2:
-        return False
-    made = [graph.producers.get(name) for name in op.inputs]
-    ids = any(one is not None and one.kind == "onehot" for one in made)
-    slices = any(graph.tensors[n].virtual and one is None for n, one in zip(op.inputs, made, strict=True))
-    routes = bool(op.attribute("lookup")) and not (ids or slices or op.attribute("slice"))
-    return is_matrix_product(op) or routes
-
-
-def early_sums(case: RunCase) -> EarlySums:
-    """Where the plan lets a product pass on a partial sum, and what is sent if it is finished before."""
-    plan, graph = case.plan, case.plan.graph
-    made: dict[tuple[str, str], CallEntry] = {}
-    carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
-    again: set[tuple[str, str]] = set()  # those of them that are then not whole but cut, as in the forward pass
-    spared: dict[tuple[str, str, str, str], str] = {}
-    flops, others = Fraction(0), case.ranks // case.stages if case.pipelined else 1
-    first, computed = _spared(case), [step for step in plan.steps if isinstance(step, Compute)]
-    forward = {step.op.output: {m for m, _ in step.cuts} for step in computed if step.op.phase == "forward"}
-    for step in plan.steps:
-        if isinstance(step, Compute):
-            cut = set().union(*(forward.get(graph.tensors[name].of, ()) for name in step.inputs))
-            count = int(case.times(step.op.region)) - (step.op.output in first)
-            often = case.microbatches if case.pipelined else 1
-            for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
-                for mesh in (m for m, p in layout if p == PARTIAL):
-                    passed = (stored, mesh) in carried | again
-                    if not passed and _product(step.op, graph):
-                        elements = case.number(graph.volume(name)) * others
-                        for m, p in layout:
-                            elements = elements / case.mesh[m] if p != PARTIAL else elements
-                        of = graph.tensors[name].of or name
-                        one = CallEntry("all-reduce", step.op.phase, mesh, of, elements, count * others * often, count)
-                        # Finished for all that read it: the first layer has no gradient of its input, but of weights.
-                        made[stored, mesh] = max(made.get((stored, mesh), one), one, key=lambda e: e.times)
-                    elif passed and mesh in cut:
-                        part = 1 - Fraction(1, case.mesh[mesh])
-                        flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
-                        again |= set() if graph.tensors[step.op.output].of in case.weights else {(step.makes, mesh)}
-                        continue
-                    partial = [r for r, at in zip(step.reads, step.layouts, strict=True) if (mesh, PARTIAL) in at]
-                    alone = all((r, mesh) in carried | again for r in partial)  # no operand is a sum of its own
-                    if (passed and alone) or _product(step.op, graph):
-                        carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
-        elif any((step.tensor, m) in carried for m in step.meshes):
-            group = "+".join(m for m in case.mesh if m in step.meshes)
-            name = step.tensor.split(" @ ")[0]
-            left = "+".join(m for m in group.split("+") if (step.tensor, m) not in carried)
-            spared[step.kind, step.phase, group, graph.tensors[name].of or name] = left
-    places = {*made}
-    for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
-        if isinstance(step, Compute) and len(step.reads) == 1:
-            places |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in places}
-    return EarlySums(tuple(made.values()), frozenset(places), spared, flops)
 
 
 def placed_axis(graph: Graph, name: str, position: int) -> int:
@@ -589,10 +528,11 @@ def _tables(case: RunCase) -> Fraction:
 
 def context_of(case: RunCase) -> RunContext:
     """The facts of a case that the conventions may look at."""
-    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
+    shards, early = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy)), replace(case, early=True)
+    spared = _flops(case, case.inside) - _flops(early, case.inside)
     return RunContext(
         {w.name: case.shape(w) for w in case.graph.weights}, case.mesh, shards, _routing_flops(case), _handed_on(case),
-        early_sums(case), _tables(case), case.microbatches, outside(case),
+        _calls(early), spared, _tables(case), case.microbatches, outside(case),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from symcomm.core.errors import StrategyError
 from symcomm.core.parallel.strategy import SHARDS, Rule, Strategy
 from symcomm.core.records import dataclass
+from symcomm.verify.conventions import FINISHED
 
 # Our schedules, and the class of torch.distributed.pipelining that follows each; whether it takes several stages.
 SCHEDULES: Mapping[str, tuple[str, bool]] = {
@@ -108,7 +109,7 @@ def _staged(inside: Method) -> Method:
     of = f" of {inside.interface}" if inside.name != "single" else ""
     return Method("+".join(dict.fromkeys(("pipelining", *inside.name.split("+")))).removesuffix("+single"),
                   f"torch.distributed.pipelining{of}", inside.applies,
-                  ("gathered_once", *unsent, "reduced_each_time"),
+                  tuple(sorted(("gathered_once", *unsent, "reduced_each_time"), key=lambda name: name != FINISHED)),
                   (("pipeline", "both_directions"), *inside.accounting))  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from symcomm.core.accounting import Accounting
 from symcomm.core.errors import RenderError, StrategyError
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.model import Model
-from symcomm.core.parallel.placement import PARTIAL, Compute, Plan
+from symcomm.core.parallel.placement import PARTIAL, Collective, Compute, Plan
 from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.documents.render.environment import fill
 from symcomm.verify import expected
@@ -48,13 +48,12 @@ class _Megatron(Marks):
     """
 
     def __init__(self, case: expected.RunCase) -> None:
-        plan, early = case.plan, expected.early_sums(case)
-        self.reduced = {call.tensor for call in early.calls if call.phase == "forward"}
-        passed = {tensor for (_, phase, _, tensor), left in early.spared.items() if phase == "forward" and not left}
-        for call in plan.collectives:
-            if call.phase == "forward" and call.kind == "all-reduce":
-                self.reduced |= {call.tensor} - passed
-            elif call.phase == "forward":
+        plan, run = case.plan, replace(case, early=True).program(case.inside)
+        self.reduced: set[str] = set()
+        for call in run.works():
+            if isinstance(call, Collective) and call.phase == "forward" and call.kind == "all-reduce":
+                self.reduced.add(call.tensor)
+            elif isinstance(call, Collective) and call.phase == "forward":
                 raise RenderError(
                     f"tensor parallelism of this model needs {call.kind} in its forward pass; the script has none"
                 )

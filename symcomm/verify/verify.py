@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -15,13 +15,13 @@ from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Op
 from symcomm.core.model import Model
-from symcomm.core.parallel.placement import PARTIAL, Compute
+from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import attentions
-from symcomm.verify.conventions import CONVENTIONS, RunContext
+from symcomm.verify.conventions import CONVENTIONS, FINISHED, RunContext
 from symcomm.verify.expected import (
     WIDTH,
     RunCase,
@@ -32,7 +32,6 @@ from symcomm.verify.expected import (
     derived_parameters,
     derived_peak,
     derived_saved,
-    early_sums,
     expected_calls,
     make_case,
     needed_memory,
@@ -128,7 +127,12 @@ def _plain(number: Any) -> Any:
 
 def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     """Where a plan has operands and results, for the axes of the mesh that DTensor looks after."""
-    plan, graph, early = case.plan, case.plan.graph, early_sums(case).places
+    plan, graph = case.plan, case.plan.graph
+    early = {(one.work.tensor, mesh) for one in replace(case, early=True).program(case.inside).instructions
+             if FINISHED in one.by and isinstance(one.work, Collective) for mesh in one.work.meshes}  # fmt: skip
+    for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
+        if isinstance(step, Compute) and len(step.reads) == 1:
+            early |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in early}
     rests: dict[str, list[Any]] = {}
     for name, layout in plan.placements.items():
         tensor = graph.tensors.get(name)

@@ -448,6 +448,14 @@ def test_the_gradient_of_what_whole_and_cut_products_read_is_summed_beside_those
     assert expected["all-reduce", "backward", "tensor"] == (2 * 2 * 8 * 6 + 2 * 8 * 4, 3)
 
 
+def test_what_experts_and_router_give_back_is_whole_and_cut_so_that_nothing_of_it_is_scattered():
+    """Scattered are the gradients of what attention reads, in each layer, and of what the head reads: B L D each."""
+    case = make_case(configured("mixtral"), "tensor(2) + sequence", {}, "1f1b", 2)
+    _, expected, _ = expected_calls(case, context_of(case))
+    numbers, calls = case.sizes["B"] * case.sizes["L"] * case.sizes["D"], case.sizes["N_layer"] + 1
+    assert expected["reduce-scatter", "backward", "tensor"] == (calls * numbers, calls)
+
+
 def test_a_class_token_is_put_in_its_place_without_a_product():
     assert context_of(make_case(configured("vit"), None, {}, "1f1b", 2)).routing_flops == 0
 

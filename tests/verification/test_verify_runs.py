@@ -157,6 +157,11 @@ def test_a_mixture_keeps_what_is_derived_of_its_products(run: Run, strategy: str
     assert any("DTensor keeps what it gathers for experts" in note for note in moved.notes)
 
 
+@pytest.mark.parametrize("name", ["mixtral", "gpt_oss"])
+def test_experts_whose_tokens_are_cut_between_products_run_as_derived(run: Run, name: str):
+    assert "reduced_before_product" in run(configured(name), "tensor(2) + sequence").conventions
+
+
 def test_one_kernel_gives_what_attention_written_out_gives(tmp_path: Path):
     import torch
 

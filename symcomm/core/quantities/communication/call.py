@@ -102,13 +102,14 @@ def joint(meshes: tuple[str, ...]) -> str:
 
 def calls(
     setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: RankShare | None = None,
-    microbatches: Form = ONCE, copies: bool = False,
+    microbatches: Form = ONCE, copies: bool = False, made: Program | None = None,
 ) -> tuple[Call, ...]:  # fmt: skip
     """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest.
 
-    ``copies`` between a rank and its host are no calls between ranks; with it they are there, too.
+    ``copies`` between a rank and its host are no calls between ranks; with it they are there, too. The step may be one
+    ``made`` of that program.
     """
-    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    made = made or program(setting.graph, strategy, setting.accounting, setting.frozen)
     held = held or kinds(setting.graph, None)["only"]
     limited = {rule.mesh for _, rule in strategy.rules if rule.nodes}
     found = [_counted(made, one, one.work, dict(loops), held, gradient_dtype, setting)
