@@ -81,12 +81,7 @@ class RunCase:
     @property
     def inside(self) -> Strategy:
         """The strategy without its pipeline."""
-        return self.cutting or ONE_RANK
-
-    @property
-    def cutting(self) -> Strategy | None:
-        """The same; None where it cuts nothing."""
-        return replace(self.strategy, pipeline=None) if self.strategy.mesh else None
+        return replace(self.strategy, pipeline=None) if self.strategy.mesh else ONE_RANK
 
     @cached_property
     def homes(self) -> list[int]:
@@ -369,7 +364,7 @@ def derived_cache(case: RunCase) -> Fraction:
     step = case.graph.step
     assert step is not None
     before = replace(case.graph, step=replace(step, phase="decode"))
-    return _public(case, "kv_cache", before, strategy=case.cutting,
+    return _public(case, "kv_cache", before, strategy=case.inside,
                    accounting=Accounting.of(case.accounting, window_cache="w-1"))  # fmt: skip
 
 
@@ -418,7 +413,7 @@ def with_products(graph: Graph) -> Graph:
 
 def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
-    return _public(case, "activation_memory", graph, strategy=case.cutting, accounting=_eager(case))
+    return _public(case, "activation_memory", graph, strategy=case.inside, accounting=_eager(case))
 
 
 def _eager(case: RunCase) -> dict[str, str]:
@@ -465,7 +460,7 @@ def cut_classes(case: RunCase) -> bool:
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
     said = _eager(case) | {"gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}
-    return _public(case, "peak_memory", with_products(without_dropout(case.graph)), strategy=case.cutting,
+    return _public(case, "peak_memory", with_products(without_dropout(case.graph)), strategy=case.inside,
                    accounting=said, recipe="fp32_sgd", step="backward")  # fmt: skip
 
 
