@@ -262,8 +262,8 @@ def _same_stages(
     """Whether the same stages of a pipeline differ at other numbers, lead to the same, and the same has the most."""
     if asked(known) != now or not all(one.serves(known) for one in found):
         return False
-    amounts = [replace(one, given=()).at(known).value for one in found]
-    return amounts.index(max(amounts)) == at
+    amounts = [replace(one, given=()).at(known).value for one in found[1:] and found]
+    return not amounts or amounts.index(max(amounts)) == at
 
 
 def _shards_only(strategy: Strategy | None) -> bool:

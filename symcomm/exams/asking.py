@@ -7,7 +7,7 @@ can find the bytes of an element or the ranks that something was divided by.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -75,6 +75,7 @@ class ModelQuestion:
     forgotten: frozenset[str] = frozenset()
     step: str = ""
     notation: Notation | None = None
+    told: frozenset[str] | None = None  # the names of the numbers that it is derived with; None: of all
     # The changed questions, None where one has no answer: all that are made of one question share them.
     changed: dict[Hashable, ModelQuestion | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -101,7 +102,18 @@ class ModelQuestion:
     @cached_property
     def derivation(self) -> Derivation:
         """The derivation; raises a ``SymcommError`` where there is none."""
-        return derive(self.asked, self._counted, dict(self.options), self.accounting, dict(self.values), ())
+        about = replace(self._counted, values=self.known)
+        return derive(self.asked, about, dict(self.options), self.accounting, self.known, ())
+
+    @cached_property
+    def known(self) -> dict[str, Fraction]:
+        """The numbers that it is derived with."""
+        every = {**self.model.values, **dict(self.values)}
+        return {name: value for name, value in every.items() if self.told is None or name in self.told}
+
+    def serves(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether the derivation is that of other numbers, too."""
+        return serves(self.derivation, self.known, values)
 
     @property
     def _counted(self) -> Model:
@@ -289,7 +301,9 @@ class ModelQuestion:
         about = ByIdentity(changed.model), changed.accounting, changed.forgotten, changed.options
         try:
             if about not in self.changed:
-                self.changed[about] = changed if changed._has_answer() else None
+                ways = dict.fromkeys((changed.told, None))  # some need a number to be asked at all
+                tried = (replace(changed, told=told) for told in ways)
+                self.changed[about] = next((one for one in tried if one._has_answer()), None)
             return self.changed[about]
         except TypeError:  # an option that is no key
             return changed if changed._has_answer() else None
@@ -300,6 +314,20 @@ class ModelQuestion:
         except SymcommError:
             return False
         return True
+
+
+def serves(derivation: Derivation, told: Mapping[str, Fraction], values: Mapping[str, Fraction]) -> bool:
+    """Whether a derivation has the same steps at some numbers: at those it was ``told``, or where it says so itself."""
+    if any(values.get(name) != value for name, value in told.items()):
+        return derivation.serves(values)
+    if derivation.otherwise is None and not derivation.where:
+        return True
+    try:
+        known = derivation.relations.complete(values)
+        derivation.holds(known)
+        return derivation.otherwise is None or derivation.otherwise(known) is None
+    except SymcommError:
+        return False
 
 
 @lru_cache(maxsize=256)  # what is kept of a graph is kept of it without these weights, too

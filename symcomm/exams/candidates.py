@@ -133,16 +133,17 @@ class Candidates:
         return self._new(found, {self._residues(wrong.form) for wrong in known})
 
     @property
-    def is_settled(self) -> bool:
-        """Whether no number can change what is known, whatever was asked again for a convention or a mistake."""
-        self.singles  # noqa: B018  (what they ask again is looked at, too)
-        return all(one.derivation.otherwise is None for one in (self.question, *self.question.changed.values()) if one)
+    def asked(self) -> int:
+        """How often the question was asked again for a convention or a mistake."""
+        return len(self.question.changed)
 
     def serves(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether all that was asked until now leads to the same steps at other numbers; a refusal may not."""
+        """Whether all that was asked until now is the same at other numbers; of all numbers, a refusal may not be."""
         self.singles  # noqa: B018  (what they ask again is looked at, too)
-        return all(one is not None and one.derivation.serves(values) for one in
-                   (self.question, *self.question.changed.values()))  # fmt: skip
+        question, again = self.question, self.question.changed.values()
+        if question.told is None and (None in again or all(values.get(n) == v for n, v in question.known.items())):
+            return all(values.get(n) == v for n, v in question.known.items())
+        return all(one.serves(values) for one in (question, *again) if one is not None)
 
     def _wrong(self, mistakes: Sequence[Misconception], draft: ChangedAnswer) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)

@@ -43,6 +43,11 @@ class Key(AnswerKey):
     seen: dict[str, Verdict] = field(default_factory=dict, repr=False, compare=False)
     # Makes the key anew from these numbers, where it was made from others: they may decide what is asked only now.
     anew: Callable[[], Key] | None = field(default=None, repr=False, compare=False)
+    asked: int = 0  # how often its question had been asked again when it was found to serve these numbers
+
+    def serves(self, values: Mapping[str, Fraction], /) -> bool:
+        """Whether it is the key of a paper with these numbers, too."""
+        return self.candidates.serves(values)
 
     def at(self, values: Mapping[str, Fraction]) -> Key:
         """The same question with other given numbers; nothing is derived again."""
@@ -60,15 +65,19 @@ class Key(AnswerKey):
         found = self.seen.get(answer)
         if found is None:
             found = decide(answer, self)
-            if self.anew is not None and not self.candidates.serves(self.values):
+            if self.anew and self.candidates.asked > self.asked and not self.serves(dict(self.given)):
                 found = decide(answer, self.anew())
             if len(self.seen) < 100_000 and len(answer) < 4_000:
                 self.seen[answer] = found
         return found
 
 
-def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None) -> Key:
+def key_of(
+    problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None, told: Iterable[str] | None = None
+) -> Key:
     """The key of one question of a problem document; ``models`` are those already loaded, by name.
+
+    Where ``told`` names numbers, it is derived with these alone.
 
     Raises ``DocumentError`` for an unknown name in ``answer``, and what deriving the question raises.
     """
@@ -85,7 +94,8 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
         question = _derived(answer_of(problem, ask, model).derivation, model, chosen, values)
         return _key(question, ask.answer, dict(notation.spellings), own, (), earlier)
     question = ModelQuestion(ask.sheet or ask.quantity, model, ask.options, chosen, values,
-                      step=ask.answer.step, notation=notation)  # fmt: skip
+                      step=ask.answer.step, notation=notation,
+                      told=None if told is None else frozenset(told))  # fmt: skip
     return _key(question, ask.answer, dict(notation.spellings), own, earlier=earlier)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 from symcomm.core.errors import SymcommError
+from symcomm.core.printing.forms import plain
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
 from symcomm.exams.key import Key
@@ -111,9 +112,10 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
         spread.steps = max(spread.steps, len(answer.derivation.steps))
         spread.own |= dict.fromkeys(said.name for said in problem.mistakes_in(ask))
         if ask.answer.formula:
-            spread.formula = exam.kept.formula(answer.derivation)
+            spread.formula = plain(answer.derivation.answer_form)
         elif quantity is None:
-            lost = ", ".join(answer.derivation.needs)
+            known = exam.kept.key(problem, ask).values
+            lost = ", ".join(name for name in answer.derivation.needs if name not in known)
             problems[f"{part.id}: the answer needs a value for {lost}, or say answer: formula"] += 1
             continue
         else:

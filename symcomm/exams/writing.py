@@ -11,14 +11,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from symcomm.core.files import write_files
+from symcomm.core.form import Form
 from symcomm.core.garbage import collected_rarely
-from symcomm.core.records import dataclass
+from symcomm.core.printing.forms import plain
+from symcomm.core.records import ByIdentity, dataclass
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import Engine, safe_name
 from symcomm.documents.render.view import prepare
@@ -39,11 +41,16 @@ COLUMNS = ("student", "name", "seat", "paper", "attempt", "number", "id", "point
            "unit", "formula")  # fmt: skip
 
 
+@lru_cache(2048)  # papers share most formulas
+def _plain(form: ByIdentity[Form]) -> str:
+    return plain(form.it)
+
+
 def key_record(exam: Exam, paper: Paper) -> dict[str, Any]:
     """The key of one paper as plain data."""
     answers = []
     for part, _, answer in exam.answered(paper):
-        quantity, formula = answer.quantity, exam.kept.formula(answer.derivation)
+        quantity, formula = answer.quantity, _plain(ByIdentity(answer.derivation.answer_form))
         record: dict[str, Any] = {
             "number": part.number, "id": part.id, "points": str(part.points),
             "answer": formula if quantity is None else str(quantity),

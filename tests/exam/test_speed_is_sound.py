@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from api import (
+    Answer,
     Candidates,
     Ceiling,
     Exam,
@@ -41,6 +42,7 @@ from api import (
     read_roster,
     read_sheets,
     self_test,
+    solve,
 )
 from api import exports_drawing as drawing
 from api import problem_read_template as read_template
@@ -221,7 +223,7 @@ def test_a_shared_key_that_asks_more_is_made_anew_where_the_numbers_decide_on_th
     own = key.anew()
     told, asked = own.check(str(own.number)), []
     monkeypatch.setattr(Candidates, "serves", lambda candidates, values: False)
-    shared = replace(key, anew=lambda: asked.append("anew") or own)
+    shared = replace(key, anew=lambda: asked.append("anew") or own, asked=-1)
     assert shared.check(str(own.number)) == told
     assert asked == ["anew"]
 
@@ -231,19 +233,10 @@ def test_a_variant_is_the_one_that_is_derived_alone(seed):
     assert all(_each_alone(*_class(seed, 4)))
 
 
-class _OfAnyPaper(dict):
-    """What is kept for one paper is given to all."""
-
-    def once(self, about, make):
-        return self.setdefault("any paper", make())
-
-
-@pytest.mark.long
-def test_a_number_that_is_kept_for_other_values_is_seen():
-    exam, students = _class("1", 4)
-    for entry in exam.kept._entries.values():
-        entry.quantities = _OfAnyPaper()
-    assert not all(_each_alone(exam, students))
+def test_an_answer_that_is_kept_for_other_numbers_is_seen(monkeypatch):
+    exam, students = _class("1", 4, PEAKS)
+    monkeypatch.setattr(kept_answers, "serves", lambda *about: True)
+    assert not all(_each_alone(exam, students, PEAKS))
 
 
 def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch):
@@ -256,7 +249,7 @@ def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch)
 @pytest.mark.parametrize("settled", [True, False])
 def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_numbers_decide(monkeypatch, settled):
     if not settled:  # as where stages differ, so that numbers say which one has the most
-        monkeypatch.setattr(Candidates, "is_settled", False)
+        monkeypatch.setattr(Candidates, "serves", lambda candidates, values: False)
     text = STRUCTURES.replace("{{ s }}", "2").replace("N: {multiples_of: 8, from: 8, to: 32}", "N: [8, 16]")
     exam = exam_of(parse_template(text, "t.md"), "1")
     found = []
@@ -279,7 +272,7 @@ draw: {k: [2, 4, 8, 16, 32]}
 
 
 @pytest.mark.long
-def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
+def test_the_mistakes_of_each_size_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
     derived = []
     monkeypatch.setattr(kept_answers, "key_of", lambda *about: derived.append(about) or key_of(*about))
     exam = exam_of(parse_template(SIZES, "t.md"), "1")
@@ -293,7 +286,50 @@ def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each
         assert [(one.names, one.at(values)) for one in known.recognised] == told
         sizes.add(dict(ask.options)["ranks"])
     assert len(sizes) > 3
-    assert len(derived) == 2  # with the number of the first paper, too: both are to say the same
+    assert len(derived) == len(sizes)
+
+
+EDGES = r"""---
+exam: {alike: yes}
+draw: {k: [1, 2, 4], alpha: [0 s, 2 µs], D: [64, 128], p: [1, 2], s: {powers_of: 2, from: 2, to: 8}}
+---
+
+| Computation | Input | Output |
+|---|---|---|
+| $h = x W$ | $x \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times D}$ | $h \in \mathbb{R}^{B \times D}$ |
+
+```symcomm
+- {model: mlp, repeat: N, values: {N: 8, B: 64, D: {{ D }}}}
+- {ask: communication, id: data, strategy: data(k), collective: all-reduce, accounting: payload, given: {k: {{ k }}}}
+- {ask: communication, id: sharded, strategy: fsdp(k), given: {k: {{ k }}}}
+- {ask: communication, id: stages, strategy: pipeline(p), accounting: sent_and_received_per_rank, given: {p: {{ p }}}}
+- {ask: collective_time, id: ring, algorithm: ring, given: {n: 8 GB, k: {{ s }}, W: 100 GB/s, alpha: 2 µs}}
+- {ask: broadcast, id: copies, plan: serial, size: 8 GB, bandwidth: 1 GB/s, latency: {{ alpha }}, receivers: {{ s }}}
+```
+"""
+
+
+@pytest.mark.parametrize("name", ["data", "sharded", "stages", "ring", "copies"])
+def test_a_key_is_that_of_its_paper_alone_where_a_number_is_zero_or_one(name):
+    exam, seen = exam_of(parse_template(EDGES, "t.md"), "1"), set()
+    for paper in map(exam.paper, numbered(24)):
+        ask = next(ask for ask in paper.problem.asks if ask.exam.id == name)
+        key, alone = exam.kept.key(paper.problem, ask), key_of(paper.problem, ask)
+        assert exam.kept.answer(paper.problem, ask).quantity == key.number == alone.number
+        told = [[(one.names, one.at(made.values)) for one in made.candidates.recognised] for made in (key, alone)]
+        assert told[0] == told[1]
+        seen.add((paper.drawn["k"].text, paper.drawn["alpha"].text, paper.drawn["p"].text))
+    assert len(seen) > 6
+
+
+def test_the_solution_of_each_paper_names_the_options_and_given_numbers_as_it_does_alone():
+    exam = exam_of(parse_template(EDGES, "t.md"), "1")
+    for paper in map(exam.paper, numbered(12)):
+        together, alone = solve(paper.problem, answering=exam.kept), solve(paper.problem)
+        for mine, own in zip(together.blocks, alone.blocks, strict=True):
+            if isinstance(own, Answer):
+                assert (mine.options, mine.given, mine.quantity) == (own.options, own.given, own.quantity)
+                assert [step.form for step in mine.derivation.steps] == [step.form for step in own.derivation.steps]
 
 
 def test_an_algorithm_that_runs_none_of_the_collectives_otherwise_is_not_derived_again():

@@ -13,7 +13,8 @@ from math import ceil, log10
 from symcomm.core.collected import WholeNumbers
 from symcomm.core.errors import DocumentError, Span, SymcommError
 from symcomm.core.form import Form, names
-from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in
+from symcomm.core.notation import Notation
+from symcomm.core.printing import markdown_maths, markdown_sentence, markdown_text, name_in, tex
 from symcomm.core.records import ByIdentity, replace
 from symcomm.core.text.table import Table
 from symcomm.core.units import Unit
@@ -243,8 +244,8 @@ def _part(
         spoken += [f"{words.unit} {_unit_text(_plural(unit, problem.language))}"] if unit else []
         spoken.append(words.digits.replace("#", f"{_digits(tolerance)}"))
     lead = words.answer.replace("#", number).strip() + (f" ({', '.join(spoken)})" if spoken else "")
-    shown = form if asked.answer.step else kept.simplified(answer.derivation)
-    worked = markdown_maths(kept.tex(shown, notation))
+    shown = form if asked.answer.step else answer.derivation.answer_form
+    worked = markdown_maths(_tex(ByIdentity(shown), ByIdentity(notation)))
     if value is not None:
         worked += f" = {number_text(value, Fraction(*spread_of(value, tolerance)))} {_unit_text(unit)}".rstrip()
     free = tuple(dict.fromkeys((*names(form), *known.numbers.names))) if kind == "symbolic" else ()
@@ -254,6 +255,11 @@ def _part(
         tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
         recognised, options, prose(worked, span), relations,
     )  # fmt: skip
+
+
+@lru_cache(2048)  # papers share most formulas
+def _tex(form: ByIdentity[Form], notation: ByIdentity[Notation]) -> str:
+    return tex(form.it, None, notation.it)
 
 
 def _digits(tolerance: Fraction | None) -> int:
