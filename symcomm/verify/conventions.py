@@ -143,19 +143,16 @@ def finished(made: instructions.Program) -> instructions.Program:
             left = tuple(m for m in step.meshes if now.get((step.tensor, m), PARTIAL) not in (None, after.get(m)))
             found += [replace(one, work=replace(step, meshes=left))] if left else []
             continue
-        for mesh in _pending(step) if isinstance(step, Compute) else ():
+        for mesh, operands in _pending(step).items() if isinstance(step, Compute) else ():
             assert isinstance(step, Compute)
-            loops: list[int | None] = []
-            for j, (name, stored) in enumerate(zip(step.inputs, step.reads, strict=True)):
-                if (mesh, PARTIAL) not in step.layouts[j]:
-                    continue
+            loops: list[int | None] = []  # of each operand the one that is cut
+            for j in operands:
+                name, stored = step.inputs[j], step.reads[j]
                 if (stored, mesh) not in now and is_product(step.op, graph):
                     now[stored, mesh] = None
-                    layout = tuple(pair for pair in step.layouts[j] if pair[1] != PARTIAL)
-                    size = made.part(name, layout) / graph.elements(name) * graph.volume(name)
-                    call = Collective("all-reduce", stored, size, (mesh,), step.op.phase, step.op.output,
-                                      "a product reads it", step.layouts[j], layout, stored)  # fmt: skip
-                    found.append(replace(one, work=call, every=stored in always, by=(*one.by, FINISHED)))
+                    # For all that read it: the first layer has no gradient of its input, but of weights.
+                    call = replace(one, every=stored in always, by=(*one.by, FINISHED))
+                    found.append(replace(call, work=_sum(made, step, j, mesh)))
                 at = now.get((stored, mesh), PARTIAL)
                 at = forward.get(graph.tensors[name].of, {}).get(mesh) if at is None else at
                 loops.append(at if at in (None, PARTIAL) else step.step.indices[j][at])
@@ -168,9 +165,19 @@ def finished(made: instructions.Program) -> instructions.Program:
     return replace(made, instructions=tuple(found))
 
 
-def _pending(step: Compute) -> dict[str, None]:
-    """The axes of the mesh along which an operand of a step is a partial sum."""
-    return dict.fromkeys(mesh for layout in step.layouts for mesh, at in layout if at == PARTIAL)
+def _pending(step: Compute) -> dict[str, list[int]]:
+    """The operands of a step that are partial sums, by axis of the mesh."""
+    meshes = dict.fromkeys(mesh for layout in step.layouts for mesh, at in layout if at == PARTIAL)
+    return {mesh: [j for j, layout in enumerate(step.layouts) if (mesh, PARTIAL) in layout] for mesh in meshes}
+
+
+def _sum(made: instructions.Program, step: Compute, j: int, mesh: str) -> Collective:
+    """The all-reduce of an operand before a step reads it."""
+    graph, name, stored = made.graph, step.inputs[j], step.reads[j]
+    after = tuple(pair for pair in step.layouts[j] if pair[1] != PARTIAL)
+    size = made.part(name, after) * graph.volume(name) / graph.elements(name)  # with slots of experts that are empty
+    return Collective("all-reduce", stored, size, (mesh,), step.op.phase, step.op.output, "a product reads it",
+                      step.layouts[j], after, stored)  # fmt: skip
 
 
 def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
