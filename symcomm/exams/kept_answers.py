@@ -133,6 +133,7 @@ class KeptAnswers:
         self._own = Remembered[Hashable, Answer]()
         self._answers: dict[Hashable, _Shared[_Formula]] = {}
         self._keys: dict[Hashable, _Shared[Key]] = {}
+        self._of_keys: dict[Hashable, list[tuple[str, ...]]] = {}
         self._digests = Remembered[ByIdentity[object], str]()  # of tables
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -211,8 +212,9 @@ class KeptAnswers:
                 return own(None if told == read.values else told)
             return None
 
-        about = read.about, ask.answer, problem.mistakes_in(ask)
-        shared = self._keys.setdefault(about, _Shared([*self._answers[read.about].bases]))
+        about, bases = (read.about, ask.answer, problem.mistakes_in(ask)), self._answers[read.about].bases
+        tried = self._of_keys.setdefault((ask.exam.id, *bases), [*bases])  # the choices of a question need the same
+        shared = self._keys.setdefault(about, _Shared(tried))
         key = shared.at(read.values, make)
         return own() if key is None else replace(key.at(read.values), anew=own, asked=key.candidates.asked)
 
