@@ -112,7 +112,7 @@ class ModelQuestion:
         return {name: value for name, value in every.items() if self.told is None or name in self.told}
 
     def serves(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether the derivation is that of other numbers, too."""
+        """Whether the derivation has the same steps at other numbers."""
         return serves(self.derivation, self.known, values)
 
     @property

@@ -50,14 +50,14 @@ Made = TypeVar("Made", bound=_Serves)
 
 @dataclass
 class _Shared(Generic[Made]):
-    """What papers share of a question: ``bases`` are names of numbers to make it with, of which the first is in use."""
+    """All that papers share of a question: ``bases`` are names of numbers to make it with; the first is in use."""
 
     bases: list[tuple[str, ...]]
     made: deque[Made] = field(default_factory=lambda: deque(maxlen=_LATEST))
     tried: deque[Values] = field(default_factory=lambda: deque(maxlen=_LATEST))
 
     def at(self, values: Values, make: Callable[[Values], Made | None]) -> Made | None:
-        """What serves a paper with these numbers, made now where nothing does; None where only its own will do."""
+        """The one that serves a paper with these numbers, or is made now; None where only the paper's own will do."""
         found = next((one for one in self.made if one.serves(values)), None)
         while found is None and self.bases and (told := {n: values[n] for n in self.bases[0]}) not in self.tried:
             self.tried.append(told)
