@@ -8,12 +8,13 @@ decides, at last with all. The number and the pages of what is shared are compar
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -55,6 +56,7 @@ class _Shared(Generic[Made]):
     bases: list[tuple[str, ...]]
     made: deque[Made] = field(default_factory=lambda: deque(maxlen=_LATEST))
     tried: deque[Values] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    agreed: bool = False  # of what has symbols for sizes: whether a paper's own is the same
 
     def at(self, values: Values, make: Callable[[Values], Made | None]) -> Made | None:
         """The one that serves a paper with these numbers, or is made now; None where only the paper's own will do."""
@@ -119,7 +121,7 @@ class _Read:
     asked: Ask
     known: tuple[Known, ...]
     values: Values
-    about: Hashable
+    about: tuple[Hashable, ...]
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 
@@ -202,21 +204,41 @@ class KeptAnswers:
     def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
         self.answer(problem, ask)  # the numbers that it needs, its key needs, too
-        read, model = self._read(problem, ask), self.model(problem, ask.model)
+        read, bases = self._read(problem, ask), self._answers[self._read(problem, ask).about].bases
+        exact, (asked, sizes) = partial(self._key, problem, ask, read, read, bases), _sized(read.asked)
+        if not sizes or ask.answer.formula or bases[:1] != [()]:
+            return exact()[0]
+        about, _, *more = read.about
+        symbolic = replace(read, asked=asked, values={**read.values, **sizes}, about=(about, _exactly(asked), *more))
+        key, shared = self._key(problem, ask, read, symbolic, bases[:1])
+        if shared.made and not shared.agreed:
+            shared.agreed = _recognised(key) == _recognised(exact()[0])
+            if not shared.agreed:
+                shared.leave_basis()
+        if not shared.agreed:
+            return exact()[0]
+        return replace(key, spellings=tuple(said for said in key.spellings if said[1] not in sizes))  # of no paper
 
-        def own(told: Values | None = None) -> Key:
-            return key_of(problem, read.asked, {ask.model: model} if model else {}, told).at(read.values)
+    def _key(
+        self, problem: Problem, ask: Ask, read: _Read, shared_by: _Read, bases: Iterable[tuple[str, ...]]
+    ) -> tuple[Key, _Shared[Key]]:
+        """The key of a question, made of what it is read as for several papers; and all that these share."""
+        model = self.model(problem, ask.model)
+
+        def own(said: _Read = read, told: Values | None = None) -> Key:
+            return key_of(problem, said.asked, {ask.model: model} if model else {}, told).at(said.values)
 
         def make(told: Values) -> Key | None:
             with suppress(SymcommError):  # what is wrong with all numbers is told of these
-                return own(None if told == read.values else told)
+                return own(shared_by, None if told == shared_by.values else told)
             return None
 
-        about, bases = (read.about, ask.answer, problem.mistakes_in(ask)), self._answers[read.about].bases
-        tried = self._of_keys.setdefault((ask.exam.id, *bases), [*bases])  # the choices of a question need the same
+        about, first = (shared_by.about, ask.answer, problem.mistakes_in(ask)), [*bases]
+        tried = self._of_keys.setdefault((ask.exam.id, *first), first)  # the choices of a question need the same
         shared = self._keys.setdefault(about, _Shared(tried))
-        key = shared.at(read.values, make)
-        return own() if key is None else replace(key.at(read.values), anew=own, asked=key.candidates.asked)
+        key = shared.at(shared_by.values, make)
+        made = own() if key is None else replace(key.at(shared_by.values), anew=own, asked=key.candidates.asked)
+        return made, shared
 
     # -- how it is kept ------------------------------------------------------------------------
 
@@ -289,6 +311,22 @@ def _symbols(ask: Ask) -> dict[str, str]:
     called, said = dict(declared.names), dict(ask.options)
     numbers = {name for name, value in said.items() if value not in (0, "0") and str(value)[:1].isdigit()}
     return {one.option: called.get(name, name) for name, one in read.items() if one.option in numbers}
+
+
+def _sized(ask: Ask) -> tuple[Ask, dict[str, Fraction]]:
+    """A question with symbols for sizes among its options, and their numbers; one rank has fewer mistakes than more."""
+    from symcomm.core.quantities import QUANTITIES
+
+    declared = () if ask.sheet else QUANTITIES[ask.quantity].options
+    counts = {option.name for option in declared if option.kind == "size"}
+    sizes = {name: Fraction(str(value)) for name, value in ask.options
+             if name in counts and re.fullmatch(r"[1-9]\d+|[2-9]", str(value))}  # fmt: skip
+    options = tuple((name, f"n_{name}" if name in sizes else value) for name, value in ask.options)
+    return replace(ask, options=options), {f"n_{name}": value for name, value in sizes.items()}
+
+
+def _recognised(key: Key) -> list[tuple[object, ...]]:
+    return [(one.names, one.at(key.values)) for one in (*key.conventions, *key.mistakes)]
 
 
 def _exactly(ask: Ask) -> Hashable:

@@ -272,7 +272,7 @@ draw: {k: [2, 4, 8, 16, 32]}
 
 
 @pytest.mark.long
-def test_the_mistakes_of_each_size_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
+def test_the_mistakes_of_all_sizes_are_derived_once_and_have_the_numbers_of_each_alone(monkeypatch):
     derived = []
     monkeypatch.setattr(kept_answers, "key_of", lambda *about: derived.append(about) or key_of(*about))
     exam = exam_of(parse_template(SIZES, "t.md"), "1")
@@ -286,7 +286,7 @@ def test_the_mistakes_of_each_size_are_derived_once_and_have_the_numbers_of_each
         assert [(one.names, one.at(values)) for one in known.recognised] == told
         sizes.add(dict(ask.options)["ranks"])
     assert len(sizes) > 3
-    assert len(derived) == len(sizes)
+    assert len(derived) == 2  # with the number of the first paper, too: both are to say the same
 
 
 EDGES = r"""---
