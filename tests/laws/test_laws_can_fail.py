@@ -116,7 +116,7 @@ CHANGES = {
     ),
     # A size whose name has an index does not count.
     "names_mean_nothing": Change(
-        "quantities/counting/sizes.py",
+        "quantities/counting/parameters.py",
         "sizes = [graph.axes[axis].size for axis in axes]",
         'sizes = [graph.axes[axis].size for axis in axes if "_" not in graph.axes[axis].label]',
     ),
