@@ -126,6 +126,14 @@ def test_an_option_is_told_by_its_letter_its_text_or_both(quiz):
         assert "answer with one letter, A to C, or with the text of one option" in mark.says
 
 
+@pytest.mark.parametrize("deep", ["√" * 900 + "2", r"\frac1" * 400 + "2", "'" * 1200 + "2" + "'" * 1200])
+@pytest.mark.parametrize("name", ["peak", "bytes", "chosen"])
+def test_an_answer_that_is_nested_too_deep_is_seen_by_a_person_whatever_the_field(quiz, name, deep):
+    for text in (deep, f"n = 3\n{deep}\n{deep}"):
+        mark = marks(quiz, {name: text})[name]
+        assert (mark.points, mark.open) == (0, True)
+
+
 FORMULAS = """---
 title: Formulas
 draw: {k: [4, 8]}

@@ -147,9 +147,15 @@ class AnswerReader:
 
     def read(self, text: str) -> tuple[Side, ...]:
         """The parts of an answer; raises ``UnreadError``. A quoted text that is no formula is refused."""
+        try:
+            return self._read(text)
+        except RecursionError:
+            raise UnreadError("the formula is nested too deep", refused=True) from None
+
+    def _read(self, text: str) -> tuple[Side, ...]:
         if inside := unquoted(text):
             try:
-                return self.read(inside)
+                return self._read(inside)
             except UnreadError as why:
                 raise UnreadError(why.hint, refused=True) from None
         if _NO_ANSWER.fullmatch(text[:100]):
