@@ -44,7 +44,7 @@ ANSWERS = {
             "3,22 Milliarden Parameter", "32.2亿", "32.2 亿个参数", "3.2G", "2·24·4096·16384", "2 N D F", "$2NDF$",
             r"\(2 N D F\)", r"\[ 2\,N_{\text{layer}}\,D\,F \]", "2*N*D*F params", "2NDF weights", "2N(D·F)",
             "N⋅(D×F + F×D)", "24 × 2 × 4096 × 16384 = 3221225472", "3.22e9", "3.22 * 10^9", "3.22×10⁹",
-            "about 3.2 billion parameters", "~3.2e9 parameters",
+            "about 3.2 billion parameters", "~3.2e9 parameters", "3.22 Bn params",
         ],
         "mistake": [
             "NDF", "1.61 billion", "2 D F", "134 million",
@@ -59,7 +59,8 @@ ANSWERS = {
     },
     "dp": {
         "right": [
-            "6.44", "6.44 GB", "6,44 GB", "6.44 Gigabyte", "6,44 Gigabytes", "6.44 gigabytes", "6.4 GB", "6 GiB",
+            "6.44 GB/iter", "6.44",
+            "6.44 GB", "6,44 GB", "6.44 Gigabyte", "6,44 Gigabytes", "6.44 gigabytes", "6.4 GB", "6 GiB",
             "6.00 GiB", "6442450944 Byte", "6442 MB", "6.44 吉字节", "4 N D F bytes", "4NDF", r"$4\,N D F$ B",
             "51.5 Gbit", "V = 6.44 GB", "Answer: 6.44 GB", "Antwort: 6,44 GB", "答案:6.44 GB", "6.44 GB per iteration",
             "= 6.44 GB", "`6.44 GB`", "4NDF B", "答案：6.44 GB", "约 6.44 GB", "etwa 6,4 GB", "Lösung ist 6,44 GB",

@@ -19,6 +19,7 @@ _LONG = {
 _THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message")
 _BASES: dict[str, tuple[str, Fraction]] = {
     **{spelled: (name, Fraction(1)) for name in _THINGS for spelled in (name, f"{name}s")},
+    "iter": ("iteration", Fraction(1)),
     **dict.fromkeys(("B", "byte", "bytes", "Byte", "Bytes"), ("byte", Fraction(1))),
     **dict.fromkeys(("bit", "bits", "Bit", "Bits"), ("byte", Fraction(1, 8))),
     **dict.fromkeys(("FLOP", "FLOPs", "flop", "flops", "Flop", "Flops"), ("FLOP", Fraction(1))),
@@ -58,7 +59,8 @@ _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
 }
 # A count may have a letter for its size: 3.4B parameters.
 COUNTED = {
-    "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "G": 10**9, "T": 10**12, "thousand": 10**3,
+    "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "Bn": 10**9, "G": 10**9, "T": 10**12,
+    "thousand": 10**3,
     "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9, "trillion": 10**12, "Mio": 10**6,
     "Tausend": 10**3, "Millionen": 10**6, "Milliarden": 10**9, "Milliarde": 10**9, "Mrd": 10**9, "Billionen": 10**12,
 }  # fmt: skip
