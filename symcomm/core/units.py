@@ -198,9 +198,11 @@ def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:
         elif piece == ")":
             sign = outside.pop()
         elif piece != "1":
-            word, _, power = piece.partition("^")
+            word, raised, power = piece.partition("^")
             factor, part = _lookup(word, prefixes)
-            times = sign * (int(power) if re.fullmatch(r"-?\d", power) else 1)
+            if raised and not re.fullmatch(r"-?\d", power):
+                raise ValuesError(f"'{piece}' is no power of a unit", hint=f"a whole number of one digit: {word}^2")
+            times = sign * int(power or 1)
             scale, unit = scale * factor**times, unit * part**times
         if not outside:
             break

@@ -222,7 +222,7 @@ class KeptAnswers:
     def _key(
         self, problem: Problem, ask: Ask, read: _Read, shared_by: _Read, bases: Iterable[tuple[str, ...]]
     ) -> tuple[Key, _Shared[Key]]:
-        """The key of a question, made of what it is read as for several papers; and all that these share."""
+        """The key of a paper's question, and the record that papers share of it, as ``shared_by`` reads it for all."""
         model = self.model(problem, ask.model)
 
         def own(said: _Read = read, told: Values | None = None) -> Key:

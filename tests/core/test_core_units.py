@@ -233,3 +233,10 @@ def test_a_unit_is_refused_for_a_number_of_things_and_taken_for_an_amount_beside
 )
 def test_a_long_time_is_said_as_people_say_it(seconds: str, said: str) -> None:
     assert str(Quantity.parse(seconds)).endswith(said)
+
+
+@pytest.mark.parametrize("text", ["5 GB^1.5", "5 GB^99999999", "5 GB^x", "5 GB/s^"])
+def test_a_power_of_a_unit_that_is_no_whole_number_of_one_digit_is_refused(text: str) -> None:
+    with pytest.raises(ValuesError, match=r"'(GB|s)\^.*' is no power of a unit\nhint: a whole number of one digit"):
+        Quantity.parse(text)
+    assert Quantity.parse("5 ms^-2").value == 5_000_000

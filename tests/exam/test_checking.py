@@ -42,6 +42,8 @@ def checked(problem, answer):
         ("24NDx", "x is not a name here"),
         ("12,885 GB", "12.885 or 12885? write a point, or no mark"),
         ("12.88 Gb", "write Gbit or GB"),
+        ("12.885 GB^1.5", "the unit is not clear"),
+        ("12.885 GB^99999999", "the unit is not clear"),
         ("24 N D^2 bytes bytes", "the unit is there twice"),
         ("24*N*(D^2", "a bracket is not closed: ("),
         ("24*N)*D^2", "a bracket is closed that was not opened"),

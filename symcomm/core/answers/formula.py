@@ -31,6 +31,7 @@ from symcomm.core.text.vocabulary import CHARACTERS, COMMANDS
 from symcomm.core.units import ONE, Unit
 
 _BITS_LIMIT = 16_000
+_UNIT_POWER = 9  # of a unit: no quantity has a higher one
 _FINEST = 10**6  # below the line of an exponent: x^1.0001 is read
 
 _ENDS = frozenset({"RPAREN", "RSQUARE", "RBRACE", "RSET", "RCEIL", "RFLOOR"})
@@ -77,7 +78,7 @@ _STRANGE = {
 }  # fmt: skip
 
 
-# What is told where a token cannot follow another: the kinds of both, or any; "" is where the text begins.
+# The hint where one token cannot follow another: the kinds of both, or any; "" is where the text begins.
 _WITHOUT_COMMA = "give one answer, without a comma"
 _INDEX = "an index needs a name before it, and letters behind"
 _ANY: frozenset[str] = frozenset()
@@ -97,7 +98,7 @@ _MISPLACED = (
     (_ANY, {"CARET", "PLUS", "MINUS", "RELATION", *_SIGNS}, "two operators in a row"),
 )
 _MARKS = {"^": "stacked powers: write brackets", "_": _INDEX, "'": "a quotation mark means nothing here"}
-# What is told of characters, by the rule of the scanner that they break.
+# The hints for characters, by the rule of the scanner that they break.
 _SAID = {
     "open": "a bracket is not closed: {shown}", "closed": "a bracket is closed that was not opened: {shown}",
     "crossed": "a bracket of another kind is closed: {other}", "brace": "a brace is not closed: {shown}",
@@ -716,7 +717,7 @@ class _Reading:
         while True:
             for script in factors[place].scripts:
                 raised = self.literals.get(canonical(script).lstrip("^"))
-                if raised is None:
+                if raised is None or raised.value.denominator != 1 or raised.value > _UNIT_POWER:
                     raise UnreadError(_NOT_CLEAR)
                 sign *= int(raised.value)
             scale, unit = scale * more[0] ** sign, unit * more[1] ** sign
@@ -769,7 +770,7 @@ class _Reading:
 
 
 def _sliced(below: list[Form], more: str = "") -> UnreadError:
-    """What is told where it is not clear how far a fraction with / goes."""
+    """The error where it is not clear how far a fraction with / goes."""
     from symcomm.core.printing.forms import plain
 
     said = [plain(piece).replace("·", "*") for piece in below] + ([more] if more else [])

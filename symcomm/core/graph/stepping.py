@@ -374,7 +374,7 @@ class _Stepper:
     def cut(self) -> Iterator[Node]:
         """The nodes that are the least to keep, so that all readers have what they read; of equal ones the nearest.
 
-        A node is not needed (0), kept (1), or made again from those that may be read instead (2).
+        A node is not needed (0), kept (1), or made again from the nodes that it is computed of (2).
         """
         far, tables = 1000, list[PriceTable]()
         place = {node: n for n, node in enumerate(self.frontier)}

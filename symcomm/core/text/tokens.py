@@ -52,7 +52,7 @@ _OPENING = set(_PARTNER)
 _ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *_CLOSING}
 
 _USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
-# What is told of what is wrong in a cell, and what to write instead; ``{shown}`` is what stands there.
+# The error and its hint for each rule that a cell may break; ``{shown}`` is the text that breaks it.
 MESSAGES: dict[str, tuple[str, str]] = {
     "long": ("this formula has {size:,} characters; at most {limit:,} are read", "split it into several rows"),
     "deep": ("this formula is nested more than {limit} deep", "name a part of it in a row of its own"),

@@ -66,8 +66,8 @@ def derive_collective_bandwidth(
 
     Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
 
-    The bus bandwidth can be compared with that of a link, whatever the number of ranks; where it is above the
-    ``bandwidth`` of the link that is given, that is told.
+    The bus bandwidth can be compared with that of a link, whatever the number of ranks; a note says where it
+    is above the ``bandwidth`` of the given link.
 
     >>> from symcomm.core.graph.graph import Graph
     >>> from symcomm.core.setting import Setting

@@ -71,7 +71,7 @@ class KeptShare:
 def behind(setting: Setting) -> tuple[Setting, Form | None]:
     """The setting of a step behind some tokens, which has a cache; and how many tokens there are, where that is said.
 
-    A prefill leaves the tokens that it read, a later step reads those that were there.
+    After a prefill these are the tokens that it read, before a later step those that it finds.
     """
     graph, found = setting.graph, None
     if graph.step is not None:
@@ -297,8 +297,8 @@ def derive_serving_capacity(
 ) -> Derivation:
     """The number of sequences whose caches fit beside the weights.
 
-    What a device has less the weights of its rank, divided by the cache of one sequence with its tokens; a tied weight
-    is there once. Under a strategy of the ranks that one counts which holds the most. Caches are given out in pages
+    The memory that the weights of a rank leave on a device, over the cache of one sequence with its tokens; a tied
+    weight is there once. Under a strategy the rank that holds the most counts. Caches are given out in pages
     where a ``page`` is said; room for the longest sequence is asked for by its number of ``tokens``.
 
     Raises ``ValuesError`` where the weights do not fit, or where the meaning of the capacity is not said.
