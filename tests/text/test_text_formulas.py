@@ -540,6 +540,7 @@ DECLARATION_ERRORS = {
     ),
     "x [B, ..., D]": ("a shape lists its sizes", "...", SHAPE),
     r"x \in \mathbb{R}_D": ("`_D` cannot stand at a domain", "_D", SHAPE),
+    r"x \in \mathbb{R}^- {B}": ("something is missing between `-` and `{B}`", "{B}", "write braces: x^{-k}"),
 }
 
 

@@ -18,7 +18,7 @@ from symcomm.core.form import evaluate
 from symcomm.core.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.core.text.context import Context
 from symcomm.core.text.names import find, read_names
-from symcomm.core.text.scripts import only_name, scripts_of, stem_of
+from symcomm.core.text.scripts import check_sign, only_name, scripts_of, stem_of
 from symcomm.core.text.spelling import Script, Stem, latex, latex_word, spelling
 from symcomm.core.text.syntax import (
     Branch,
@@ -282,6 +282,7 @@ def _power(context: Context, base: Node, script: Script, span: Span) -> Node:
 
 def read_argument(context: Context, tree: Branch) -> Node:
     r"""The contents of a script, of a root or of a fraction."""
+    check_sign(context, tree)
     # Brackets are counted where their sum is read.
     with context.deeper(tree, levels=tree.data not in ("braces", "paren")):
         stem = stem_of(context, tree)

@@ -43,6 +43,14 @@ def stem_of(context: Context, atom: Branch) -> Stem | None:
     return None
 
 
+def check_sign(context: Context, tree: Branch) -> None:
+    """Raises ``FormulaError`` for a signed script without braces: how far would it go in x^-kN?"""
+    if tree.data == "signed":
+        sign, raised = (context.source(part) for part in tree.children)
+        hint = "write braces: x^{-k}"
+        raise context.wrong(f"something is missing between `{sign}` and `{raised}`", tree.children[1], hint)
+
+
 def scripts_of(context: Context, factor: Branch) -> list[Script]:
     """The scripts attached to a factor, in order."""
     found: list[Script] = []
@@ -55,10 +63,7 @@ def scripts_of(context: Context, factor: Branch) -> list[Script]:
             continue
         tree = script.children[1]
         assert isinstance(tree, Branch)
-        if tree.data == "signed":  # how far would it go in x^-kN?
-            sign, raised = (context.source(part) for part in tree.children)
-            hint = "write braces: x^{-k}"
-            raise context.wrong(f"something is missing between `{sign}` and `{raised}`", tree.children[1], hint)
+        check_sign(context, tree)
         text = canonical(tree)
         if len(text) > NAME_LIMIT and stem_of(context, tree) is not None:
             raise context.wrong(f"this script has more than {NAME_LIMIT} characters", tree, "shorten the name")
