@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.libraries import Expr
 from symcomm.core.notation import Notation, axis_role
 from symcomm.core.quantities.declared import DeclaredQuantity
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Unit
 from symcomm.exams.problems.deriving import derive
 

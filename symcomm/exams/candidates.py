@@ -7,7 +7,7 @@ student's paper shares the work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -19,7 +19,7 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
 from symcomm.core.libraries import Expr
 from symcomm.core.real_numbers import FormNumber, FormNumbers, number_of
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import Quantity, Unit
 from symcomm.exams.asking import ModelQuestion, worth
 from symcomm.exams.changes import ChangedAnswer, same_names

@@ -12,7 +12,6 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from types import FrameType
@@ -27,7 +26,7 @@ from symcomm.core.form import Form
 from symcomm.core.identity import identical
 from symcomm.core.libraries import Expr
 from symcomm.core.real_numbers import are_apart, is_exact, number_of
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.exams.candidates import AnswerKey, ResidueTable, Wrong, residues
 from symcomm.exams.points import NoNumberError, ResiduePoint, Residues, is_rational, points, real_points

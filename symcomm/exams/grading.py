@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.core.answers import UnreadError
@@ -14,6 +13,7 @@ from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.form import evaluate, from_expr
 from symcomm.core.quantities import QUANTITIES
 from symcomm.core.real_numbers import number_of
+from symcomm.core.records import replace
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key

@@ -12,9 +12,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from symcomm.core.errors import SymcommError
 from symcomm.core.form import names
 from symcomm.core.model import Model
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer
 from symcomm.exams.asking import serves
@@ -115,13 +115,15 @@ class _Read:
     """A question of a paper: the numbers that are known, and all else that it depends on, which papers share.
 
     In ``asked`` options that do nothing but give a symbol its number are ``given`` like other numbers. ``answers`` are
-    without pages and with them.
+    without pages and with them; ``in_symbols`` is the same with symbols for the sizes among its options, where it has
+    some and a number is asked for.
     """
 
     asked: Ask
     known: tuple[Known, ...]
     values: Values
     about: tuple[Hashable, ...]
+    in_symbols: _Read | None = None
     answers: dict[bool, Answer] = field(default_factory=dict)
 
 
@@ -204,20 +206,21 @@ class KeptAnswers:
     def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
         self.answer(problem, ask)  # the numbers that it needs, its key needs, too
-        read, bases = self._read(problem, ask), self._answers[self._read(problem, ask).about].bases
-        exact, (asked, sizes) = partial(self._key, problem, ask, read, read, bases), _sized(read.asked)
-        if not sizes or ask.answer.formula or bases[:1] != [()]:
-            return exact()[0]
-        about, _, *more = read.about
-        symbolic = replace(read, asked=asked, values={**read.values, **sizes}, about=(about, _exactly(asked), *more))
+        read = self._read(problem, ask)
+        bases, symbolic = self._answers[read.about].bases, read.in_symbols
+        if symbolic is None or bases[:1] != [()]:
+            return self._key(problem, ask, read, read, bases)[0]
         key, shared = self._key(problem, ask, read, symbolic, bases[:1])
         if shared.made and not shared.agreed:
-            shared.agreed = _recognised(key) == _recognised(exact()[0])
+            model = self.model(problem, ask.model)
+            own = key_of(problem, read.asked, {ask.model: model} if model else {}).at(read.values)
+            shared.agreed = _recognised(key) == _recognised(own)
             if not shared.agreed:
                 shared.leave_basis()
         if not shared.agreed:
-            return exact()[0]
-        return replace(key, spellings=tuple(said for said in key.spellings if said[1] not in sizes))  # of no paper
+            return self._key(problem, ask, read, read, bases)[0]
+        return replace(key, spellings=tuple(said for said in key.spellings
+                                            if said[1] in read.values or said[1] not in symbolic.values))  # fmt: skip
 
     def _key(
         self, problem: Problem, ask: Ask, read: _Read, shared_by: _Read, bases: Iterable[tuple[str, ...]]
@@ -256,8 +259,14 @@ class KeptAnswers:
         rest = tuple((name, value) for name, value in ask.options if name not in symbols)
         asked, about = replace(ask, options=rest, given=(*ask.given, *given)), self._about(problem, ask, known)
         values = {item.name: item.quantity.value for item in known}
-        zeros = tuple(name for name, value in values.items() if not value)
-        return _Read(asked, known, values, (about, _exactly(asked), (*symbols,), zeros))
+        more = (*symbols,), tuple(name for name, value in values.items() if not value)  # zeros leave terms out
+        symbolic = None
+        if sizes := {} if ask.answer.formula else _sizes(asked):
+            options = tuple((name, f"n_{name}" if name in sizes else value) for name, value in asked.options)
+            every = {**values, **{f"n_{name}": value for name, value in sizes.items()}}
+            other = replace(asked, options=options)
+            symbolic = _Read(other, known, every, (about, _exactly(other), *more))
+        return _Read(asked, known, values, (about, _exactly(asked), *more), symbolic)
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
         """All that an answer depends on but the options of its question and the numbers that are known."""
@@ -313,16 +322,14 @@ def _symbols(ask: Ask) -> dict[str, str]:
     return {one.option: called.get(name, name) for name, one in read.items() if one.option in numbers}
 
 
-def _sized(ask: Ask) -> tuple[Ask, dict[str, Fraction]]:
-    """A question with symbols for sizes among its options, and their numbers; one rank has fewer mistakes than more."""
+def _sizes(ask: Ask) -> dict[str, Fraction]:
+    """The sizes among the options of a question; one rank has fewer mistakes than more."""
     from symcomm.core.quantities import QUANTITIES
 
     declared = () if ask.sheet else QUANTITIES[ask.quantity].options
     counts = {option.name for option in declared if option.kind == "size"}
-    sizes = {name: Fraction(str(value)) for name, value in ask.options
-             if name in counts and re.fullmatch(r"[1-9]\d+|[2-9]", str(value))}  # fmt: skip
-    options = tuple((name, f"n_{name}" if name in sizes else value) for name, value in ask.options)
-    return replace(ask, options=options), {f"n_{name}": value for name, value in sizes.items()}
+    return {name: Fraction(str(value)) for name, value in ask.options
+            if name in counts and re.fullmatch(r"[1-9]\d+|[2-9]", str(value))}  # fmt: skip
 
 
 def _recognised(key: Key) -> list[tuple[object, ...]]:

@@ -6,7 +6,7 @@ Residues of all known answers at random points are kept in tables, and most answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from symcomm.core.answers.formula import as_spellings
 from symcomm.core.collectives import algorithms
 from symcomm.core.derivation import Derivation
 from symcomm.core.errors import DocumentError, nearest
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.asking import ModelQuestion
 from symcomm.exams.candidates import AnswerKey, Candidates, Choices, Wrong

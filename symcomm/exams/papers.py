@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from math import comb, gcd
 
 from symcomm.core.errors import DocumentError
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Quantity
 from symcomm.documents.editions import ONLY
 from symcomm.documents.render.document import Answer, Heading, Only, Prose

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
@@ -20,7 +19,7 @@ from symcomm.core.files import write_files
 from symcomm.core.form import Form
 from symcomm.core.garbage import collected_rarely
 from symcomm.core.printing.forms import plain
-from symcomm.core.records import ByIdentity, dataclass
+from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import Engine, safe_name
 from symcomm.documents.render.view import prepare

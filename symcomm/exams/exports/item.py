@@ -97,7 +97,8 @@ class QuestionPart:
         """A number in the unit of the answer, and how far it may be off, as decimals."""
         assert value is not None
         over, under = spread_of(value, self.tolerance)
-        return _decimal(value.numerator, value.denominator, over, 10 * under), _decimal(over, under, over, under)
+        said = decimal_text(value.numerator, value.denominator, over, 10 * under)
+        return said, decimal_text(over, under, over, under)
 
     def bounds(self, value: Fraction | None) -> tuple[str, str]:
         """The numbers between which one lies that is not off by more."""
@@ -105,7 +106,7 @@ class QuestionPart:
         over, under = spread_of(value, self.tolerance)
         middle, below = value.numerator * under, value.denominator * under
         off = over * value.denominator
-        return _decimal(middle - off, below, over, under), _decimal(middle + off, below, over, under)
+        return decimal_text(middle - off, below, over, under), decimal_text(middle + off, below, over, under)
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,10 @@ def number_text(value: Fraction, spread: Fraction) -> str:
     >>> number_text(Fraction(1029, 2), Fraction(1, 2)), number_text(Fraction(-1, 3), Fraction(1, 100))
     ('514.5', '-0.3333')
     """
-    return _decimal(value.numerator, value.denominator, spread.numerator, spread.denominator)
+    return decimal_text(value.numerator, value.denominator, spread.numerator, spread.denominator)
 
 
-def _decimal(top: int, bottom: int, over: int, under: int) -> str:
+def decimal_text(top: int, bottom: int, over: int, under: int) -> str:
     """The same of whole numbers above and below the line, whether cancelled or not: a class has a hundred thousand."""
     if bottom == 1:
         return str(top)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.core.blocks import Scalar
@@ -13,6 +13,7 @@ from symcomm.core.derivation.chosen import chosen
 from symcomm.core.errors import DocumentError, Span, nearest
 from symcomm.core.notation import plain_name
 from symcomm.core.printing import short
+from symcomm.core.records import replace
 from symcomm.core.units import ONE, Unit
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.figures import Figure

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from symcomm.core.blocks import Source
 from symcomm.core.errors import DocumentError, Span
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 from symcomm.core.text.finder import layer_tables, read_tables
 from symcomm.core.text.latex_table import BEGIN
 from symcomm.core.text.table import Table, as_layer_table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from symcomm.core.derivation.renaming import renamed
 from symcomm.core.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.core.quantities.declared import Option
+from symcomm.core.records import replace
 from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer, Block, Document, Given, Picture
 from symcomm.exams.problems.answered import (
