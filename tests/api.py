@@ -51,7 +51,7 @@ NAMES = {
     "symcomm.core.graph.ops": "AlongMax AlongMean AlongSum Chosen EPSILON MAP MAPS Rotate dy operations",
     "symcomm.core.graph.stepping": "again",
     "symcomm.core.graph.subscripts": "Einsum bound einsum_gradients=gradients read_subscripts",
-    "symcomm.core.hardware.devices": "Device device devices known_devices known_networks",
+    "symcomm.core.hardware.devices": "Device device devices known_devices known_networks networks",
     "symcomm.core.hardware.matrix": "LEGEND",
     "symcomm.core.hardware.paths": "Wiring wiring",
     "symcomm.core.hardware.topology": "Topology nvlinks rank read_topology",

@@ -7,7 +7,7 @@ that most runs never call. Everything else (``fields``, ``asdict``, matching) is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from functools import partial
 from inspect import signature
@@ -56,6 +56,7 @@ _PLAIN: dict[Any, dict[str, None]] = {}  # the fields of the classes that are ma
 
 
 Kept = TypeVar("Kept")
+Said = TypeVar("Said")
 
 
 class _SignatureOfInit:
@@ -184,3 +185,30 @@ class ByIdentity(Generic[Kept]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ByIdentity) and other.it is self.it
+
+
+class ReadLater(Mapping[str, Kept], Generic[Said, Kept]):
+    """Things by name that are read from what stands for them, each when it is first asked for.
+
+    >>> counted = ReadLater({"a": "1", "b": "two"}, lambda name, said: int(said))
+    >>> [*counted], counted["a"]
+    (['a', 'b'], 1)
+    """
+
+    def __init__(self, said: Mapping[str, Said], read: Callable[[str, Said], Kept]) -> None:
+        self._said, self._read = said, read
+        self._made: dict[str, Kept] = {}
+
+    def __getitem__(self, name: str) -> Kept:
+        if name not in self._made:
+            self._made[name] = self._read(name, self._said[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._said
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)

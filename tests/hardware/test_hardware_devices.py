@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +22,8 @@ from api import (
     device,
     devices,
     known_devices,
+    known_networks,
+    networks,
     no_model,
     parse_problem,
     solve,
@@ -60,6 +63,16 @@ def test_the_links_of_a_device_add_up_to_the_published_total(owner: Device):
             total = link.count * link.rate.quantity.value * (2 if link.published_direction == "both" else 1)
             assert total == link.published.quantity.value
         assert link.bandwidth("both").value == 2 * link.bandwidth("one").value
+
+
+def test_devices_that_are_read_one_by_one_are_those_of_the_whole_file(tmp_path: Path):
+    ours = Path(sys.modules[Device.__module__].__file__).with_name("devices.yaml").read_text(encoding="utf-8")
+    head, _, below = ours.partition("networks:\n")
+    (tmp_path / "devices.yaml").write_text(head, encoding="utf-8")
+    (tmp_path / "networks.yaml").write_text(f"networks:\n{below}", encoding="utf-8")
+    assert devices(tmp_path / "devices.yaml") == dict(known_devices())
+    assert networks(tmp_path / "networks.yaml") == dict(known_networks())
+    assert [*known_devices()] == re.findall(r"^  (\S+):$", head, re.MULTILINE)
 
 
 # Totals as the vendors print them: NVLink of both directions, memory bandwidth.

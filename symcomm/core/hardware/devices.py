@@ -6,7 +6,7 @@ The numbers stand in ``devices.yaml``; ``device("A100-80GB-SXM")`` finds one, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import prod
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from symcomm.core.accounting import Accounting
-from symcomm.core.blocks import Scalar, Section, Source, read
+from symcomm.core.blocks import Scalar, Section, Source, read, section_of
 from symcomm.core.errors import AccountingError, DocumentError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.hardware.efficiency import Efficiency, staircase
@@ -33,7 +33,7 @@ from symcomm.core.keys import (
     read_keys,
     schema_of,
 )
-from symcomm.core.records import dataclass, replace
+from symcomm.core.records import ReadLater, dataclass, replace
 from symcomm.core.units import Quantity, Unit, exact_text
 
 Direction = Literal["one", "both"]
@@ -554,22 +554,31 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_\-]+", "", name).lower()
 
 
+def _spelled(name: str, known: Iterable[str]) -> str | None:
+    return next((one for one in known if _folded(one) == _folded(name)), None)
+
+
 @cache
 def known_devices() -> Mapping[str, Device]:
-    """The devices that symcomm knows, by name."""
-    return _devices(_ours(), {})
-
-
-@cache
-def _ours() -> Section:
-    path = Path(__file__).with_name("devices.yaml")
-    return _root(path.read_text(encoding="utf-8"), path.name, "devices", "networks")
+    """The devices that symcomm knows, by name; each is read at its first use."""
+    return ReadLater(_ours("devices"), lambda name, text: _device(name, _entry(text), known_devices()))
 
 
 @cache
 def known_networks() -> Mapping[str, Network]:
-    """The networks that symcomm knows, by name."""
-    return _networks(_ours())
+    """The networks that symcomm knows, by name; each is read at its first use."""
+    return ReadLater(_ours("networks"), lambda name, text: _network(_entry(text), name))
+
+
+def _ours(key: str) -> dict[str, str]:
+    """The lines of each entry below a key of the file of this package."""
+    text = Path(__file__).with_name("devices.yaml").read_text(encoding="utf-8")
+    below = re.split(r"\n(?=\w)", text.partition(f"\n{key}:\n")[2])[0]
+    return dict(re.findall(r"^  (\S+):\n((?:    .*\n)+)", below, re.MULTILINE))
+
+
+def _entry(text: str) -> Section:
+    return section_of(text, "devices.yaml", ours=True)
 
 
 def _networks(root: Section) -> Mapping[str, Network]:
@@ -598,8 +607,9 @@ def network_if(name: object) -> Network | None:
     if not isinstance(name, str):
         return None
     slice_ = re.fullmatch(r"(.{1,40}?)[ -](\d{1,6}(?:x\d{1,6})+)", name.strip())
-    return next((c for c in known_networks().values() if _folded(c.name) == _folded(name)),
-                _slice(slice_[1], [*map(int, slice_[2].split("x"))]) if slice_ else None)  # fmt: skip
+    if (known := _spelled(name, known_networks())) is not None:
+        return known_networks()[known]
+    return _slice(slice_[1], [*map(int, slice_[2].split("x"))]) if slice_ else None
 
 
 def _slice(name: str, sizes: list[int]) -> Network | None:
@@ -607,7 +617,7 @@ def _slice(name: str, sizes: list[int]) -> Network | None:
 
     Raises ``ValuesError`` where the torus of the device has no such part.
     """
-    device_ = next((d for d in known_devices().values() if _folded(name) in map(_folded, (d.name, *d.aliases))), None)
+    device_ = _called(name, known_devices())
     link = next((one for one in device_.links.values() if one.wraps), None) if device_ is not None else None
     if device_ is None or link is None:
         return None
@@ -653,13 +663,19 @@ def _named(name: str) -> Device:
     return _among(name, known_devices())
 
 
+def _called(name: str, every: Mapping[str, Device]) -> Device | None:
+    """The device of a name or an alias; only an alias needs all of them."""
+    if (spelled := _spelled(name, every)) is not None:
+        return every[spelled]
+    return next((found for found in every.values() if _folded(name) in map(_folded, found.aliases)), None)
+
+
 def _among(name: str, every: Mapping[str, Device]) -> Device:
-    wanted = _folded(name)
-    for found in every.values():
-        if wanted in map(_folded, (found.name, *found.aliases)):
-            return found
+    if (found := _called(name, every)) is not None:
+        return found
     if (whole := network_if(name)) is not None:
         return whole.device
+    wanted = _folded(name)
     several = [d.name for d in every.values() if wanted and _folded(d.name).startswith(wanted)]
     if len(several) > 1:
         raise ValuesError(f"'{name[:60]}' may be one of several devices", hint=f"say which: {', '.join(several)}")
@@ -684,12 +700,12 @@ def devices(path: str | Path) -> Mapping[str, Device]:
 # -- reading ----------------------------------------------------------------------------------------
 
 
-def _root(text: str, file: str, *keys: str) -> Section:
-    root = read(text, Source(file, 1, tuple(text.split("\n"))), "this file", SIZE_LIMIT, len(keys) > 1)
+def _root(text: str, file: str, key: str) -> Section:
+    root = read(text, Source(file, 1, tuple(text.split("\n"))), "this file", SIZE_LIMIT)
     if not isinstance(root, Section):
-        raise DocumentError(f"a file of {keys[0]} is a mapping that starts with {keys[0]}:", root.span)
-    root.only([*keys])
-    root.need(keys[0])
+        raise DocumentError(f"a file of {key} is a mapping that starts with {key}:", root.span)
+    root.only([key])
+    root.need(key)
     return root
 
 

@@ -5,34 +5,15 @@ The files that come with symcomm stand in folders named as the groups of quantit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from symcomm.core.records import ReadLater
 from symcomm.core.sentences import SENTENCES
 from symcomm.core.worksheets.sheet import Input, Worksheet, parse_worksheet, read_worksheet
 
 __all__ = ["Input", "Worksheet", "built_in", "parse_worksheet", "read_worksheet"]
-
-
-class _Sheets(Mapping[str, Worksheet]):
-    """The worksheets of a folder by name, each read when it is asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._files = {file.stem: file for file in sorted(folder.glob("*/*.md"))}
-        self._read: dict[str, Worksheet] = {}
-
-    def __getitem__(self, name: str) -> Worksheet:
-        if name not in self._read:
-            file = self._files[name]
-            self._read[name] = parse_worksheet(file.read_text(encoding="utf-8"), file.name)
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
 
 
 @cache
@@ -42,7 +23,8 @@ def built_in() -> Mapping[str, Worksheet]:
     >>> built_in()["pipelined_broadcast"].summary
     'the time of a broadcast along a chain in chunks, and the best number of chunks'
     """
-    return _Sheets(Path(__file__).parent)
+    files = {file.stem: file for file in sorted(Path(__file__).parent.glob("*/*.md"))}
+    return ReadLater(files, lambda name, file: parse_worksheet(file.read_text(encoding="utf-8"), file.name))
 
 
 def _sentences() -> dict[str, str]:
