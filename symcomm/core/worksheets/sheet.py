@@ -139,6 +139,9 @@ class Worksheet:
         Wrong is a line, too, that no run bears out, neither its own nor one of a line of the answer that takes it.
         """
         every = [self._asked(question) for question in self._questions[: None if self.read.lines else -1]]
+        for one in every:
+            for line in one.lines:
+                one.run(line)
         answers = every[: len(self.read.questions) or None]
         unborne = [line for asked in answers for line in asked.unborne(asked.reached)]
         used = {line for asked in answers for line in asked.lines if line.name in asked.reached}
@@ -214,7 +217,7 @@ class _Asked:
         self.sheet, self.question, self.symbols, self.of = sheet.read, question, sheet.read.symbols, sheet
         self.lines = (*sheet.read.lines, *question.lines)
         self.forms: dict[WorksheetLine, Form] = {}
-        self.runs: dict[WorksheetLine, list[Form]] = {}
+        self.known: dict[WorksheetLine, tuple[str, ...]] = {}  # the names that a run of a line may take
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
         self.claims: list[tuple[Claim, list[Form]]] = []
         self.compared: dict[Cell, Form] = {}  # the sides of comparisons in guards, and the formulas of tables
@@ -249,6 +252,7 @@ class _Asked:
         deep: dict[str, int] = {}
         for line in self.lines:
             if line.written_out:
+                self.known[line] = tuple(known)
                 continue
             form = self.forms[line] = Sym(line.name) if line.source else self.form(line.formula, known)
             plain = _put(form, constants)
@@ -274,12 +278,7 @@ class _Asked:
                     raise DocumentError(f"{line.name} needs a chain of more than {_DEEP} lines", line.span)
                 self.needs[line.name] = self.needs.get(line.name, set()) | takes - {line.name}
                 known.append(line.name)
-            self.runs[line] = [self.form(part, known) for part in line.formulas]
-            for place in RUNS[line.run].symbols if line.run else ():
-                if not (isinstance(moved := self.runs[line][place], Sym) and moved.name in self.symbols):
-                    part = line.formulas[place]
-                    what = f"{line.run} moves a symbol, and '{part.text[:40]}' is none"
-                    raise DocumentError(what, part.span(), nearest(part.text, [*self.symbols]))
+            self.known[line] = tuple(known)
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
             self.compare(claim.guards, known)
@@ -293,6 +292,16 @@ class _Asked:
         for name, _ in self.question.units:
             if name not in self.needs:
                 raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
+
+    def run(self, line: WorksheetLine) -> list[Form]:
+        """The formulas of the run of a line, read when somebody asks for them."""
+        found = [self.form(part, self.known[line]) for part in line.formulas]
+        for place in RUNS[line.run].symbols if line.run else ():
+            if not (isinstance(moved := found[place], Sym) and moved.name in self.symbols):
+                part = line.formulas[place]
+                what = f"{line.run} moves a symbol, and '{part.text[:40]}' is none"
+                raise DocumentError(what, part.span(), nearest(part.text, [*self.symbols]))
+        return found
 
     @property
     def reached(self) -> set[str]:
@@ -312,7 +321,7 @@ class _Asked:
         taken, found = set[str](), []
         for line in (one for one in reversed(self.lines) if one.relation == ":=" and one.name in among):
             if line.run or line.source or line.name in taken:
-                taken |= {name for form in (self.forms[line], *self.runs[line]) for name in forms.names(form)}
+                taken |= {name for form in (self.forms[line], *self.run(line)) for name in forms.names(form)}
             elif line.rule:
                 found.append(line)
         return found[::-1]
@@ -384,7 +393,7 @@ class _Asking:
         self.picked: dict[str, WorksheetLine] = {}
         self.special: list[tuple[str, list[Form]]] = []  # equalities that numbers did not decide
         self.lines = self.chosen()
-        for name in (n for line in self.lines for form in asked.runs.get(line, ()) for n in forms.names(form)):
+        for name in (n for line in self.lines for form in asked.run(line) for n in forms.names(form)):
             self.pick(name)  # a run may take what the answer does not
 
     def chosen(self) -> list[WorksheetLine]:
@@ -797,7 +806,7 @@ class _Asking:
             by = {n: self.asked.forms[one] for n, one in known.items() if not one.source}
             if not RUNS[line.run].written_out:
                 by = {name: form for name, form in by.items() if name not in shown}
-            return [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.runs[line]]
+            return [self.renamed(_put(_written_out(form, by), zeros)) for form in self.asked.run(line)]
 
         return witness(line.run, self.called(line.name), args)
 
