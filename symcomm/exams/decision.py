@@ -113,19 +113,34 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
     except TimeUpError:
         return Verdict("undecided", hint=_TIME_UP)
     other = part.otherwise
-    if found.right or other is None:
+    if found.right:
         return found
+    if other is None:
+        return _told_of_letters(found, part, key)
     if isinstance(other, UnreadError):
         return found if part.literal is not None else Verdict("unreadable", hint=other.hint)
     second = _decided(other, key)
+    if (part.names - other.names) & {*forms.names(key.candidates.right)}:
+        return found  # 16 L^2 B is no number of bytes where the batch B belongs to the answer
     known = ("mistake", "other_convention")  # 512 B without the batch; 2 N B are bytes, where B makes no sense
     better = bool(part.names) and found.verdict == "different" and second.verdict in known
     if better or (second.right and (part.names or found.verdict not in known)):
         return replace(second, sides=(other,), notation=key.derivation.notation)
     if part.names or (part.unit is not None and _same_kind(part.unit, key)):
-        return found
+        letters = " and ".join(sorted(other.names - part.names))
+        told = f"{letters} was read as a unit, not as the symbol" if letters else found.hint
+        return replace(found, hint=found.hint or told)
     named = " and ".join(sorted(other.names))
     return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
+
+
+def _told_of_letters(found: Verdict, part: Side, key: AnswerKey) -> Verdict:
+    """The verdict that also tells of a symbol which may have been meant as a unit: 2 B * 12 N D^2."""
+    strange = part.names - {*forms.names(key.candidates.right)} if part.unit is None and not found.hint else ()
+    named = [name for name in sorted(strange) if (unit := measure(name)) is not None and _same_kind(unit[1], key)]
+    if not named:
+        return found
+    return replace(found, hint=f"{' and '.join(named)} is a symbol here: write the unit in full, or * before a symbol")
 
 
 _LEVELS = (("conventions", "singles"), ("pairs",), ("mixed",))  # of candidates, in the order in which they are named

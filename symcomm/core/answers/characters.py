@@ -12,7 +12,7 @@ import unicodedata
 from symcomm.core.answers import UnreadError
 from symcomm.core.answers.measures import CHINESE
 from symcomm.core.notation import GREEK_LETTERS
-from symcomm.core.text.vocabulary import CHARACTERS, LOWERED, RAISED, SPACES, TEXT_FONTS
+from symcomm.core.text.vocabulary import CHARACTERS, FONTS, LOWERED, RAISED, SPACES, TEXT_FONTS
 
 LENGTH_LIMIT = 2_500
 _IS_CODE = "this is code or a command, not a formula"
@@ -38,10 +38,16 @@ _SIGNS = {
 _TABLE = str.maketrans(_SIGNS)
 _GREEK = GREEK_LETTERS | {"ϵ": "epsilon", "ϕ": "phi"}
 
-_TEXT = rf"\\(?:{'|'.join(map(re.escape, sorted(TEXT_FONTS, reverse=True)))}|mathbf|bm)(?![A-Za-z])"
+_TEXT = rf"\\(?:{'|'.join(map(re.escape, sorted([*TEXT_FONTS, *FONTS], reverse=True)))}|boxed|fbox)(?![A-Za-z])"
 _TEXT_GROUP = re.compile(_TEXT + r"\s*\{([^{}\\]*)\}")
 _MICRO = re.compile(rf"\\mu\s*({_TEXT}\s*\{{)")
 _TEXT_ONE = re.compile(_TEXT + r"\s+([A-Za-z])")
+_TEXT_LEFT = re.compile(_TEXT)  # before what has commands in it
+# The package siunitx: \qty{6.44}{\giga\byte}, \num{3.2e9}, \unit{\byte\per\second}.
+_QUANTITY = re.compile(r"\\(?:SI|qty)\s*(?:\[[^\]]*\]\s*)?\{([^{}]*)\}")
+_NUMBER = re.compile(r"\\num\s*(?:\[[^\]]*\]\s*)?\{([^{}]*)\}")
+_UNIT = re.compile(r"\\(?:si|unit)\s*(?:\[[^\]]*\]\s*)?\{([^{}]*)\}")
+_PER = re.compile(r"\\per(?![a-z])")
 _LATEX_SPACE = re.compile(r"\\[,;:!> ()\[\]]|\$")
 _QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»|\*\*([^*]+)\*\*)\s*\.?\s*""")
 _MATHS = re.compile(r"\$\$?([^$]*)\$\$?")
@@ -92,12 +98,12 @@ def clean(text: str, names: frozenset[str] = frozenset()) -> str:
     text = _MATHS.sub(r" \1 ", text) if text.count("$") % 2 == 0 else text
     if any(not _is_harmless(found[0], names) for found in _CODE.finditer(text)):
         raise UnreadError(_IS_CODE, refused=True)
-    text = " ".join((text if text.isascii() else _plain(text, names)).split()).rstrip(" ;")
+    text = " ".join((text if text.isascii() else _plain(text, names)).split())
     if _LINES.search(text) is not None:
         raise UnreadError("one line, please")
     if "\\begin" in text:
         raise UnreadError("one formula without an environment: leave out \\begin and \\end")
-    return _latex(text) if "\\" in text or "$" in text else text
+    return (_latex(text) if "\\" in text or "$" in text else text).rstrip(" ;")
 
 
 def _plain(text: str, names: frozenset[str]) -> str:
@@ -126,10 +132,12 @@ def _plain(text: str, names: frozenset[str]) -> str:
 
 
 def _latex(text: str) -> str:
+    text = _NUMBER.sub(r" \1 ", _QUANTITY.sub(r" \1 \\unit", text))
+    text = _UNIT.sub(lambda unit: f" {_PER.sub('/', unit[1])} ".replace("\\", ""), text)
     text = _MICRO.sub(r"\1u", text)
     for _ in range(3):
         text = _TEXT_GROUP.sub(_text_group, text)
-    text = _TEXT_ONE.sub(r"{\1}", text)
+    text = _TEXT_LEFT.sub(" ", _TEXT_ONE.sub(r"{\1}", text))
     return _LATEX_SPACE.sub(" ", text).strip()
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 from lark import Token, UnexpectedToken
@@ -18,7 +19,7 @@ from lark import Token, UnexpectedToken
 from symcomm.core import form as forms
 from symcomm.core.answers import UnreadError
 from symcomm.core.answers.characters import clean, unquoted
-from symcomm.core.answers.measures import COUNTED, counts, measure
+from symcomm.core.answers.measures import COUNTED, counts, measure, uncounted
 from symcomm.core.answers.numbers import Literal, scan
 from symcomm.core.errors import nearest
 from symcomm.core.form import Form, Num, Power, Product, Sym
@@ -48,7 +49,7 @@ _ROOT = re.compile(r"sqrt(?![A-Za-z0-9])")
 _AFTER_A_DOT = re.compile(r"\s*[A-Za-z(\\]")
 _FLOPS = re.compile(r"(?:[kMGTPE]|kilo|mega|giga|tera|peta|exa)?(?:FLOP[Ss]|flops)", re.IGNORECASE)
 _LEADING = re.compile(
-    r"\s*(?:(?:answer|result|solution|ans)\b\s*[:=]?|(?:is|about|approximately|approx\.?|ca\.?|circa|roughly)(?=[\s\d])|≈|~|="
+    r"\s*(?:(?:(?:the|my|final)\s+)*(?:answer|result|solution|total|ans)\b\s*[:=]?|(?:is|about|approximately|approx\.?|ca\.?|circa|roughly)(?=[\s\d])|≈|~|="
     r"|\\approx(?![A-Za-z])|\\sim(?![A-Za-z])|:)",
     re.IGNORECASE,
 )
@@ -61,7 +62,7 @@ _NO_ANSWER = re.compile(
     r"|我?不知道)[\s.!]*",
     re.IGNORECASE,
 )
-_BOXED = re.compile(r"\s*\\(?:boxed|fbox)\s*\{(.*)\}\s*\.?\s*")
+_BRACED = re.compile(r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}\s*\.?\s*")  # a box around all of it
 _WORDS = {
     "or": "give one answer", "and": "give one answer; of several parts their sum", "to": "give one value",
     "squared": "write powers as ^2", "cubed": "write powers as ^3", "if": "no conditions: give one formula",
@@ -164,8 +165,8 @@ class AnswerReader:
         text = clean(_CALLED.sub("", text[:100]) + text[100:], frozenset((*self.spellings, *self.spellings.values())))
         for _ in range(4):
             before = text
-            if (boxed := _BOXED.fullmatch(text)) is not None:
-                text = boxed[1]
+            if (braced := _BRACED.fullmatch(text)) is not None:
+                text = braced[1]
             leading = _LEADING.match(text)
             if leading is not None and leading.end() and leading[0].strip(" :=") not in self.spellings:
                 text = text[leading.end() :]
@@ -239,8 +240,12 @@ class AnswerReader:
         if len(found) > 1 and self.supposed:  # what is declared comes first
             found = [way for way in found if not self.supposed & {*way}] or found
         if len(found) == 1:
-            self.short[word] = tuple(piece for piece in found[0] if piece in self.supposed)
-            return tuple(known[piece] for piece in found[0])
+            names = tuple(known[piece] for piece in found[0])
+            told = [f"{piece} was read as {known[piece]}" for piece in found[0] if piece in self.supposed]
+            if any(one == other for one, other in pairwise(names)):  # DD may be a slip, or one symbol
+                told.append(f"{word} was read as {'*'.join(names)}")
+            self.short[word] = tuple(told)
+            return names
         if len(found) > 1:
             first, second = sorted(found, key=len)[:2]
             one, other = " times ".join(first), " times ".join(second)
@@ -349,7 +354,7 @@ class _Scanner(Scanner):
 
     def _number(self) -> None:
         start = self.position
-        literal, stop = scan(self.text, start, self.reader.decimal_comma)
+        literal, stop = scan(self.text, start, self.reader.decimal_comma, self.known)
         if self._taker() == "FRAC" and stop - start > 1:  # one digit in LaTeX
             if literal.decimal:
                 raise UnreadError("write braces around the parts of a fraction")
@@ -389,6 +394,13 @@ _UNDER_THE_ROOT = "what is under the root? write brackets: √(...)"
 _ONES = (Num(Fraction(1)), Num(Fraction(-1)))
 _EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
 _Measured = tuple[Fraction, Unit, int]  # the worth of a unit, the unit, and the power of its prefix
+
+
+def _together(one: _Measured, other: _Measured, apart: bool) -> _Measured:
+    """The unit of a product of two quantities: 10^9 parameters * 2 bytes are bytes, with or without ``per``."""
+    if apart or one[1] == other[1]:
+        raise UnreadError("the unit is there twice" if one[:2] == other[:2] else "two units")
+    return one[0] * other[0], uncounted(one[1] * other[1]), max(one[2], other[2])
 
 
 class _Factor(NamedTuple):
@@ -507,19 +519,18 @@ class _Reading:
         below: list[Form] = []
         unit: _Measured | None = None
         literal: Literal | None = None
-        place, before = 0, _END
+        place, before, measured = 0, _END, False
         while (factor := factors[place]) is not _END:
             said = None if factor.operator else self.measured(factors, place, top)
             if said is not None:
                 if not above:
                     raise UnreadError("the number is missing before the unit")
-                if unit is not None:
-                    raise UnreadError("the unit is there twice" if said[0][:2] == unit[:2] else "two units")
                 literal = self.written(factors[:place], above) if factors[said[1]] is _END else None
-                unit, place = said
+                unit = said[0] if unit is None else _together(unit, said[0], measured or before.operator == "SLASH")
+                place, measured = said[1], True
                 continue
             if above and not factor.operator:
-                if unit is not None:
+                if measured:
                     raise UnreadError("words after the unit" if factor.name else _NOT_CLEAR)
                 if factor.atom.data == before.atom.data == "number":
                     raise UnreadError(_SIDE_BY_SIDE)
@@ -532,8 +543,10 @@ class _Reading:
                 raise _sliced(made)
             made = [Num(Fraction(-1)), *made] if factor.negative else made
             (below if factor.operator == "SLASH" else above).extend(made)
-            before = factor
+            before, measured = factor, False
         form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
+        if unit is not None and not measured:
+            unit = unit[0], uncounted(unit[1]), unit[2]
         if unit is None:
             literal = self.written(factors[:-1], above)
         if not below:
@@ -600,8 +613,7 @@ class _Reading:
                 raise UnreadError("a percent sign inside a formula")
             raise UnreadError(f"there is no function {name[:30]} here" if called and not order else names)
         self.names.update(names)
-        for said in reader.short.get(name, ()):
-            self.supposed[f"{said} was read as {reader.spellings[said]}"] = None
+        self.supposed |= dict.fromkeys(reader.short.get(name, ()))
         return [Sym(name, name not in reader.real) for name in names]
 
     def atom(self, atom: Branch) -> list[Form]:
@@ -745,10 +757,15 @@ class _Reading:
         if not place or inside is None or factors[place].scripts or factors[place + 1] is not _END:
             return None
         words = _factors(inside)
-        if any(not one.word or self.is_name(one.word) for one in words[:-1]):
+        letters = self.letters and group is not None and group.data == "square" and len(words) == 2
+        if any(not one.word or (self.is_name(one.word) and not letters) for one in words[:-1]):
             return None
         found = self.measured(words, 0, True)
-        return (found[0], place + 1) if found is not None and words[found[1]] is _END else None
+        if found is not None and words[found[1]] is _END:
+            return found[0], place + 1
+        if len(words) > 2 and all(len(one.word) > 1 and not one.operator for one in words[:-1]):
+            raise UnreadError("leave out the remark in brackets")
+        return None
 
     def is_name(self, word: str) -> bool:
         return not isinstance(self.reader.names_in(word), str)

@@ -16,6 +16,7 @@ _LONG = {
     "kilo": 3, "mega": 6, "giga": 9, "tera": 12, "peta": 15, "exa": 18, "milli": -3, "micro": -6, "mikro": -6,
     "nano": -9,
 }  # fmt: skip
+_LONG_BINARY = {"kibi": 10, "mebi": 20, "gibi": 30, "tebi": 40, "pebi": 50}
 _THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message")
 _BASES: dict[str, tuple[str, Fraction]] = {
     **{spelled: (name, Fraction(1)) for name in _THINGS for spelled in (name, f"{name}s")},
@@ -25,7 +26,7 @@ _BASES: dict[str, tuple[str, Fraction]] = {
     **dict.fromkeys(("FLOP", "FLOPs", "flop", "flops", "Flop", "Flops"), ("FLOP", Fraction(1))),
     **dict.fromkeys(("op", "ops", "operation", "operations"), ("FLOP", Fraction(1))),
     **dict.fromkeys(("FLOPS", "FLOPs/s", "Flop/s"), ("FLOP/second", Fraction(1))),
-    **dict.fromkeys(("parameter", "parameters", "param", "params", "weights"), ("parameter", Fraction(1))),
+    **dict.fromkeys(("parameter", "parameters", "param", "params", "weight", "weights"), ("parameter", Fraction(1))),
     **dict.fromkeys(("sample", "samples", "sequence", "sequences"), ("sample", Fraction(1))),
     **dict.fromkeys(("GPU", "GPUs", "gpus", "gpu", "device", "devices", "rank", "ranks", "worker", "workers"),
                     ("device", Fraction(1))),
@@ -93,8 +94,8 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
         name, worth = _BASES.get(base) or _BASES[base.capitalize()]
         unit = Unit.parse(name)
         second = name == "second"
-        if prefix in _BINARY and name == "byte":
-            return worth * 2 ** _BINARY[prefix], unit, _BINARY[prefix] // 10
+        if (power := _BINARY.get(prefix) or _LONG_BINARY.get(prefix.lower())) is not None and name == "byte":
+            return worth * 2**power, unit, power // 10
         if prefix in _DECIMAL and not second:
             return worth * 10 ** _DECIMAL[prefix], unit, _DECIMAL[prefix] // 3
         if prefix in _SMALL and second:
@@ -123,3 +124,13 @@ def counts(unit: Unit) -> bool:
     (True, False)
     """
     return len(unit.powers) == 1 and unit.powers[0][1] == 1 and unit.powers[0][0] in _COUNTS
+
+
+def uncounted(unit: Unit) -> Unit:
+    """The unit without the things that are counted in it: 2 bytes/parameter * 3 parameters are bytes.
+
+    >>> str(uncounted(Unit.parse("byte/parameter"))), str(uncounted(Unit.parse("parameter")))
+    ('B', 'parameter')
+    """
+    kept = tuple((base, power) for base, power in unit.powers if base not in _COUNTS)
+    return Unit(kept) if kept else unit

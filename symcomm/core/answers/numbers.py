@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from fractions import Fraction
 
 from symcomm.core.answers import UnreadError
@@ -15,7 +16,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(\{,\}|,|\.|'|_| {1,2})\d{3}(?:\1\d{3})+(?!\d)"
 _GROUPED_ONCE = re.compile(r"([1-9]\d{0,2})(?:['_]| +)(\d{3}(?:\.\d+)?)(?![\d.,'_])", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 _COMMA = re.compile(r"(\d+)(?:\{,\}|,)(\d+)", re.ASCII)
-_EXPONENT = re.compile(r"[eE]([+-]?\d+)(?![\w.])", re.ASCII)
+_EXPONENT = re.compile(r"(\s*[eE])([+-]?\d+)(?![\w.])", re.ASCII)
 _TIMES_TEN = re.compile(r"\s*(?:[*·×⋅∙∗•✕xX]|\\cdot|\\times)\s*10\s*(?:\^|\*\*|[⁻⁰-⁹¹²³])")
 
 
@@ -49,8 +50,12 @@ class Literal:
         return 2 * abs(apart) <= self.place or (self.digits >= 3 and 0 <= apart < self.place)
 
 
-def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, int]:
+def scan(
+    text: str, start: int, decimal_comma: bool = False, known: Container[str] = ()
+) -> tuple[Literal, int]:
     """The number that begins at a place of a text, and where it ends; raises ``UnreadError`` where it is ambiguous.
+
+    A space may stand before the exponent where the letter is none of the ``known`` names.
 
     >>> [int(scan(t, 0)[0].value) for t in ("12,884,901,888", "12 884 901 888", "1.5e9")]
     [12884901888, 12884901888, 1500000000]
@@ -95,10 +100,10 @@ def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, i
         raise UnreadError(f"a number has at most {_DIGITS_LIMIT} digits", refused=True)
     scale = 0
     exponent = _EXPONENT.match(text, stop)
-    if exponent is not None:
-        if len(exponent[1]) > 6 or abs(int(exponent[1])) > EXPONENT_LIMIT:
+    if exponent is not None and (len(exponent[1]) == 1 or exponent[1].strip() not in known):
+        if len(exponent[2]) > 6 or abs(int(exponent[2])) > EXPONENT_LIMIT:
             raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
-        scale, stop = int(exponent[1]), exponent.end()
+        scale, stop = int(exponent[2]), exponent.end()
     return _literal(whole or "0", behind, scale), stop
 
 
