@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from symcomm.core.records import dataclass
@@ -32,6 +34,14 @@ class Span:
     def word(self) -> str:
         """The text of the place."""
         return self.text[self.start : self.stop]
+
+    @contextmanager
+    def meant(self) -> Iterator[None]:
+        """Gives this place to an error of what is done inside, where it has none."""
+        try:
+            yield
+        except SymcommError as error:
+            raise error.at(self) from None
 
     @property
     def place(self) -> str:

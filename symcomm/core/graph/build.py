@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import sympy as sp
 
 from symcomm.core import form as forms
-from symcomm.core.errors import ShapeError, Span, SymcommError, nearest
+from symcomm.core.errors import ShapeError, Span, nearest
 from symcomm.core.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.core.graph.formulas import Reader
 from symcomm.core.graph.functions import FUNCTION
@@ -228,10 +228,8 @@ class _Builder(Reader):
                     (key, False), DraftTensor(key, name_read.latex, (), (), (), "R", name_read.span)
                 )
         for number, row in enumerate(self.rows, start=1):
-            try:
+            with row.span.meant():
                 self.read(number, row)
-            except SymcommError as error:
-                raise error.at(row.span) from None
         atoms: dict[Dim, Axis] = {}
         taken: dict[str, int] = {}
 

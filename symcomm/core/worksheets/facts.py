@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Derivation
-from symcomm.core.errors import DerivationError, DocumentError, SymcommError, ValuesError, nearest
+from symcomm.core.errors import DerivationError, DocumentError, ValuesError, nearest
 from symcomm.core.form import Algebra, Ceiling, Floor, Form, Largest, Num, Power, Product, Ratio, Smallest, Total
 from symcomm.core.parallel.strategy import parse_strategy
 from symcomm.core.records import replace
@@ -93,7 +93,7 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
     if name not in quantities:
         raise DocumentError(f"there is no quantity or fact '{name[:40]}'", line.span, nearest(name, [*quantities]))
     quantity = quantities[name]
-    try:
+    with line.span.meant():
         for option, choice in fixed.items():
             found = quantity.option(option)
             if choice is None and found.required:
@@ -102,8 +102,6 @@ def _free(line: WorksheetLine, quantities: Quantities) -> list[Any]:
                 found.check(choice)
                 if found.kind == "strategy":
                     parse_strategy(choice)
-    except SymcommError as error:
-        raise error.at(line.span) from None
     return [one for one in quantity.options if one.name not in fixed]
 
 

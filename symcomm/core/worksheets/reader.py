@@ -304,10 +304,8 @@ class WorksheetReader:
         words = [word.strip() for word in item.text.partition(":")[0].split(",")]
         if not all(re.fullmatch(r"[^\W\d_]\w{0,39}", word) for word in words):
             raise DocumentError("this is no unit", item.span, "- truck, trucks: a load of a lorry")
-        try:
+        with item.span.meant():
             declare(words)
-        except SymcommError as error:
-            raise error.at(item.span) from None
 
     def symbol(self, item: _Item) -> None:
         found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
@@ -511,11 +509,9 @@ def _convention(text: str, span: Span) -> tuple[str, tuple[str, ...]]:
     """``field: choice or choice``; raises ``AccountingError`` at its place for what is no convention."""
     field, _, names = (part.strip() for part in text.partition(":"))
     chosen = tuple(name.strip() for name in names.split(" or "))
-    try:
+    with span.meant():
         for name in chosen:
             Accounting.of(**{field: name})
-    except SymcommError as error:
-        raise error.at(span) from None
     return field, chosen
 
 

@@ -361,10 +361,8 @@ class _Asked:
             one = self.symbols.get(s.name)
             return numbers.get(s.name) or (one.form if one else s)
 
-        try:
+        with cell.span().meant():
             text = re.sub(r"(\d[\d.]*) ?\[([^\]]+)\]", number, cell.text)
-        except SymcommError as error:
-            raise error.at(cell.span()) from None
         try:
             form = read_form(replace(cell, text=text), {*known, *numbers})
         except SymcommError as error:
@@ -551,10 +549,8 @@ class _Asking:
             made = proved(kept.made)
         except DerivationError:
             for line, number in kept.ends.items():  # the first line that is wrong
-                try:
+                with line.span.meant():
                     proved(tuple(kept.made[:number]))
-                except DerivationError as error:
-                    raise error.at(line.span) from None
             raise
         kept.made = made.steps  # what they are worth is known
         if asked.against:
@@ -729,10 +725,8 @@ class _Asking:
                 continue
             form, reason = asked.forms.get(line), line.reason or ("Substitute the names." if line.written_out else "")
             if form is not None and line.relation == ":=" and self.facts:
-                try:
+                with line.span.meant():
                     of = mixed(form, extents)
-                except ValuesError as error:
-                    raise error.at(line.span) from None
                 extents |= {line.name: of} if of else {}
             if isinstance(form, Sym) and not line.rule:  # another name
                 self.alias[line.name] = self.renamed(form)
@@ -754,10 +748,8 @@ class _Asking:
                 form = self.renamed(form)
             name = self.called(line.name)
             own = counted.get(line.name, line.unit)
-            try:
+            with line.span.meant():
                 self.units.setdefault(name, forms.unit_of(form, self.units) if own is None else own)
-            except SymcommError as error:
-                raise error.at(line.span) from None
             seen = self.witness(line, zeros, {one.name for one in self.lines}) if line.run else None
             reason = re.sub(r"`([^`]+)`", lambda m: f"`{self.called(m[1])}`", reason)
             reason = re.sub(_TOLD, lambda m: str(zeros.get(m[2], f"`{self.called(m[2])}`")), reason)
