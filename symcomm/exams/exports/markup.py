@@ -60,7 +60,7 @@ def _templates() -> Environment:
         comment_start_string="<#", comment_end_string="#>",
     )  # fmt: skip
     made.filters["quoted"] = lambda text: Markup(escape(text).replace("&#x27;", "'"))  # noqa: S704  (in an attribute)
-    made.globals |= {"number_text": number_text, "decimal": decimal, "Fraction": Fraction}
+    made.filters["decimal"], made.globals["number_text"] = decimal, number_text
     return made
 
 
