@@ -30,7 +30,7 @@ def _tree(tokens: list[Token]) -> Branch:
 def parsed(tokens: list[Token]) -> Branch:
     """The tree of tokens, which is kept for few of the same kinds; Lark's error where there is none."""
     shape = _shape(tuple(token.type for token in tokens)) if len(tokens) <= _KEPT_TOKENS else None
-    return _tree(tokens) if shape is None else _Alike.of(shape, tokens).tree(tokens)
+    return _tree(tokens) if shape is None else shape.tree(tokens)
 
 
 def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
@@ -60,20 +60,21 @@ def _read(
     """The tokens of a cell, its tree or what was wrong with it, how deep that is, and whether that hangs on names."""
     key = cell.text.translate(_ONE_DIGIT), words_join
     if key in _alike:
-        tokens = _alike[key].tokens(cell.text)
-        return tokens, _alike[key].tree(tokens), _alike[key].levels, False
+        pieces, shape = _alike[key]
+        tokens = _respelled(pieces, cell.text)
+        return tokens, shape.tree(tokens), shape.levels, False
     scanner = Scanner(cell, words_join, known)
     tokens = scanner.tokens()
     if not tokens:
         return tokens, Branch("cell", []), 0, False
-    shape = _shape(tuple(token.type for token in tokens))
-    if shape is not None:
-        alike = _Alike.of(shape, tokens)
-        if not scanner.hangs and alike.tokens(cell.text) == tokens:  # no value is made of digits otherwise
+    found = _shape(tuple(token.type for token in tokens))
+    if found is not None:
+        pieces = tuple((t.type, "" if _DIGIT.search(t) else str(t), start_of(t), stop_of(t)) for t in tokens)
+        if not scanner.hangs and _respelled(pieces, cell.text) == tokens:  # no value is made of digits otherwise
             if len(_alike) >= _ALIKE_LIMIT:
                 _alike.clear()
-            _alike[key] = alike
-        return tokens, alike.tree(tokens), alike.levels, scanner.hangs
+            _alike[key] = pieces, found
+        return tokens, found.tree(tokens), found.levels, scanner.hangs
     try:
         tree = _tree(tokens)
     except UnexpectedInput as error:
@@ -96,6 +97,16 @@ class _Shape(NamedTuple):
 
     branches: tuple[tuple[str, int, int, tuple[int, ...]], ...]
     levels: int
+
+    def tree(self, tokens: list[Token]) -> Branch:
+        """The tree of tokens."""
+        made: list[Part] = [*tokens]
+        for rule, first, last, parts in self.branches:
+            children = [made[parts[0]]] if len(parts) == 1 else [made[place] for place in parts]
+            made.append(Branch(rule, children, tokens[first].start_pos or 0, tokens[last].end_pos or 0))
+        root = made[-1]
+        assert isinstance(root, Branch)
+        return root
 
 
 @lru_cache(maxsize=2048)  # the cells of a long table look alike
@@ -120,45 +131,20 @@ def _shape(kinds: tuple[str, ...]) -> _Shape | None:
     return _Shape(tuple(found), deep)
 
 
-class _Alike(NamedTuple):
-    """What cells have in common that differ in digits alone: the kinds and places of their tokens, and their tree.
+# What cells have in common that differ in digits alone: the kinds, values and places of their tokens.
+_Pieces = tuple[tuple[str, str, int, int], ...]
 
-    A token without a value is spelled as it stands in the cell.
-    """
 
-    pieces: tuple[tuple[str, str, int, int], ...]
-    branches: tuple[tuple[str, tuple[int, ...], int, int], ...]
-    levels: int
-
-    @classmethod
-    def of(cls, shape: _Shape, tokens: list[Token]) -> _Alike:
-        """A key that tokens share whose trees have the same shape."""
-        starts, stops = [one.start_pos or 0 for one in tokens], [one.end_pos or 0 for one in tokens]
-        pieces = ((one.type, "" if _DIGIT.search(one) else str(one), start, stop)
-                  for one, start, stop in zip(tokens, starts, stops, strict=True))  # fmt: skip
-        made = ((rule, parts, starts[first], stops[last]) for rule, first, last, parts in shape.branches)
-        return cls(tuple(pieces), tuple(made), shape.levels)
-
-    def tokens(self, text: str) -> list[Token]:
-        """The tokens of a cell of this text."""
-        return [Token(kind, value or text[start:stop], start_pos=start, end_pos=stop)
-                for kind, value, start, stop in self.pieces]  # fmt: skip
-
-    def tree(self, tokens: list[Token]) -> Branch:
-        """The tree of tokens."""
-        made: list[Part] = [*tokens]
-        for rule, parts, start, stop in self.branches:
-            children = [made[parts[0]]] if len(parts) == 1 else [made[place] for place in parts]
-            made.append(Branch(rule, children, start, stop))
-        root = made[-1]
-        assert isinstance(root, Branch)
-        return root
+def _respelled(pieces: _Pieces, text: str) -> list[Token]:
+    """The tokens of a cell of this text; one without a value is spelled as it stands in the cell."""
+    return [Token(kind, value or text[start:stop], start_pos=start, end_pos=stop)
+            for kind, value, start, stop in pieces]  # fmt: skip
 
 
 _DIGIT = re.compile("[0-9]")
 _ONE_DIGIT = str.maketrans("123456789", "0" * 9)  # no token begins or ends elsewhere where a digit is another one
 _ALIKE_LIMIT = 2048
-_alike: dict[tuple[str, bool], _Alike] = {}
+_alike: dict[tuple[str, bool], tuple[_Pieces, _Shape]] = {}
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:
