@@ -93,15 +93,11 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
             continue
         name, worth = _BASES.get(base) or _BASES[base.capitalize()]
         unit = Unit.parse(name)
-        second = name == "second"
-        if (power := _BINARY.get(prefix) or _LONG_BINARY.get(prefix.lower())) is not None and name == "byte":
-            return worth * 2**power, unit, power // 10
-        if prefix in _DECIMAL and not second:
-            return worth * 10 ** _DECIMAL[prefix], unit, _DECIMAL[prefix] // 3
-        if prefix in _SMALL and second:
-            return worth * Fraction(10) ** _SMALL[prefix], unit, 0
-        if prefix.lower() in _LONG:
-            return worth * Fraction(10) ** _LONG[prefix.lower()], unit, max(0, _LONG[prefix.lower()] // 3)
+        if (bits := _BINARY.get(prefix) or _LONG_BINARY.get(prefix.lower())) is not None and name == "byte":
+            return worth * 2**bits, unit, bits // 10
+        power = (_SMALL if name == "second" else _DECIMAL).get(prefix, _LONG.get(prefix.lower()))
+        if power is not None:
+            return worth * Fraction(10) ** power, unit, max(0, power // 3)
     if len(word) in (2, 3) and word.endswith("b") and word[:-1] in _DECIMAL | _BINARY:
         raise UnreadError(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
     if word.endswith("W"):  # weights or a bandwidth: what is printed is the word, watt
