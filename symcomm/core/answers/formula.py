@@ -38,7 +38,7 @@ _FINEST = 10**6  # below the line of an exponent: x^1.0001 is read
 _ENDS = frozenset({"RPAREN", "RSQUARE", "RBRACE", "RSET", "RCEIL", "RFLOOR"})
 _SIGNS = frozenset({"TIMES", "DOT", "SLASH"})
 _KINDS = _ENDS | _SIGNS | {"LPAREN", "LSQUARE", "LBRACE", "LSET", "LCEIL", "LFLOOR", "PLUS", "MINUS", "COMMA", "UNDER",
-                           "CARET", "PRIME", "FRAC", "SQRT"}  # fmt: skip
+                           "CARET", "PRIME", "FRAC", "SQRT", "FONT", "ACCENT"}  # fmt: skip
 _GROUPS = frozenset({"paren", "square", "braces", "set"})
 _CALLS = {name: name for name in ("ceil", "floor", "min", "max", "log", "ln", "log2", "log10", "abs")} | {
     "ceiling": "ceil", "log_2": "log2", "log_10": "log10",

@@ -15,12 +15,9 @@ from symcomm.core.errors import FormulaError
 from symcomm.core.text.syntax import start_of, stop_of
 from symcomm.core.text.table import CELL_LIMIT, Cell
 from symcomm.core.text.vocabulary import (
-    ACCENTS,
     CHARACTER_HINTS,
     CHARACTERS,
     COMMANDS,
-    FONTS,
-    GREEK,
     GREEK_LETTERS,
     LETTER_FONTS,
     LOWERED,
@@ -309,20 +306,12 @@ class Scanner:
         if name in SPACING_COMMANDS:
             if name in ("left", "right", "middle") and text.startswith(".", stop):
                 self.position = stop + 1  # `\left.` stands for no bracket at all
-        elif name in (",", ";", ":", "!", " ", ">", "/", "\n", "(", ")", "[", "]"):
-            pass  # spacing, and the borders of inline math
         elif name == "$":
             raise self.error("dollar sign", start, stop)
         elif name in TEXT_FONTS:
             self._text_command(name, start, stop)
         elif name in LETTER_FONTS:
             self._letter_font(LETTER_FONTS[name], start, stop)
-        elif name in FONTS:
-            self._add("FONT", name, start, stop)
-        elif name in ACCENTS:
-            self._add("ACCENT", ACCENTS[name], start, stop)
-        elif name in GREEK:
-            self._add("TEXT", name, start, stop)
         elif name in REFUSED_COMMANDS:
             raise self.error("refused", start, stop, shown=f"\\{name}", hint=REFUSED_COMMANDS[name])
         elif name in self.commands:

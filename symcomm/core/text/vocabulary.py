@@ -22,24 +22,23 @@ SPACES = "".join([
     " \t\n\r\f\v~\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f",
     "\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\u2061\u2063\u2064",
 ])  # fmt: skip
-# Commands that change only how the formula looks.
-SPACING_COMMANDS = words(
+# Commands that change only how the formula looks, and the borders of inline math.
+SPACING_COMMANDS = [" ", "\n", *words(
     "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle quad qquad displaystyle textstyle "
     "scriptstyle limits nolimits mathstrut strut enspace thinspace medspace thickspace negthinspace notag nonumber "
-    "mathopen mathclose mathbin mathrel mathord allowbreak nobreak hfill par noindent"
-)
+    "mathopen mathclose mathbin mathrel mathord allowbreak nobreak hfill par noindent , ; : ! > / ( ) [ ]"
+)]  # fmt: skip
 TEXT_FONTS = words(
     "text textrm textnormal textit textbf textsf texttt textsc mathrm mathsf mathtt mathit operatorname mbox "
     "operatorname* textup mathop"
 )
 FONTS = words("mathbf boldsymbol bm pmb mathnormal bf rm mathbfit symbf")
 LETTER_FONTS = {"mathbb": "bb", "mathcal": "cal", "mathfrak": "frak", "mathscr": "scr", "Bbb": "bb"}
-ACCENTS = {name: name for name in words("hat tilde bar dot ddot vec check breve")} | {
-    "widehat": "hat",
-    "widetilde": "tilde",
-    "overline": "bar",
-}
+_ACCENTS = words("hat tilde bar dot ddot vec check breve")
 COMMANDS: dict[str, tuple[str, str]] = {
+    **{name: ("FONT", name) for name in FONTS}, **{name: ("ACCENT", name) for name in _ACCENTS},
+    "widehat": ("ACCENT", "hat"), "widetilde": ("ACCENT", "tilde"), "overline": ("ACCENT", "bar"),
+} | {
     name: (kind, value)
     for kind, value, names in (
         ("FRAC", "", "frac dfrac tfrac"),
@@ -71,7 +70,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         ("CARET", "^", "^"),
     )
     for name in words(names)
-}
+}  # fmt: skip
 # Commands with a meaning that no cell can have here; they are named so that nobody takes them for functions.
 REFUSED_COMMANDS = {
     name: hint
