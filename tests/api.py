@@ -233,8 +233,8 @@ NAMES = {
     "symcomm.verify.conventions": "CallEntry RunContext conventions_CONVENTIONS=CONVENTIONS",
     "symcomm.verify.emitters": "EMITTERS",
     "symcomm.verify.expected": (
-        "RunCase batch_first context_of derived_flops derived_parameters derived_saved expected_calls "
-        "make_case needed_memory with_products "
+        "RunCase batch_first context_of derived_flops derived_parameters derived_peak derived_saved "
+        "expected_calls make_case needed_memory with_products without_dropout "
     ),
     "symcomm.verify.grid": "FOUR GridCell TWO grid grid_markdown=markdown",
     "symcomm.verify.launch": "Launcher VerificationError",

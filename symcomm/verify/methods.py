@@ -41,6 +41,10 @@ def _batch_only(strategy: Strategy) -> bool:
     return all(rule.axis in ("batch", "first", "whole") for rule in _rules(strategy))
 
 
+def _replicated(strategy: Strategy) -> bool:
+    return _batch_only(strategy) and len(batch_meshes(strategy)) == 1
+
+
 def shard_rules(strategy: Strategy) -> tuple[Rule, ...]:
     """The rules that shard weights or what belongs to them over the data."""
     return tuple(rule for rule in _rules(strategy) if rule.axis == "first")
@@ -74,7 +78,8 @@ def _apart(strategy: Strategy) -> bool:
     return 1 <= len(apart) <= 2 and not others & apart
 
 
-# One row a way to train what a stage holds; the first one that applies is taken.
+# One row a way to train what a stage holds; the first one that applies is taken. Of a rank with several stages
+# DistributedDataParallel fails or adds up gradients twice: its buckets are built anew, and backward comes in halves.
 METHODS: tuple[Method, ...] = (
     Method("single", "one process", lambda s: not s.mesh),
     Method("zero1", "ZeroRedundancyOptimizer around DistributedDataParallel",
@@ -84,7 +89,8 @@ METHODS: tuple[Method, ...] = (
     Method("fsdp2", "fully_shard", lambda s: _batch_only(s) and _graded(s),
            (*_FSDP, "gathered_when_read"), _OWN),
     Method("ddp", "DistributedDataParallel",
-           lambda s: _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets", "tables_sent"), _OWN),
+           lambda s: s.pipeline is None and _replicated(s), ("buckets", "tables_sent"), _OWN),
+    Method("replicate", "replicate", _replicated, ("units",), _OWN),
     Method("fsdp2+dtensor", "fully_shard around DTensor", lambda s: _apart(s) and _shards(s, SHARDS),
            (*_DTENSOR, "reduced_before_scattered", *_FSDP), _KEPT),
     Method("fsdp2+dtensor", "fully_shard around DTensor", lambda s: _apart(s) and _graded(s),
@@ -105,11 +111,11 @@ STEPS = (
 
 def _staged(inside: Method) -> Method:
     """A pipeline of stages that are each trained in some way."""
-    unsent = tuple(name for name in inside.conventions if name != "tables_sent")  # only before the first microbatch
     of = f" of {inside.interface}" if inside.name != "single" else ""
     return Method("+".join(dict.fromkeys(("pipelining", *inside.name.split("+")))).removesuffix("+single"),
                   f"torch.distributed.pipelining{of}", inside.applies,
-                  tuple(sorted(("gathered_once", *unsent, "reduced_each_time"), key=lambda name: name != FINISHED)),
+                  tuple(sorted(("gathered_once", *inside.conventions, "reduced_each_time"),
+                               key=lambda name: name != FINISHED)),
                   (("pipeline", "both_directions"), *inside.accounting))  # fmt: skip
 
 

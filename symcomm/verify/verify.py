@@ -153,6 +153,11 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
         elif step.part != "whole":
             raise _cut_reduction(step.op)
         cuts = dict(step.cuts)
+        if step.op.attribute("slice") and {*cuts.values()} & {*step.op.summed}:
+            raise StrategyError(
+                f"{step.op.output} takes one place of an axis that is cut: DTensor gathers the axis, where the place "
+                "alone is derived", hint="cut the batch or the heads: data(2), tensor(2)"
+            )  # fmt: skip
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
                                 hint="cut the batch: data(2)")  # fmt: skip

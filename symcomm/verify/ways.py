@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from itertools import combinations
 from typing import Any
 
-from symcomm.verify.counters import Counter, local, saved_storages
+from symcomm.verify.counters import Counter, local, saved_storages, storage
 
 # Modules of PyTorch that it takes long to import, by the parts of a method's name.
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -211,7 +211,8 @@ class DataParallel(OneProcess):
 class PlacedRun(OneProcess):
     """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them.
 
-    A copy that is brought somewhere serves all who need it there in one step, as a gradient is reduced once.
+    A copy that is brought somewhere serves all who need it there in one step, as a gradient is reduced once; each
+    layer of a stack brings its own.
     """
 
     def __init__(self, spec: dict[str, Any], rank: int) -> None:
@@ -227,7 +228,12 @@ class PlacedRun(OneProcess):
         """Attention on a rank's own heads, of which it has the whole sequence."""
         from torch.distributed.tensor import DTensor
 
-        made = super().attention(*map(local, tensors), **{name: local(value) for name, value in options.items()})
+        def held(tensor: Any) -> Any:
+            """A rank's part by itself: what was exchanged through the whole tensor would keep that for backward."""
+            mine = local(tensor)
+            return mine.clone() if storage(mine).nbytes() > mine.nbytes else mine
+
+        made = super().attention(*map(held, tensors), **{name: local(value) for name, value in options.items()})
         query = tensors[0]
         placed = isinstance(query, DTensor)
         return DTensor.from_local(made, query.device_mesh, query.placements, run_check=False) if placed else made
@@ -243,13 +249,15 @@ class PlacedRun(OneProcess):
         )
         if hasattr(self.module, "route"):
             self.module.route = _locally(self.module.route)
+        stacks = [one for one in self.network.modules() if isinstance(one, torch.nn.ModuleList)]
+        self.layers = {id(layer): layer for stack in stacks for layer in stack}
         # The gradient of an operand that passes may stay a partial sum; any other is finished where it is read.
         self.placing(
-            read=lambda _, op, name, tensor: self.brought(
-                name, tensor, spec["reads"].get(op, {}).get(name), name in spec["passing"]
+            read=lambda module, op, name, tensor: self.brought(
+                name, tensor, spec["reads"].get(op, {}).get(name), name in spec["passing"], module
             ),
-            rest=lambda _, name, tensor: self.brought(
-                name, tensor, spec["rests"].get(name) if hasattr(tensor, "placements") else None, True
+            rest=lambda module, name, tensor: self.brought(
+                name, tensor, spec["rests"].get(name) if hasattr(tensor, "placements") else None, True, module
             ),
         )
         first: dict[str, Any] = {}
@@ -275,8 +283,8 @@ class PlacedRun(OneProcess):
         """The same of an input."""
         return self.distributed(tensor, name)
 
-    def brought(self, name: str, tensor: Any, said: list[Any] | None, stays: bool) -> Any:
-        """A tensor brought where it is to be; one that is there already is left alone where it ``stays``."""
+    def brought(self, name: str, tensor: Any, said: list[Any] | None, stays: bool, module: Any) -> Any:
+        """A tensor brought where a module has it; one that is there already is left alone where it ``stays``."""
         from torch.distributed.tensor import DTensor, Replicate, Shard
 
         if said is None:
@@ -289,13 +297,20 @@ class PlacedRun(OneProcess):
                        for one, p in zip(said, tensor.placements, strict=True))  # fmt: skip
         if stays and str(wanted) == str(tensor.placements):
             return tensor
-        key = (id(tensor), wanted)
+        key = (id(self.layers.get(id(module))), id(tensor), wanted)
         if key not in self.copies:
+
+            def begins(gradients: Any) -> Any:
+                self.counter.label = name
+                # What is exchanged lies in order behind it, but DTensor keeps its strides; a sum has the same ones.
+                parts = (g is not None and not any(p.is_partial() for p in g.placements) for g in gradients)
+                return tuple(g.contiguous() if part else g for g, part in zip(gradients, parts, strict=True))
+
             self.counter.label = name
             made = tensor.redistribute(placements=wanted)
             self.counter.label = ""
             if made.grad_fn is not None:
-                made.grad_fn.register_prehook(lambda grads: setattr(self.counter, "label", name))
+                made.grad_fn.register_prehook(begins)
                 made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
             self.copies[key] = (tensor, made)
             if table:
@@ -417,21 +432,13 @@ class Staged(PlacedRun):
         for name, weight in self.plain.named_parameters(remove_duplicate=False):
             names.setdefault(id(weight), []).append(name)
         self.several = [said for said in names.values() if len(said) > 1]
-        wrapped: list[Any] = [*self.parts]
-        if spec["units"]:
-            for part in self.parts:
-                self.make_units(part)
-        elif spec["batch_meshes"]:
-            from torch.nn.parallel import DistributedDataParallel
-
-            group = self.mesh.get_group(spec["batch_meshes"][0])
-            wrapped = [DistributedDataParallel(p, process_group=group) for p in self.parts]
-            self.gradient_scale = float(self.mesh[spec["batch_meshes"][0]].size())
+        for part in self.parts if spec["units"] else ():
+            self.make_units(part)
         self.network = self.parts
         group = self.mesh.get_group("pipe")
         stages = [
             pipelining.PipelineStage(w, s, len(homes), torch.device("cpu"), group=group)
-            for w, s in zip(wrapped, mine, strict=True)
+            for w, s in zip(self.parts, mine, strict=True)
         ]
         self.named = dict(zip(spec["names"], spec["inputs"], strict=True))
         self.given, (out,), count = self.inputs_in(), self.gradients_out(), spec["microbatches"]

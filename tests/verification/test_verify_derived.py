@@ -35,6 +35,7 @@ from api import (
     context_of,
     derived_flops,
     derived_parameters,
+    derived_peak,
     derived_saved,
     expected_calls,
     identifier,
@@ -49,6 +50,7 @@ from api import (
     small_sizes,
     torch_module,
     with_products,
+    without_dropout,
     write_practice,
 )
 from api import conventions_CONVENTIONS as CONVENTIONS
@@ -283,7 +285,7 @@ def test_what_pytorch_cannot_do_is_refused_with_its_reason(name: str, strategy: 
      ("context(2)", "dtensor"), ("fully-sharded(2) + tensor(2)", "fsdp2+dtensor"),
      ("zero-2(2) + tensor(2)", "fsdp2+dtensor"), ("hybrid-sharded(2, 2) + tensor(2)", "fsdp2+dtensor"),
      ("data(2) + tensor(2)", "replicate+dtensor"), ("expert + data(2)", "dtensor"),
-     ("pipeline(2)", "pipelining"), ("pipeline(2) + data(2)", "pipelining+ddp"),
+     ("pipeline(2)", "pipelining"), ("pipeline(2) + data(2)", "pipelining+replicate"),
      ("pipeline(2) + tensor(2)", "pipelining+dtensor"), ("pipeline(2) + zero-2(2)", "pipelining+fsdp2"),
      ("pipeline(2) + fully-sharded(2)", "pipelining+fsdp2"),
      ("pipeline(2) + data(2) + tensor(2)", "pipelining+replicate+dtensor"),
@@ -293,6 +295,21 @@ def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
 
     assert method(parse_strategy(strategy)).name == name
     assert name.removeprefix("pipelining+") in {one.name for one in METHODS} | {"pipelining"}
+
+
+def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
+    with pytest.raises(StrategyError) as told:
+        prepare(configured("vit"), "context(2)")
+    assert str(told.value) == (
+        "c takes one place of an axis that is cut: DTensor gathers the axis, where the place alone is derived\n"
+        "hint: cut the batch or the heads: data(2), tensor(2)"
+    )
+
+
+def test_that_a_kernel_keeps_its_result_before_and_after_an_exchange_is_told():
+    case = make_case(whole("gpt2"), "ulysses(2)", {}, "1f1b", 2)
+    why = "the kernel of attention keeps its result as it made it, and the next product as it is exchanged"
+    assert f"Saved bytes are not compared: {why}." in _notes(case)
 
 
 def test_two_units_cannot_share_a_weight_on_one_rank():
@@ -502,6 +519,27 @@ def test_the_written_module_keeps_of_a_mixture_what_its_products_read():
     case = make_case(layer("mixture-of-experts"), None, {}, "1f1b", 2)
     numbers = 2 * 4 * 6 + 2 * 4 * 8 + 2 * (2 * 4 * 8 * 4) + 8 * 2 * 4 * (6 + 10 + 10 + 6)
     assert derived_saved(case, with_products(case.graph)) == 2 * 4 * numbers
+
+
+def test_data_parallelism_adds_its_buckets_to_the_peak_of_experts_and_nothing_else():
+    """A rank holds no choice of slots for the sequences of other ranks. B 2, L 4, D 6, E 8, C 4, F 10; two layers."""
+    two = make_case(layer("mixture-of-experts"), "data(2)", {"B": Fraction(2)}, "1f1b", 2)
+    alone = make_case(layer("mixture-of-experts"), None, {"B": Fraction(1)}, "1f1b", 2)
+    buckets = 4 * 2 * (6 * 8 + 2 * 8 * 6 * 10)  # gradients of the router and of both matrices of each expert, in fp32
+    assert derived_peak(two) == derived_peak(alone) + buckets == 30016  # as PyTorch 2.13 has it
+
+
+def test_each_layer_of_a_decoder_keeps_what_it_gathers_of_the_encoder():
+    """With the sequence cut, each layer keeps a copy of e, as autograd does; and half of K, V and their scores."""
+
+    def saved(layers: int, length: int) -> Fraction:
+        sizes = {"N_dec": layers, "L_enc": length, "B": 2, "D": 4, "H": 8, "n_H": 8, "L_dec": 10}
+        values = {name: Fraction(size) for name, size in sizes.items()}
+        case = make_case(configured("t5"), "tensor(2) + sequence", values, "1f1b", 2)
+        return derived_saved(case, without_dropout(case.graph))
+
+    of_two, of_three = (saved(layers, 8) - saved(layers, 4) for layers in (2, 3))
+    assert of_three - of_two == 4 * 2 * (8 - 4) * (4 + 2 * 64 / 2 + 8 * 10 / 2)
 
 
 def test_words_that_the_ranks_do_not_divide_are_run_in_whole_words():

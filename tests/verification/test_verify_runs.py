@@ -157,6 +157,17 @@ def test_a_mixture_keeps_what_is_derived_of_its_products(run: Run, strategy: str
     assert any("DTensor keeps what it gathers for experts" in note for note in moved.notes)
 
 
+@pytest.mark.parametrize("name", ["gpt_oss", "deepseek"])
+def test_the_peak_of_experts_under_data_parallelism_has_their_buckets_and_nothing_of_other_ranks(run: Run, name: str):
+    assert peaks(run(layer("mixture-of-experts"), "data(2)"))
+    assert peaks(run(configured(name), "data(2)"))
+
+
+@pytest.mark.parametrize("strategy", ["tensor(2)", "tensor(2) + sequence"])
+def test_each_layer_of_a_decoder_brings_the_result_of_the_encoder_to_its_products(run: Run, strategy: str):
+    run(configured("t5"), strategy)
+
+
 @pytest.mark.parametrize("name", ["mixtral", "gpt_oss"])
 def test_experts_whose_tokens_are_cut_between_products_run_as_derived(run: Run, name: str):
     assert "reduced_before_product" in run(configured(name), "tensor(2) + sequence").conventions
@@ -237,9 +248,18 @@ def test_other_layers_are_as_derived(run: Run, name: str, strategies: list[str])
         run(layer(name), strategy)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb-h1", "zb-v"])
+def test_stages_are_replicated_under_every_schedule(run: Run, schedule: str):
+    run(model(HOMEWORK), "data(2) + pipeline(2, microbatches=4)", schedule)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_heads_and_positions_are_exchanged_around_attention_in_one_kernel(run: Run, name: str):
+    assert any("as it is exchanged" in note for note in run(whole(name), "ulysses(2)").notes)
+
+
 def test_four_processes_in_two_axes_are_as_derived(run: Run):
     run(model(HOMEWORK), "fully-sharded(2) + tensor(2)")
-    run(model(HOMEWORK), "data(2) + pipeline(2, microbatches=4)")
 
 
 WHOLE = [

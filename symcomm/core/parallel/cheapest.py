@@ -322,7 +322,7 @@ class PlacementProblem:
     def modes(self, step: OpStep, mesh: str, pending: set[str]) -> list[Mode]:
         """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
         op, own = step.op, self.own(step, mesh)
-        if op.kind == "onehot":
+        if op.kind == "onehot" and self.graph.tensors[op.output].virtual:
             return [Mode()]  # never stored: every rank makes the part that is read
         if own is not None and op.kind == "update":
             return [Mode(own[0])]  # the states of an optimizer are updated where they are

@@ -63,6 +63,11 @@ class Saved:
         """Whether it is a tensor, and nothing that is beside one."""
         return self.what in TENSORS
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether it was gathered for those that read it: each repetition of a region makes its own."""
+        return " @ " in self.known
+
 
 def saved(made: Program, region: str, dtype: str = "fp16") -> tuple[Saved, ...]:
     """The tensors that one rank keeps of a repetition of a region from its forward to its backward pass, in a program.

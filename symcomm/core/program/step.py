@@ -343,7 +343,7 @@ class RegionPasses:
     @property
     def shared_sizes(self) -> list[Form]:
         """The bytes kept once for all repetitions, of the tensors that each of them reads."""
-        mine = (item for item in self.line.kept if item.tensor in self.line.shared)
+        mine = (item for item in self.line.kept if item.tensor in self.line.shared and not item.is_copy)
         return [self.step.measure(item.elements, item.dtype) for item in mine]
 
     # -- the loops ------------------------------------------------------------------------------------------------

@@ -473,7 +473,7 @@ class Line:
         """Whether a storage is one of this region's pass: not of the step, and no scores inside of a kernel."""
         root, beside, _ = life.key
         tensor = self.graph.tensors.get(root)
-        if life.dies < 0 or (root in self.shared and not beside):
+        if life.dies < 0 or (root in self.shared and not beside and life.born < 0):
             return False
         if tensor is None or beside or life.kind != PASSING:
             return True

@@ -109,7 +109,7 @@ def _shared_apart(
 ) -> list[tuple[Region, Setting, tuple[Saved, ...]]]:
     """A region, behind what all its repetitions read: that is kept once."""
     names = graph.shared(region)
-    once = tuple(item for item in kept if item.tensor in names)
+    once = tuple(item for item in kept if item.tensor in names and not item.is_copy)
     if not once:
         return [(region, part, kept)]
     rest = tuple(item for item in kept if item not in once)
