@@ -214,7 +214,7 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     }  # fmt: skip
     if case.graph.step is not None:
         spec |= _cached_spec(case, written)
-    batch = batch_axes(graph) if meshes else ()
+    batch = batch_axes(graph) if meshes or case.pipelined else ()
 
     def batch_axis(name: str) -> int | None:
         found = [n for n, a in enumerate(graph.tensors[name].axes) if a in batch]

@@ -413,6 +413,7 @@ class Staged(PlacedRun):
         """Makes the stages of this rank, each trained in its way, and the schedule that runs them."""
         import torch
         from torch.distributed import pipelining
+        from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 
         spec = self.spec
         self.placed = "placed_meshes" in spec
@@ -445,7 +446,10 @@ class Staged(PlacedRun):
         # A loss is the mean of those of the microbatches.
         self.out = self.put(out, spec["last"]) if out.ndim else out.expand(count) / count
         record = getattr(pipelining, spec["schedule"])
-        options = {"loss_fn": lambda out, g: (out * g).sum(), "scale_grads": False}
+        # What has no batch is the same for all microbatches.
+        cuts = dict(zip(spec["names"], spec["batch"]["inputs"], strict=True))
+        pieces = {name: _Replicate if dim is None else TensorChunkSpec(dim) for name, dim in [*cuts.items()][1:]}
+        options = {"loss_fn": lambda out, g: (out * g).sum(), "scale_grads": False, "kwargs_chunk_spec": pieces}
         self.schedule = record(stages if spec["several"] else stages[0], count, **options)
         self.first, self.last = 0 in mine, len(homes) - 1 in mine
         self.share(homes[0], homes[-1])

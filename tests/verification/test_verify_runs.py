@@ -253,6 +253,11 @@ def test_stages_are_replicated_under_every_schedule(run: Run, schedule: str):
     run(model(HOMEWORK), "data(2) + pipeline(2, microbatches=4)", schedule)
 
 
+@pytest.mark.parametrize("strategy", ["pipeline(2, microbatches=4)", "data(2) + pipeline(2, microbatches=4)"])
+def test_constants_without_a_batch_are_the_same_for_all_microbatches(run: Run, strategy: str):
+    run(falcon(), strategy)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_heads_and_positions_are_exchanged_around_attention_in_one_kernel(run: Run, name: str):
     assert any("as it is exchanged" in note for note in run(whole(name), "ulysses(2)").notes)
