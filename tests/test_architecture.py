@@ -192,7 +192,7 @@ WIDTH = {
     ("exams", "teaching"): 3,
     ("searching", "core"): 60,
     ("searching", "documents"): 1,
-    ("teaching", "core"): 60,
+    ("teaching", "core"): 58,
     ("verify", "core"): 43,
     ("verify", "documents"): 1,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from html import escape
 
 from symcomm.core.errors import RenderError
@@ -13,6 +13,7 @@ from symcomm.core.records import dataclass
 
 FONT = "New Computer Modern, Latin Modern Roman, STIX Two Text, Georgia, serif"
 INK, SOFT, LINE, TINT, MARK = "#1f3a5f", "#666666", "#9aa3b0", "#eef2f8", "#b3541e"
+Say = Callable[[str], str]
 _NAME = re.compile(r"`([^`]*)`")
 _SCRIPTS = re.compile(r"(\^|_)(?:\{([^}]*)\}|((?<=\^)[^\W_]+|\w+))")  # W^1_e has two
 
@@ -29,8 +30,8 @@ class Sketch:
 
     width: float
     height: float
-    parts: list[str] = field(default_factory=list)
-    texts: dict[int, tuple[str, Callable[[str], str]]] = field(default_factory=dict, repr=False)
+    parts: list[str | Callable[[Say], str]] = field(default_factory=list)  # texts are written in a language
+    say: Say = str
 
     def line(self, x: float, y: float, to_x: float, to_y: float, colour: str = LINE, *, arrow: bool = False,
              dashed: bool = False, wide: float = 1.0) -> None:  # fmt: skip
@@ -59,21 +60,20 @@ class Sketch:
         self, x: float, y: float, text: str, size: float = 9, colour: str = "#1b1b1b", anchor: str = "middle"
     ) -> None:
         """A line of text; what is in backquotes is set as the name of a tensor or symbol."""
-        self.texts[len(self.parts)] = (text, lambda said: (
+        self.parts.append(lambda say: (
             f'<text x="{x:g}" y="{y:g}" font-family="{FONT}" font-size="{size:g}" fill="{colour}" '
-            f'text-anchor="{anchor}">{_spans(said, size)}</text>'))  # fmt: skip
-        self.parts.append(self.texts[len(self.parts)][1](text))
+            f'text-anchor="{anchor}">{_spans(say(text), size)}</text>'))  # fmt: skip
 
-    def said(self, say: Callable[[str], str]) -> Sketch:
+    def said(self, say: Say) -> Sketch:
         """The same drawing with its words in another language."""
-        told = {at: write(say(text)) for at, (text, write) in self.texts.items()}
-        return Sketch(self.width, self.height, [told.get(at, part) for at, part in enumerate(self.parts)])
+        return replace(self, say=say)
 
     def svg(self) -> bytes:
         """The picture."""
         head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}pt" height="{self.height:g}pt" '
                 f'viewBox="0 0 {self.width:g} {self.height:g}">')  # fmt: skip
-        return f"{head}\n".encode() + "\n".join([*self.parts, "</svg>"]).encode()
+        parts = [part if isinstance(part, str) else part(self.say) for part in self.parts]
+        return "\n".join([head, *parts, "</svg>"]).encode()
 
     def written(self, kind: str) -> bytes:
         """The bytes of a picture in a format: ``svg``, or ``pdf`` and ``png``, which Typst makes of it."""

@@ -9,10 +9,11 @@ from typing import Literal
 
 from symcomm.core.errors import RenderError, nearest
 from symcomm.core.files import write_files
+from symcomm.core.notation import GREEK_LETTERS
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import pictures
-from symcomm.documents.render.assets import assets
 from symcomm.documents.render.document import Document
+from symcomm.documents.render.pictures import assets
 
 FORMATS = ("md", "tex", "html", "pdf", "json")
 Engine = Literal["typst", "latex"]
@@ -147,8 +148,6 @@ def _extras(document: Document) -> dict[str, object]:
     """The document's date as numbers and its language as a code and a region, for the templates that need them so."""
     from markupsafe import Markup
 
-    from symcomm.documents.render.unicode import latex_characters
-
     date = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", document.date.strip())
     language = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{2}))?", document.language.strip() or "en")
     if language is None:
@@ -159,6 +158,28 @@ def _extras(document: Document) -> dict[str, object]:
         "lang": language[1].lower(),
         "region": (language[2] or "").upper(),
     }
+
+
+# Characters that plain LaTeX does not know, with what it writes for them.
+_SIGNS: dict[str, str] = dict(re.findall(r"(\S) (\S+)", r"""
+    ≤ \leq  ≥ \geq  ≈ \approx  ≠ \neq  ≡ \equiv  ≪ \ll  ≫ \gg  ∈ \in  ∉ \notin  → \to  ← \leftarrow
+    ↔ \leftrightarrow  ⇒ \Rightarrow  ∞ \infty  ∑ \sum  ∏ \prod  √ \surd  ∂ \partial  ∇ \nabla  ∝ \propto  ∀ \forall
+    ∃ \exists  ⊂ \subset  ⊆ \subseteq  ∪ \cup  ∩ \cap  ⊙ \odot  ⊗ \otimes  ⊕ \oplus  ⌈ \lceil  ⌉ \rceil  ⌊ \lfloor
+    ⌋ \rfloor  − -  × \times  · \cdot  ℝ \mathbb{R}  ℓ \ell  ⊤ \top  … \ldots  ′ '  ⋅ \cdot  ∥ \parallel
+    ✓ \checkmark  ᵀ ^{\mathsf{T}}
+"""))
+_SCRIPTS = {c: f"^{{{i}}}" for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {c: f"_{{{i}}}" for i, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
+_SPACES = {"\N{THIN SPACE}": "\\,", "\N{NARROW NO-BREAK SPACE}": "\\,", "\N{REPLACEMENT CHARACTER}": "?"}
+
+
+def latex_characters() -> tuple[tuple[str, str], ...]:
+    r"""Each character with the LaTeX that sets it in text and in maths.
+
+    >>> dict(latex_characters())["≤"]
+    '\\ensuremath{\\leq}'
+    """
+    maths = _SIGNS | _SCRIPTS | {"⁻": "^{-}"} | {letter: f"\\{name}" for letter, name in GREEK_LETTERS.items()}
+    return tuple((c, f"\\ensuremath{{{tex}}}") for c, tex in maths.items()) + tuple(_SPACES.items())
 
 
 def safe_name(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
 from symcomm.core import printing
@@ -76,29 +76,34 @@ class AnswerWriter:
         places = {place: [e for e in fresh if e.place == place] for place in ("before", "after")}
         if not (shown or before or listed or forms.names(last.last)):  # a number that was read from its tables
             places = {"before": places["before"] + places["after"], "after": []}
-        told = [table_view(e, writer) for e in listed]
-        brief = self.detail == "brief"
-        return AnswerView(
-            number=str(len(self.seen)) if self.referred else "",
-            label=writer.own(heading),
-            lead=self.lead(lead, d.lead, row, writer),
-            given=(*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
-            conventions=self.conventions([answer]),
-            before=writer.sentence(before),
-            reasons=() if brief else (*map(writer.table, places["before"]), *told),
-            steps=steps,
-            lefts=lefts,
-            box=box,
-            together=None,
-            unit=str(d.unit) if str(d.unit) != "1" and answer.quantity is None else "",
-            exhibits=() if brief else tuple(map(writer.table, places["after"])),
-            others=table_view(answer.others, writer) if answer.others and not brief else None,
-            mistakes=() if brief else tuple(writer.sentence(m) for m in answer.mistakes),
-            notes=() if brief else self.notes([answer], writer),
-            points=answer.points,
-            grading=self.grading([answer], writer),
-            right_width=right_width,
-        )
+        return self.view(
+            [answer], writer, heading, self.lead(lead, d.lead, row, writer),
+            (*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
+            [*places["before"], *listed], places["after"], answer.mistakes,
+            before=writer.sentence(before), steps=steps, lefts=lefts, box=box, right_width=right_width,
+        )  # fmt: skip
+
+    def view(
+        self, run: Sequence[Answer], writer: PageWriter, heading: str, lead: tuple[Markup, ...],
+        given: tuple[GivenView, ...], reasons: Iterable[Exhibit], exhibits: Iterable[Exhibit], mistakes: Iterable[str],
+        **parts: Any,
+    ) -> AnswerView:  # fmt: skip
+        """One answer, or several as one, with all that belongs to it; in brief the tables and notes are left out."""
+        made = AnswerView(
+            number=str(len(self.seen)) if self.referred else "", label=writer.own(heading), lead=lead, given=given,
+            conventions=self.conventions(run), grading=self.grading(run, writer), **parts,
+        )  # fmt: skip
+        alone = run[0] if len(run) == 1 else None
+        if alone is not None:
+            unit = "" if alone.quantity is not None or str(alone.derivation.unit) == "1" else str(alone.derivation.unit)
+            made = replace(made, points=alone.points, unit=unit)
+        if self.detail == "brief":
+            return made
+        return replace(
+            made, reasons=tuple(map(writer.table, reasons)), exhibits=tuple(map(writer.table, exhibits)),
+            others=table_view(alone.others, writer) if alone is not None and alone.others else None,
+            mistakes=tuple(map(writer.sentence, mistakes)), notes=self.notes(run, writer),
+        )  # fmt: skip
 
     def question(self, run: Sequence[Answer], asked: Questions) -> Markup:
         """The question for some answers, with the numbers that are given with all of them."""
@@ -281,28 +286,13 @@ class AnswerWriter:
         same = [g for g in run[0].given if all(g in a.given for a in run)]
         exhibits = [e for a in run for e in a.derivation.exhibits if e.place != "full"]
         shared = self.fresh(dict.fromkeys(exhibits))
-        brief = self.detail == "brief"
-        return AnswerView(
-            number=str(len(self.seen)) if self.referred else "",
-            label=writer.own(heading),
-            lead=self.lead([*lead, *([] if brief else said)], lead, row, writer),
-            given=self.given(same, writer),
-            conventions=self.conventions(run),
-            before=writer.sentence(before),
-            reasons=() if brief else tuple(writer.table(e) for e in shared if e.place == "before"),
-            steps=steps,
-            lefts=lefts,
-            box=(),
-            together=table_view(made, writer),
-            unit="",
-            exhibits=() if brief else tuple(writer.table(e) for e in shared if e.place == "after"),
-            others=None,
-            mistakes=() if brief else tuple(writer.sentence(m.rpartition(" (")[0] or m) for m in run[0].mistakes),
-            notes=() if brief else self.notes(run, writer),
-            points=None,
-            grading=self.grading(run, writer),
+        return self.view(
+            run, writer, heading, self.lead([*lead, *([] if self.detail == "brief" else said)], lead, row, writer),
+            self.given(same, writer), [e for e in shared if e.place == "before"],
+            [e for e in shared if e.place == "after"], [m.rpartition(" (")[0] or m for m in run[0].mistakes],
+            before=writer.sentence(before), steps=steps, lefts=lefts, together=table_view(made, writer),
             right_width=right,
-        )
+        )  # fmt: skip
 
     def table(
         self, run: Sequence[Answer], every: Sequence[Sequence[ChosenLine]], known: Sequence[Mapping[str, Fraction]],
@@ -392,27 +382,17 @@ class FullWriter(AnswerWriter):
         taken = max((w for line in lines if (w := writer.width(line.form)) <= beside), default=8.0)
         last = ChosenLine(d.answer.name, (("=", d.answer.form),), "", "", ())
         self.seen.append(frozenset())
-        return AnswerView(
-            number=str(len(self.seen)) if self.referred else "",
-            label=writer.own(heading),
-            lead=self.lead(d.lead, d.lead, row, writer),
-            given=self.given(answer.given, writer),
-            conventions=self.conventions([answer]),
-            before=writer.markup(""),
-            reasons=tuple(writer.table(e) for e in d.exhibits if e.place == "before"),
-            steps=tuple(steps),
+        return self.view(
+            [answer], writer, heading, self.lead(d.lead, d.lead, row, writer), self.given(answer.given, writer),
+            [e for e in d.exhibits if e.place == "before"], [e for e in d.exhibits if e.place != "before"],
+            answer.mistakes, steps=tuple(steps), box=self.box(answer, last, writer, known),
             lefts=tuple(dict.fromkeys(step.row.left for step in steps if step.row.left)),
-            box=self.box(answer, last, writer, known),
-            together=None,
-            unit=str(d.unit) if str(d.unit) != "1" and answer.quantity is None else "",
-            exhibits=tuple(writer.table(e) for e in d.exhibits if e.place != "before"),
-            others=table_view(answer.others, writer) if answer.others else None,
-            mistakes=tuple(writer.sentence(m) for m in answer.mistakes),
-            notes=tuple(writer.sentence(n) for n in self.noted(answer)),
-            points=answer.points,
-            grading=self.grading([answer], writer),
             right_width=round(min(beside, max(8.0, taken + 1.5)), 1),
-        )
+        )  # fmt: skip
+
+    def notes(self, run: Sequence[Answer], writer: PageWriter) -> tuple[Markup, ...]:
+        """The notes of an answer, also where the document has told them."""
+        return tuple(writer.sentence(note) for answer in run for note in self.noted(answer))
 
 
 @lru_cache(maxsize=512)

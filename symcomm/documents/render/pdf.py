@@ -31,9 +31,7 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
     foreign = re.search("[\u0590-\u1dff\u2e80-\ufaff\U0001f000-\U0010ffff]", source) is not None
     with temporary_folder() as folder:
-        _beside(folder, files)
-        path = folder / "main.typ"
-        path.write_text(source, encoding="utf-8")
+        path = _placed(folder / "main.typ", source, files)
         try:
             made: object = typst.compile(
                 str(path), root=str(folder), pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0,
@@ -126,9 +124,7 @@ def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
     import typst
 
     with temporary_folder() as folder:
-        _beside(folder, files)
-        path = folder / "main.typ"
-        path.write_text(source, encoding="utf-8")
+        path = _placed(folder / "main.typ", source, files)
         edges = json.loads(typst.query(str(path), "<edge>", field="value", root=str(folder), font_paths=_fonts()))
     first = {number: (page, at) for name, number, page, at in edges if name == "first"}
     ends = ((number, page, first[number], at) for name, number, page, at in edges if name == "last")
@@ -137,9 +133,12 @@ def _layout(source: str, files: Mapping[str, bytes] | None) -> _Layout:
     return _Layout(pages, full, broken)
 
 
-def _beside(folder: Path, files: Mapping[str, bytes] | None) -> None:
+def _placed(path: Path, source: str, files: Mapping[str, bytes] | None) -> Path:
+    """Writes a source, and its files beside it."""
     for name, data in (files or {}).items():
-        (folder / name).write_bytes(data)
+        (path.parent / name).write_bytes(data)
+    path.write_text(source, encoding="utf-8")
+    return path
 
 
 def latex_pdf(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = None) -> bytes:
@@ -156,8 +155,7 @@ def latex_run(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = N
             hint=f"on Debian or Ubuntu: apt-get install {_DEBIAN}; or use the default engine, which needs no TeX",
         )
     with temporary_folder() as folder:
-        _beside(folder, files)
-        (folder / "main.tex").write_text(source, encoding="utf-8")
+        _placed(folder / "main.tex", source, files)
         # TeX may read only below its own folder and write only there; dates come from the document alone.
         environment = os.environ | {
             "SOURCE_DATE_EPOCH": str(epoch),

@@ -227,25 +227,32 @@ def _refuse(piece: InlinePiece, construct: str, why: str, hint: str) -> RenderEr
 
 # The subscripts of einsum("ij,jk->ik", A, B); no quotation marks are known in maths.
 _QUOTATION = re.compile(r"""(?<!\{)["“”]([^"“”\\{}$]*)["“”]""")
-_DROPPED = object()
+
+
+def _rewritten(tree: list[Any], instead: Callable[[dict[str, Any]], list[Any] | None]) -> list[Any]:
+    """The tree with what stands ``instead`` of each node; where that is None, of each node below it."""
+
+    def go(node: Any) -> list[Any]:
+        if isinstance(node, list):
+            return [[new for one in node for new in go(one)]]
+        if not isinstance(node, dict):
+            return [node]
+        found = instead(node) if "t" in node else None
+        return [{key: go(inner)[0] for key, inner in node.items()}] if found is None else found
+
+    made: list[Any] = go(tree)[0]
+    return made
 
 
 def _checked(blocks: list[Any], piece: InlinePiece) -> list[Any]:
     """The tree without comments, headings and attributes; an error for what cannot be shown."""
 
-    def go(node: Any) -> Any:
-        if isinstance(node, list):
-            out: list[Any] = []
-            for new in map(go, node):
-                out.extend(new.nodes if isinstance(new, _Several) else [] if new is _DROPPED else [new])
-            return out
-        if not isinstance(node, dict):
-            return node
-        match node.get("t"):
+    def one(node: dict[str, Any]) -> list[Any] | None:
+        match node["t"]:
             case "RawInline" | "RawBlock":
                 raw = node["c"][1].strip()
                 if raw.startswith("<!--"):
-                    return _DROPPED
+                    return []
                 kind = "HTML" if node["c"][0] == "html" else "TeX"
                 why = f"is raw {kind}, which is not passed on"
                 raise _refuse(piece, raw, why, "write it in Markdown, or as code in `...`")
@@ -262,26 +269,18 @@ def _checked(blocks: list[Any], piece: InlinePiece) -> list[Any]:
             case "Link":
                 _, text, (url, _) = node["c"]
                 if not _SAFE_LINK.fullmatch(url):
-                    return {"t": "Span", "c": [["", [], []], go(text)]}  # a link that leads nowhere from a PDF
-                return {"t": "Link", "c": [["", [], []], go(text), [url, ""]]}
+                    return [{"t": "Span", "c": [["", [], []], _rewritten(text, one)]}]  # it leads nowhere from a PDF
+                return [{"t": "Link", "c": [["", [], []], _rewritten(text, one), [url, ""]]}]
             case "Header":
-                return {"t": "Para", "c": [{"t": "Strong", "c": go(node["c"][2])}]}
+                return [{"t": "Para", "c": [{"t": "Strong", "c": _rewritten(node["c"][2], one)}]}]
             case "CodeBlock" | "Code":
-                return {"t": node["t"], "c": [["", [], []], node["c"][1]]}
-        return {key: go(inner) for key, inner in node.items()}
+                return [{"t": node["t"], "c": [["", [], []], node["c"][1]]}]
+        return None
 
-    checked: list[Any] = go(blocks)
-    return checked
-
-
-@dataclass(frozen=True)
-class _Several:
-    """Nodes that stand for one."""
-
-    nodes: list[Any]
+    return _rewritten(blocks, one)
 
 
-def _breakable(kind: Any, tex: str, inline: bool) -> Any:
+def _breakable(kind: Any, tex: str, inline: bool) -> list[Any]:
     """Maths in a cell, split at its outer commas, so that a narrow column can break the line there."""
     parts = _outer_commas(tex) if inline else [tex]
     nodes: list[Any] = []
@@ -289,7 +288,7 @@ def _breakable(kind: Any, tex: str, inline: bool) -> Any:
         if nodes:
             nodes += [{"t": "Str", "c": ","}, {"t": "Space"}]
         nodes.append({"t": "Math", "c": [kind, part]})
-    return nodes[0] if len(nodes) == 1 else _Several(nodes)
+    return nodes
 
 
 def _outer_commas(tex: str) -> list[str]:
@@ -451,41 +450,31 @@ def spoken(mathml: str) -> str:
 def _framed(tree: list[Any], target: str, told: Mapping[str, str]) -> list[Any]:
     before, after = _FRAMES[target]
 
-    def raw(text: str) -> dict[str, Any]:
-        return {"t": "RawInline", "c": [target, text]}
+    def within(start: str, node: Any, end: str) -> list[Any]:
+        return [{"t": "RawInline", "c": [target, start]}, node, {"t": "RawInline", "c": [target, end]}]
 
-    def go(node: Any) -> Any:
-        if isinstance(node, list):
-            out: list[Any] = []
-            for old in node:
-                inline = isinstance(old, dict) and old.get("t") == "Math" and old["c"][0]["t"] == "InlineMath"
-                if isinstance(old, dict) and old.get("t") == "Math" and (inline or target == "typst"):
-                    alt = typst_string(told.get(old["c"][1]) or " ".join(old["c"][1].split()))
-                    out += [raw(before.format(alt)), old, raw(after)]
-                elif target == "typst" and isinstance(old, dict) and old.get("t") == "Str" and _RATE.search(old["c"]):
-                    out += [raw("#box["), old, raw("]")]  # lines break behind a slash
-                else:
-                    out.append(go(old))
-            return out
-        return {key: go(inner) for key, inner in node.items()} if isinstance(node, dict) else node
+    def one(node: dict[str, Any]) -> list[Any] | None:
+        if node["t"] == "Math" and (node["c"][0]["t"] == "InlineMath" or target == "typst"):
+            alt = typst_string(told.get(node["c"][1]) or " ".join(node["c"][1].split()))
+            return within(before.format(alt), node, after)
+        if node["t"] == "Str" and target == "typst" and _RATE.search(node["c"]):
+            return within("#box[", node, "]")  # lines break behind a slash
+        return None
 
-    framed: list[Any] = go(tree)
-    return framed
+    return _rewritten(tree, one)
 
 
 def _noted(tree: list[Any]) -> list[Any]:
     """The tree with its notes below it: pandoc would write those of all pieces behind the last one."""
     notes: list[Any] = []
 
-    def go(node: Any) -> Any:
-        if isinstance(node, dict) and node.get("t") == "Note":
-            notes.append(node["c"])
-            return {"t": "Superscript", "c": [{"t": "Str", "c": str(len(notes))}]}
-        if isinstance(node, dict):
-            return {key: go(inner) for key, inner in node.items()}
-        return [go(one) for one in node] if isinstance(node, list) else node
+    def one(node: dict[str, Any]) -> list[Any] | None:
+        if node["t"] != "Note":
+            return None
+        notes.append(node["c"])
+        return [{"t": "Superscript", "c": [{"t": "Str", "c": str(len(notes))}]}]
 
-    body: list[Any] = go(tree)
+    body = _rewritten(tree, one)
     below = {"t": "OrderedList", "c": [[1, {"t": "Decimal"}, {"t": "Period"}], notes]}
     return [*body, below] if notes else body
 

@@ -20,9 +20,8 @@ from symcomm.core.text.table import Table
 from symcomm.documents.editions import Edition
 from symcomm.documents.render import pictures
 from symcomm.documents.render.answers import AnswerWriter, FullWriter
-from symcomm.documents.render.codes import matrix_code
 from symcomm.documents.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
-from symcomm.documents.render.page import BlockView, ConventionView, FigureView, PageView, TableView
+from symcomm.documents.render.page import BlockView, ConventionView, FigureView, PageView, TableView, matrix_code
 from symcomm.documents.render.prose import InlinePiece, Target, convert
 from symcomm.documents.render.questions import Questions, questions
 from symcomm.documents.render.writer import Kind, PageWriter, shares, table_view

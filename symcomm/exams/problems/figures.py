@@ -22,14 +22,12 @@ from symcomm.core.quantities.options import schedule_names
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.documents.plots import mesh, ring_steps, rounding
-from symcomm.documents.plots.offload_timeline import offload_timeline
-from symcomm.documents.plots.parallel_block import parallel_block
-from symcomm.documents.plots.ring import ring
+from symcomm.documents.plots import rings
+from symcomm.documents.plots.charts import rounding, state_bars
 from symcomm.documents.plots.roofline import roofline_plot, small_roofline
-from symcomm.documents.plots.sharded_timeline import sharded_timeline
-from symcomm.documents.plots.state_bars import state_bars
+from symcomm.documents.plots.strategies import mesh, network_levels, parallel_block
 from symcomm.documents.plots.throughput_front import throughput_front
+from symcomm.documents.plots.timelines import offload_timeline, sharded_timeline
 from symcomm.exams.problems.keys import (
     CONVENTIONS_MADE,
     GIVEN,
@@ -273,30 +271,30 @@ def _points(request: Request) -> Iterator[tuple[str, Model, tuple[Known, ...]]]:
 
 
 def _ring(request: Request) -> tuple[Any, str]:
-    return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
+    return rings.ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
 
 
 def _ring_steps(request: Request) -> tuple[Any, str]:
     how = request.accounting
-    return ring_steps.ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
+    return rings.ring_steps(how.context_order, request.size("ranks"), how.attention == "causal_half")
 
 
 def _causal_balance(request: Request) -> tuple[Any, str]:
-    return ring_steps.causal_balance(request.size("length"), request.size("ranks"))
+    return rings.causal_balance(request.size("length"), request.size("ranks"))
 
 
 def _network_levels(request: Request) -> tuple[Any, str]:
     from symcomm.core.hardware.devices import network
 
     made = network(request.options["network"])
-    return mesh.network_levels(made.name, made.device.name, [level.size for level in made.levels], made.rows)
+    return network_levels(made.name, made.device.name, [level.size for level in made.levels], made.rows)
 
 
 def _mesh(request: Request) -> tuple[Any, str]:
     """The mesh of a strategy with the sizes that are given."""
     strategy = request.options["strategy"]
     sizes = {axis: request.size_of(size) for axis, size in strategy.sizes.items()}
-    return mesh.mesh(_program(request), sizes)
+    return mesh(_program(request), sizes)
 
 
 def _rounding(request: Request) -> tuple[Any, str]:
@@ -311,7 +309,7 @@ def _rounding(request: Request) -> tuple[Any, str]:
     for _, stop, more in numbers:
         points.append((points[-1][0] + int(more), stop))
     points += [(n, points[-1][1])] if points[-1][0] < n else []
-    return rounding.rounding(points, x, options["accumulator"])
+    return rounding(points, x, options["accumulator"])
 
 
 def _state_bars(request: Request) -> tuple[Any, str]:

@@ -1,8 +1,8 @@
-"""A number that is added again and again in a number format: the sum as it grows, beside the exact one."""
+"""Small charts: a sum in a number format as it grows, and what one rank keeps under several strategies as bars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -47,3 +47,46 @@ def rounding(points: Sequence[tuple[int, Fraction]], exact: Fraction, name: str)
     says += f"without rounding it is {short(Quantity(last * exact))}."
     still = next(n for n, value in points if value == points[-1][1])
     return drawing, says + (f" It grows no more after {still} additions." if still < last else "")
+
+
+_BAR, _FIRST, _LAST = 10.0, 88.0, 400.0  # a bar's height; where the longest begins at least, and where it ends
+_FILLS = {"weights": INK, "gradients": "#7d98c1", "optimizer states": "#d9a441"}
+
+
+def state_bars(
+    kept: Mapping[str, Sequence[Quantity]], kinds: Sequence[str] = tuple(_FILLS), says: str = "One rank keeps",
+) -> tuple[Sketch, str]:  # fmt: skip
+    """Bars by name, each with its parts: the bytes of weights, gradients and optimizer states, or of other ``kinds``.
+
+    Raises ``ValuesError`` where nothing is kept.
+    """
+    totals = {name: sum(float(q.value) for q in parts) for name, parts in kept.items()}
+    if not totals or not max(totals.values()):
+        hint = "strategies: data(N); zero-1(N)" if tuple(_FILLS) == (*kinds,) else "larger sizes"
+        raise ValuesError("there are no bytes to be drawn", hint=hint)
+    left = min(250.0, max(_FIRST, 8 + 4.4 * max(map(len, kept))))
+    scale = (_LAST - left) / max(totals.values())
+    drawing = Sketch(_WIDTH, 18 + (_BAR + 5) * len(kept))
+    x = left
+    fills = dict(zip(kinds, _FILLS.values(), strict=False))
+    for name, fill in fills.items():
+        drawing.box(x, 3, 8, 8, fill, LINE)
+        drawing.text(x + 12, 10, name, 8, SOFT, "start")
+        x += 30 + 4.2 * len(name)
+    said = []
+    for n, (name, parts) in enumerate(kept.items()):
+        top, x = 18 + n * (_BAR + 5), left
+        drawing.text(left - 6, top + 8, name, 8.5, anchor="end")
+        for part, fill in zip(parts, fills.values(), strict=True):
+            wide = float(part.value) * scale
+            drawing.box(x, top, wide, _BAR, fill, LINE)
+            x += wide
+        whole = Quantity(sum((q.value for q in parts), parts[0].value * 0), parts[0].unit)
+        drawing.text(x + 5, top + 8, _read(whole), 8, SOFT, "start")
+        said.append(f"{name} {_read(whole)}")
+    return drawing, f"{says}: {', '.join(said)}."
+
+
+def _read(quantity: Quantity) -> str:
+    text = quantity.reading
+    return text if short(quantity) == text else f"≈ {text}"
