@@ -547,21 +547,12 @@ class Derivation:
         """The steps as HTML with MathML."""
         return written(self, "html")
 
-    def __str__(self) -> str:
-        return self.text()
-
     def __repr__(self) -> str:
         unit = "" if self.unit == ONE else f" {self.unit}"
         return f"<Derivation {self.title}: {shorten(plain(self.answer.form) + unit, 200, placeholder=' ...')}>"
 
-    def _repr_latex_(self) -> str:
-        return self.latex()
-
-    def _repr_markdown_(self) -> str:
-        return self.markdown()
-
-    def _repr_html_(self) -> str:
-        return self.html()
+    # As notebooks ask for it.
+    __str__, _repr_latex_, _repr_markdown_, _repr_html_ = text, latex, markdown, html
 
 
 def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:

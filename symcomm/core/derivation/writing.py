@@ -148,29 +148,18 @@ def _as_text(d: Derived, values: Mapping[str, Fraction] | None) -> str:
     out = [_plain_sentence(d.title)]
     out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
     out.append("")
-    shown = [
-        (name_in("text", line.name) if line.name else "", line.relation.lstrip(":"), plain(line.form), _reason(line))
-        for line in lines(d)
-    ]
-    left = max(len(n) for n, *_ in shown)
-    right = min(48, max(len(f) for _, _, f, _ in shown))
-    for name, relation, formula, reason in shown:
-        body = f"  {name:>{left}} {relation} {formula}"
+    rows, count = _equations(d, "text", values), len(lines(d))
+    left = max(len(name) for name, *_ in rows[:count])
+    right = min(48, max(len(formula) for _, _, formula, _ in rows[:count]))
+    for name, relation, formula, reason in rows[:count]:
         gap = right - len(formula)
         beside = " " * gap + "   " if gap >= 0 else "\n" + " " * (left + 7)
-        out.append(body + beside + _plain_sentence(reason))
-    found = result(d, values)
-    if found:
-        known, quantity = found
-        used = substituted(d, known)
-        pad = f"  {'':>{left}} "
-        out.append("")
-        head = f"  {name_in('text', d.answer.name):>{left}} "
-        if used:
-            out.append(f"{head}= {plain(d.answer.form, used)}")
-            head = pad
-        out.append(f"{head}{quantity.relation} {quantity_in('text', quantity)}")
-    elif str(d.unit) != "1":
+        out.append(f"  {name:>{left}} {relation} {formula}{beside}{_plain_sentence(reason)}")
+    head = name_in("text", d.answer.name)
+    for _, relation, formula, _ in rows[count:]:
+        out += [*([""] if head else []), f"  {head:>{left}} {relation} {formula}"]
+        head = ""
+    if len(rows) == count and str(d.unit) != "1":
         out.append(f"  {'':>{left}}   in {d.unit}")
     for exhibit in d.exhibits:
         out += ["", *_text_table(exhibit, d.notation)]

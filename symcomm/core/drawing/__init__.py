@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from symcomm.core.drawing.as_dot import dot
 from symcomm.core.drawing.as_svg import svg
-from symcomm.core.drawing.as_text import rails, text
+from symcomm.core.drawing.as_text import dot, rails, text
 from symcomm.core.drawing.picture import Box, Drawing, kind_text, picture, shape_text, shown_name
 from symcomm.core.graph.graph import Graph
 

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from symcomm.core.drawing.picture import GROUPS, Box, Drawing, box_line, graph_title, picture, small_print
+from symcomm.core.drawing.picture import GROUPS, Box, Drawing, graph_title, picture, small_print
 from symcomm.core.errors import RenderError
 from symcomm.core.graph.graph import Graph, Region
 from symcomm.core.notation import split_name
+from symcomm.core.printing.escape import printable
 
 SVG_LIMIT = 400  # boxes; beyond that the picture cannot be read and its layout takes minutes
 
@@ -47,7 +48,7 @@ def svg(graph: Graph) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}"'
         f' width="{width:.0f}" height="{height:.0f}" role="img"'
-        f' aria-label={quoteattr(box_line("Op graph of " + drawn.title))}>',
+        f' aria-label={quoteattr(printable("Op graph of " + drawn.title))}>',
         _STYLE,
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" fill="#ffffff"/>',
         _text(left + _MARGIN, top + 24, drawn.title, "title"),
@@ -238,4 +239,4 @@ def _text(x: float, y: float, words: str, style: str) -> str:
 
 
 def _xml(words: str) -> str:
-    return escape(box_line(words))
+    return escape(printable(words))

@@ -1,13 +1,12 @@
-"""A graph as text: a column of boxes, with rails for what skips some of them."""
+"""A graph as text: a column of boxes, with rails for what skips some of them; and as Graphviz source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symcomm.core.drawing.picture import Drawing, box_line, graph_title, picture
+from symcomm.core.drawing.picture import GROUPS, Drawing, graph_title, picture, small_print
 from symcomm.core.graph.graph import Graph
-
-# -- text ---------------------------------------------------------------------------------------------
+from symcomm.core.printing.escape import printable
 
 
 def text(graph: Graph) -> str:
@@ -20,9 +19,9 @@ def text(graph: Graph) -> str:
         lines = _lines(inner, art, widths)
         if region is None:
             return "\n".join(lines)
-        out += [f"╭─ {box_line(graph_title(region))}", *(f"│ {line}" for line in lines)]
+        out += [f"╭─ {printable(graph_title(region))}", *(f"│ {line}" for line in lines)]
         sent = [f"▶ {a.name}  {a.shape}  to {b.region}" for a, b, _ in drawn.between if a.region == region.name]
-        out += [f"├─{box_line(one)}" for one in sent[:-1]] + [f"╰─{box_line(''.join(sent[-1:]))}"]
+        out += [f"├─{printable(one)}" for one in sent[:-1]] + [f"╰─{printable(''.join(sent[-1:]))}"]
     return "\n".join(out)
 
 
@@ -95,7 +94,7 @@ def _lines(drawn: Drawing, art: Sequence[str], widths: tuple[int, int, int, int]
     for line, box in zip(art, drawn.boxes, strict=True):
         more = ", ".join([*box.weights, *([f"→ {box.next} of the next {box.region}"] if box.next else [])])
         cells = (line, box.name, box.what, box.shape, more)
-        padded = (f"{box_line(cell):<{width}}" for cell, width in zip(cells, (*widths, 0), strict=True))
+        padded = (f"{printable(cell):<{width}}" for cell, width in zip(cells, (*widths, 0), strict=True))
         lines.append("  ".join(padded).rstrip())
     return lines
 
@@ -105,3 +104,32 @@ def _corner(ends: bool, right: bool, inner: bool) -> str:
     if ends:
         return "┴" if inner else "╰" if right else "╯"
     return "┼" if inner else "├" if right else "┤"
+
+
+def dot(graph: Graph) -> str:
+    """The graph in the language of Graphviz."""
+    drawn = picture(graph)
+    number = {box.key: f"n{i}" for i, box in enumerate(drawn.boxes)}
+    lines = [
+        f"digraph {_quoted(drawn.title)} {{",
+        '  rankdir=TB; node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
+        '  edge [color="#7b8794", arrowsize=0.7];',
+        '  graph [fontname="Helvetica", fontsize=11, style="rounded,dashed", color="#9aa5b1"];',
+    ]
+    for n, (region, inner) in enumerate(drawn.frames):
+        if region is not None:
+            lines.append(f"  subgraph cluster_{n} {{ label={_quoted(graph_title(region))}; labeljust=l;")
+        for box in inner.boxes:
+            line, fill = GROUPS[box.group]
+            label = _quoted("\n".join((box.name, *(words for _, words in small_print(box)))))
+            lines.append(f'  {number[box.key]} [label={label}, color="{line}", fillcolor="{fill}"];')
+        lines += ["  }"] if region is not None else []
+    for source, target, name in drawn.edges:
+        lines.append(f"  {number[source]} -> {number[target]} [tooltip={_quoted(name)}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(words: str) -> str:
+    """A quoted string of DOT: quotes and backslashes escaped, line ends as its own escape."""
+    lines = (printable(part).replace("\\", "\\\\").replace('"', '\\"') for part in words.split("\n"))
+    return '"' + "\\n".join(lines) + '"'

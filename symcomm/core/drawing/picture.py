@@ -151,11 +151,6 @@ def graph_title(region: Region) -> str:
     return f"{region.name} × {region.times}" if region.times else region.name
 
 
-def box_line(words: str) -> str:
-    """Text that stays on its line, whatever is in it."""
-    return "".join(c if c.isprintable() else "�" for c in words)
-
-
 def small_print(box: Box) -> list[tuple[str, str]]:
     """The lines below the name of a box, each with its style."""
     lines = [("what", box.what), ("shape", box.shape), *(("weight", w) for w in box.weights)]

@@ -142,26 +142,22 @@ def _typst_scripts(base: str, lower: str, upper: str, primes: int, accent: str) 
 _NARROW = "\N{NARROW NO-BREAK SPACE}"
 
 
-def _styled(text: str, style: str) -> str:
-    # MathML Core knows no mathvariant but "normal"; styled letters are characters of their own.
-    starts = {"bold": (0x1D400, 0x1D41A), "calligraphic": (0x1D49C, 0x1D4B6), "blackboard": (0x1D538, 0x1D552)}
-    holes = {
-        "calligraphic": dict(zip("BEFHILMRego", "ℬℰℱℋℐℒℳℛℯℊℴ", strict=True)),
-        "blackboard": dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True)),
-        "sans": {},
-        "mono": {},
-    }
-    starts |= {"sans": (0x1D5A0, 0x1D5BA), "mono": (0x1D670, 0x1D68A)}
-    upper, lower = starts[style]
+# MathML Core knows no mathvariant but "normal"; styled letters are characters of their own: where the capitals begin,
+# where the small ones, and what stands elsewhere.
+_LETTERS: dict[str, tuple[int, int, dict[str, str]]] = {
+    "bold": (0x1D400, 0x1D41A, {}),
+    "calligraphic": (0x1D49C, 0x1D4B6, dict(zip("BEFHILMRego", "ℬℰℱℋℐℒℳℛℯℊℴ", strict=True))),
+    "blackboard": (0x1D538, 0x1D552, dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))),
+    "sans": (0x1D5A0, 0x1D5BA, {}),
+    "mono": (0x1D670, 0x1D68A, {}),
+}
 
-    def one(c: str) -> str:
-        if c in holes.get(style, {}):
-            return holes[style][c]
-        if "A" <= c <= "Z":
-            return chr(upper + ord(c) - ord("A"))
-        return chr(lower + ord(c) - ord("a")) if "a" <= c <= "z" else c
 
-    return "".join(one(c) for c in text)
+def _styled(letter: str, style: str) -> str:
+    upper, lower, holes = _LETTERS[style]
+    if letter in holes or not (letter.isascii() and letter.isalpha()):
+        return holes.get(letter, letter)
+    return chr(upper + ord(letter) - ord("A") if letter.isupper() else lower + ord(letter) - ord("a"))
 
 
 def _mathml_glyph(g: Glyph) -> str:
@@ -178,7 +174,7 @@ def _mathml_glyph(g: Glyph) -> str:
             # One upright letter would be set in italics without the attribute.
             normal = ' mathvariant="normal"' if len(g.text) == 1 else ""
             return f"<mi{normal}>{html_text(g.text)}</mi>"
-    return f"<mi>{html_text(_styled(g.text, g.style))}</mi>"
+    return f"<mi>{html_text(''.join(_styled(letter, g.style) for letter in g.text))}</mi>"
 
 
 def _mathml_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:

@@ -75,92 +75,69 @@ def written(name: str, latex: str = "") -> Written:
 
 
 def _read_latex_name(latex: str) -> Written | None:
-    tokens = re.findall(r"\\[A-Za-z]+|\\.|\s+|.", latex.strip().strip("$"), re.DOTALL)
+    """How the author's LaTeX writes a name; None where it is not understood."""
+    tokens = [*re.findall(r"\\[A-Za-z]+|\\.|\s+|[0-9]+|.", latex.strip().strip("$"), re.DOTALL), "\0"]
     if len(tokens) > 200:
         return None
-    place = 0
-
-    def peek() -> str:
-        return tokens[place] if place < len(tokens) else ""
-
-    def take() -> str:
-        nonlocal place
-        place += 1
-        return tokens[place - 1] if place <= len(tokens) else ""
+    tokens.reverse()  # the next one stands last
 
     def words() -> str:
-        if take() != "{":
+        if tokens.pop() != "{":
             raise ValueError
         text = ""
-        while (mark := take()) != "}":
+        while (mark := tokens.pop()) != "}":
             if mark in (r"\_", r"\ ", "~"):
                 mark = mark[-1]
-            if not mark or not (mark.isalnum() or mark in "_- .,+~") or mark.startswith("\\"):
+            if not (mark.isalnum() or mark in "_- .,+~"):
                 raise ValueError
             text += mark.replace("~", " ")
         return text
 
     def atom() -> tuple[Glyph | Written, ...]:
-        mark = take()
+        mark = tokens.pop()
+        command = mark[1:] if mark.startswith("\\") else ""
         if mark == "{":
             inside = sequence("}")
-            take()
+            tokens.pop()
             return inside
-        if mark.startswith("\\") and mark[1:] in GREEK_NAMES:
-            return (Glyph(mark[1:], "greek"),)
-        if mark == r"\ell":
-            return (Glyph("ℓ", "ell"),)
-        if mark.startswith("\\") and mark[1:] in _FONTS:
-            text, style = words(), _FONTS[mark[1:]]
-            if not text:
-                raise ValueError
-            return (Glyph(text, style),)
-        if mark.startswith("\\") and mark[1:] in _ACCENTS:
-            return (Written(atom(), accent=_ACCENTS[mark[1:]]),)
-        if len(mark) == 1 and mark.isdigit() and mark.isascii():
-            while len(peek()) == 1 and peek().isdigit() and peek().isascii():
-                mark += take()
-            return (Glyph(mark, "digits"),)
-        if len(mark) == 1 and mark.isalpha():
-            return (_glyph(mark),)
+        if command in _FONTS and (text := words()):
+            return (Glyph(text, _FONTS[command]),)
+        if command in _ACCENTS:
+            return (Written(atom(), accent=_ACCENTS[command]),)
+        digits = mark.isdigit() and mark.isascii()
+        if command in GREEK_NAMES or command == "ell" or digits or (len(mark) == 1 and mark.isalpha()):
+            return (_glyph(command or mark),)
         if len(mark) == 1 and mark in "+,-*":
             return (Glyph(mark, "sign"),)
         raise ValueError
 
     def one() -> Written:
-        base = atom()
-        lower: tuple[Glyph | Written, ...] = ()
-        upper: tuple[Glyph | Written, ...] = ()
-        primes = 0
-        while peek() in ("_", "^", "'"):
-            script = take()
+        base, primes = atom(), 0
+        scripts: dict[str, tuple[Glyph | Written, ...]] = {}
+        while tokens[-1] in ("_", "^", "'"):
+            script = tokens.pop()
             if script == "'":
                 primes += 1
-            elif script == "_" and not lower:
-                lower = atom()
-            elif script == "^" and not upper:
-                upper = atom()
-            else:
+            elif scripts.get(script):
                 raise ValueError
-        return Written(base, lower, upper, primes)
+            else:
+                scripts[script] = atom()
+        return Written(base, scripts.get("_", ()), scripts.get("^", ()), primes)
 
     def sequence(end: str) -> tuple[Glyph | Written, ...]:
         pieces: list[Glyph | Written] = []
-        while peek() != end:
-            if not peek():
-                raise ValueError
-            if peek().isspace():
-                take()
+        while tokens[-1] != end:
+            if tokens[-1].isspace():
+                tokens.pop()
                 continue
             piece = one()
             bare = not (piece.lower or piece.upper or piece.primes or piece.accent)
             pieces.extend(piece.base if bare else (piece,))
         return tuple(pieces)
 
-    tokens.append("\0")
     try:
         pieces = sequence("\0")
-    except (ValueError, RecursionError):
+    except (ValueError, IndexError, RecursionError):
         return None
     if len(pieces) == 1:
         return pieces[0] if isinstance(pieces[0], Written) else Written(pieces)
