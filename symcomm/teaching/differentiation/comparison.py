@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 from unicodedata import normalize
 
+from symcomm.core import form as forms
 from symcomm.core.derivation import Exhibit
-from symcomm.core.errors import SymcommError, TableError
+from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form, Related, Sym
 from symcomm.core.libraries import mpmath
 from symcomm.core.printing import plain as printed_form
-from symcomm.core.text.formula import parse_answer
-from symcomm.core.text.systems import CONSTANTS
-from symcomm.core.text.table import Cell, Table, single
-from symcomm.core.text.tree import (
-    Exponentiation,
-    FunctionCall,
-    Identifier,
-    Multiplication,
-    Node,
-    Number,
-    Quotient,
-    Radical,
-    Sum,
-)
+from symcomm.core.text.table import Cell, Table
 from symcomm.core.units import Quantity
+from symcomm.teaching.differentiation import numeric
+from symcomm.teaching.differentiation.trace import constants
 
 COLUMNS = ("printed", "derived", "why")
 _ACCENTED = re.compile(
@@ -117,9 +108,9 @@ def _slope(match: re.Match[str]) -> str:
     return f"{match[1]}\u0307_{match[2]}"
 
 
-def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Fraction]:
     """The numbers of all names of a table; of an adjoint that is added up, the last one: that of its first row."""
-    found: dict[str, Any] = {}
+    found: dict[str, Fraction] = {}
     for row in rows:
         for place in range(0, len(row), 2):
             if isinstance(row[place], Related):
@@ -132,16 +123,15 @@ def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     return found
 
 
-def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> list[str]:
+def _differences(derived: Related, cell: Cell, values: Mapping[str, Fraction]) -> list[str]:
     """Whether the right side of a printed equation is the derived one: for other numbers of all names as well."""
     right = _named(_PARTIAL.sub(_slope, cell.text).partition("=")[2])
     unknown = [name for name in _NAME.findall(right) if name not in values]
     if unknown:
         return [f"the trace has no {unknown[0]}"]
-    with mpmath.workdps(30):
-        other = {name: 1 + mpmath.mpf(n * n + 3) / (2 * n + 7) for n, name in enumerate(sorted(values))}
+    other = {name: 1 + Fraction(n * n + 3, 2 * n + 7) for n, name in enumerate(sorted(values))}
     try:
-        printed, told = ([_evaluate(_tree(side, known), known) for known in (values, other)]
+        printed, told = ([_evaluate(side, known) for known in (values, other)]
                          for side in (right, printed_form(derived.right)))  # fmt: skip
     except SymcommError as error:
         return [f"the right side cannot be read: {error.message}"]
@@ -152,76 +142,32 @@ def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> lis
     return [f"the right side is {_decimal(printed[0])}, and the derived one {_decimal(told[0])}"]
 
 
-def _tree(text: str, known: Mapping[str, Any]) -> Node:
-    """The tree of a formula whose names are those of a trace."""
-    keys = _keys(known)
-    for name in sorted(keys, key=len, reverse=True):
-        text = text.replace(name, f"({keys[name]})")
+def _evaluate(text: str, known: Mapping[str, Fraction]) -> Fraction:
+    """The number of a formula with the numbers of the names of a trace, read as those of a point are."""
+    for name in sorted(known, key=len, reverse=True):
+        text = text.replace(name, f"({known[name]})")
     for sign, word in ((r"\times", "*"), ("×", "*"), ("·", "*"), (r"\cdot", "*"), ("²", "^2"), ("√", "sqrt")):
         text = text.replace(sign, word)
     text = re.sub(r"\*\s*-\s*(\d+)", r"*(-\1)", text)
-    return parse_answer(single(text), (*keys.values(), *CONSTANTS), functions=_FUNCTIONS)
+    return numeric.fraction(numeric.number(constants({"y": text})["y"]))
 
 
-def _keys(known: Mapping[str, Any]) -> dict[str, str]:
-    return {name: f"q_{number}" for number, name in enumerate(sorted(known))}
+def _number(cell: Cell) -> Fraction:
+    return _evaluate(cell.text.strip("$ ").replace("−", "-").rpartition("≈")[2].rpartition(r"\approx")[2], {})
 
 
-_FUNCTIONS = frozenset({"sin", "cos", "tan", "exp", "ln", "log", "sqrt", "tanh", "abs", "max", "min", "sigmoid"})
+def _worth(cell: Quantity | Form) -> Fraction:
+    return cell.value if isinstance(cell, Quantity) else forms.evaluate(cell, {})
 
 
-def _evaluate(node: Node, known: Mapping[str, Any]) -> Any:
-    """The number of a tree, to 30 digits."""
-    values = {key: known[name] for name, key in _keys(known).items()} | {"pi": mpmath.pi, "e": mpmath.e}
-    calls = {"log": mpmath.log, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "abs": abs, "max": max, "min": min}
-
-    def go(n: Node) -> Any:
-        match n:
-            case Number(_, value):
-                return mpmath.mpf(value.numerator) / value.denominator
-            case Identifier(_, key):
-                return values[key]
-            case Sum(_, terms, signs):
-                return mpmath.fsum(go(t) * s for t, s in zip(terms, signs, strict=True))
-            case Multiplication(_, factors):
-                return mpmath.fprod(go(f) for f in factors)
-            case Quotient(_, top, bottom):
-                return go(top) / go(bottom)
-            case Exponentiation(_, base, exponent):
-                return go(base) ** go(exponent)
-            case Radical(_, inside):
-                return mpmath.sqrt(go(inside))
-            case FunctionCall(_, function, arguments):
-                return (calls.get(function) or getattr(mpmath, function))(*map(go, arguments))
-        raise TableError("this cannot stand in a cell of a trace", n.span)
-
-    with mpmath.workdps(30):
-        try:
-            return go(node)
-        except (ZeroDivisionError, ValueError, OverflowError):
-            raise TableError("this cell has no number", node.span) from None
-
-
-def _number(cell: Cell) -> Any:
-    text = cell.text.strip("$ ").replace("−", "-").rpartition("≈")[2].rpartition(r"\approx")[2]
-    return _evaluate(_tree(text, {}), {})
-
-
-def _worth(cell: Quantity | Form) -> Any:
-    if isinstance(cell, Quantity):
-        with mpmath.workdps(30):
-            return mpmath.mpf(cell.value.numerator) / cell.value.denominator
-    return _evaluate(_tree(printed_form(cell), {}), {})
-
-
-def _close(a: Any, b: Any) -> bool:
+def _close(a: Fraction, b: Fraction) -> bool:
     """Whether two numbers are equal, to five digits where one was printed as a decimal."""
-    return bool(10**5 * abs(a - b) <= max(1, abs(b)))
+    return 10**5 * abs(a - b) <= max(Fraction(1), abs(b))
 
 
 def _said(cell: Quantity | Form) -> str:
     return printed_form(cell) if isinstance(cell, Form) else str(cell)
 
 
-def _decimal(number: Any) -> str:
-    return str(mpmath.nstr(number, 6, strip_zeros=True)).removesuffix(".0")
+def _decimal(number: Fraction) -> str:
+    return str(mpmath.nstr(mpmath.mpf(number.numerator) / number.denominator, 6)).removesuffix(".0")

@@ -140,12 +140,8 @@ def given_steps(trace: EvaluationTrace) -> list[Step]:
 
 def tangent_steps(trace: EvaluationTrace, name: str) -> list[Step]:
     """The rows of forward mode for one input as steps."""
-    steps = [
-        Step(marked(v.input, DOT), num(int(v.input == name)), ONE,
-             Reason("seed", f"The derivative of `{v.input}` for `{name}`.", None,
-                    _worth(sp.Integer(int(v.input == name)))))
-        for v in trace.inputs
-    ]  # fmt: skip
+    told = "The derivative of `{}` for `{}`."
+    steps = [_seed(v.input, DOT, v.input == name, told.format(v.input, name)) for v in trace.inputs]
     number = next(v.number for v in trace.inputs if v.input == name)
     for v in trace.variables:
         rule = OPERATION[v.operation].rule if v.operation else "input"
@@ -160,12 +156,8 @@ def tangent_steps(trace: EvaluationTrace, name: str) -> list[Step]:
 def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
     """The sums of reverse mode for one output as steps: each adjoint from those of all that read the variable."""
     end = dict(trace.outputs)[swept.output]
-    steps = [
-        Step(marked(name, BAR), num(int(name == swept.output)), ONE,
-             Reason("seed", f"The derivative of `{swept.output}` for `{name}` itself.", None,
-                    _worth(sp.Integer(int(name == swept.output)))))
-        for name, _ in trace.outputs
-    ]  # fmt: skip
+    told = "The derivative of `{}` for `{}` itself."
+    steps = [_seed(name, BAR, name == swept.output, told.format(swept.output, name)) for name, _ in trace.outputs]
     parts: dict[int, list[Form]] = {}
     for name, k in trace.outputs:
         parts.setdefault(k, []).append(Sym(marked(name, BAR)))
@@ -181,6 +173,11 @@ def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
         reason = Reason("input", text, None, _slope_witness(trace, end, v.number))
         steps.append(Step(marked(v.input, BAR), Sym(variable(v.number, BAR)), ONE, reason))
     return steps
+
+
+def _seed(name: str, mark: str, one: bool, told: str) -> Step:
+    """The step with which a pass begins: 1 for one input or output, and 0 for all others."""
+    return Step(marked(name, mark), num(int(one)), ONE, Reason("seed", told, None, _worth(sp.Integer(int(one)))))
 
 
 def last(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
