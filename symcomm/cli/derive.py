@@ -136,8 +136,8 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     if declared.needs_model:
         if file is None:
             raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
-        model = shared.read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
-        model = shared.step_of(model, steps, given.get("new"), given.get("past"))
+        read = {key: given[key] for key in shared.READ if key in given}
+        model = shared.read_model(file, **read | {"phase": steps})
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(
         declared if not declared.group else declared.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,7 +21,7 @@ from symcomm.cli.shared import PATH, read_model, reading
     show_default=True,
     help="With gaps for students, or complete.",
 )
-def practice(file: Path, name: str, repeat: str, batch: str, loss: bool | None, output: Path, edition: str) -> None:
+def practice(file: Path, output: Path, edition: str, **read: Any) -> None:
     """Write practice scripts in PyTorch for the model of a FILE.
 
     They run data, fully sharded, pipeline and tensor parallelism.
@@ -33,7 +34,7 @@ def practice(file: Path, name: str, repeat: str, batch: str, loss: bool | None, 
     """
     from symcomm.verify import practice as scripts
 
-    model = read_model(file, name, repeat, batch, loss)
+    model = read_model(file, **read)
     files = scripts.practice(model, edition)  # type: ignore[arg-type]  # click checked the name
     for path in scripts.write_practice(files, output):
         click.echo(str(path))

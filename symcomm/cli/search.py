@@ -57,8 +57,7 @@ _search_options = shared.options(
 @click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
-    name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
-    detail: str, formats: tuple[str, ...], phase: str | None, new: str | None, past: str | None, **options: Any,
+    picture: Path | None, as_json: bool, output: Path | None, detail: str, formats: tuple[str, ...], **options: Any,
 ) -> None:  # fmt: skip
     """Search the fastest strategies for a model on a cluster.
 
@@ -84,7 +83,8 @@ def search(
             if len(found_networks) != 1:
                 raise ValuesError(f"{device} has {len(found_networks)} networks, and a search takes one")
             options["device"] = found_networks[0]
-        number = batch[:1].isdigit()
+        read = {key: options.pop(key) for key in shared.READ}
+        batch = read["batch"] if read["batch"][:1].isdigit() else None
         limits: dict[str, str] = {}
         for text in sizes:
             key, equals, said = text.partition("=")
@@ -92,10 +92,9 @@ def search(
                 hint = "write --sizes tensor=1..8, each name once"
                 raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
             limits[key.strip()] = said
-        model = shared.step_of(shared.read_model(file, name, repeat, "" if number else batch, loss), phase, new, past)
-        model = model.at(**shared.values(at))
+        model = shared.read_model(file, **read | ({"batch": ""} if batch else {})).at(**shared.values(at))
         found = searched(
-            model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
+            model, batch=batch, strategies=strategies or None, sizes=limits,
             accounting=accounting_of(shared.conventions(accounting)), progress=progress,
             formats=formats or None, **options,
         )  # fmt: skip

@@ -146,6 +146,7 @@ reading = options(
 
 
 PHASES = ("prefill", "decode")
+READ = ("name", "repeat", "batch", "loss", "phase", "new", "past")  # the options that say which model is read
 _STEP_OPTIONS = {
     "phase": click.option("--phase", default=None, type=click.Choice(PHASES), help="A step of generating text."),
     "new": click.option("--new", metavar="COUNT", help="The new positions of such a step: a number or a symbol."),
@@ -159,18 +160,6 @@ def stepping(command: Callable[..., None], own: Collection[str] = ()) -> Callabl
     return added
 
 
-def step_of(model: Model, phase: str | None, new: str | None, past: str | None) -> Model:
-    """The model, or the step of it that options say; raises ``ValuesError`` for sizes of no step."""
-    from symcomm.core.errors import ValuesError
-
-    if not phase:
-        if new or past:
-            raise ValuesError("--new and --past are sizes of a step", hint="--phase decode, or --phase prefill")
-        return model
-    sizes = {name: said for name, said in (("new", new), ("past", past)) if said}
-    return (model.prefill if phase == "prefill" else model.decode)(**sizes)
-
-
 def read_template(file: Path) -> Template:
     """A problem file; a missing one, or one without text, is refused before any slow import."""
     from symcomm.core.files import PROBLEM, read_text
@@ -181,7 +170,23 @@ def read_template(file: Path) -> Template:
     return parse_template(text, str(file))
 
 
-def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool | None) -> Model:
+def read_model(
+    file: Path, *, name: str, repeat: str, batch: str, loss: bool | None, phase: str | None = None,
+    new: str | None = None, past: str | None = None,
+) -> Model:  # fmt: skip
+    """The model of a file, or the step of it that options say; raises ``ValuesError`` for sizes of no step."""
+    from symcomm.core.errors import ValuesError
+
+    model = _model(file, name, repeat, batch, loss)
+    if phase:
+        sizes = {what: said for what, said in (("new", new), ("past", past)) if said}
+        return (model.prefill if phase == "prefill" else model.decode)(**sizes)
+    if new or past:
+        raise ValuesError("--new and --past are sizes of a step", hint="--phase decode, or --phase prefill")
+    return model
+
+
+def _model(file: Path, name: str, repeat: str, batch: str, loss: bool | None) -> Model:
     if file.suffix in (".json", ".txt") or loss is not None:
         from symcomm.core.model import load_known
 

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from symcomm.cli.shared import (
-    PATH,
-    as_printed,
-    networks_of,
-    new_table,
-    read_model,
-    reading,
-    step_of,
-    stepping,
-    write,
-)
+from symcomm.cli import shared
 
 if TYPE_CHECKING:
     from symcomm import Model, Network
@@ -28,14 +18,11 @@ SHOWN = ("text", "json", "svg", "dot", "torch")
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@reading
-@stepping
+@shared.reading
+@shared.stepping
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
-@click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
-def show(
-    file: Path, name: str, repeat: str, batch: str, loss: bool | None, form: str, output: Path | None,
-    **step: str | None,
-) -> None:  # fmt: skip
+@click.option("-o", "--output", type=shared.PATH, help="A file instead of the terminal.")
+def show(file: Path, form: str, output: Path | None, **read: Any) -> None:
     """Show the model of a FILE: each op, and the graph.
 
     Ops have shapes, parameters and FLOPs. Of a network the levels are shown.
@@ -46,29 +33,29 @@ def show(
     symcomm show homework.md --to svg -o graph.svg
     symcomm show homework.md --to torch -o model.py
     """
-    if whole := networks_of(str(file)):
-        write("\n".join(map(_levels, whole)), output, file)
+    if whole := shared.networks_of(str(file)):
+        shared.write("\n".join(map(_levels, whole)), output, file)
         return
-    model = step_of(read_model(file, name, repeat, batch, loss), **step)
+    model = shared.read_model(file, **read)
     if form in ("svg", "dot"):
         from symcomm.core import drawing
 
-        write(drawing.WRITERS[form](model.graph), output, file)
+        shared.write(drawing.WRITERS[form](model.graph), output, file)
     elif form == "torch":
         from symcomm.verify.expected import batch_first
         from symcomm.verify.module import torch_module
         from symcomm.verify.sizes import small_sizes
 
         graph = batch_first(model.graph)
-        write(torch_module(graph, model.name, values=small_sizes(graph, {})).source, output, file)
+        shared.write(torch_module(graph, model.name, values=small_sizes(graph, {})).source, output, file)
     elif form == "json":
         import json
 
         from symcomm.core import report
 
-        write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
+        shared.write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
     else:
-        write(_table(model, output is None and sys.stdout.isatty()), output, file)
+        shared.write(_table(model, output is None and sys.stdout.isatty()), output, file)
 
 
 def _levels(whole: Network) -> str:
@@ -89,7 +76,7 @@ def _table(model: Model, terminal: bool) -> str:
     seen = report.model(model)
     regions = {region["name"]: region["times"] for region in seen["regions"]}
     columns = ("row", "op", "kind", "output shape", "parameters", "forward FLOPs")
-    table = new_table(seen["name"], columns, ("row",))
+    table = shared.new_table(seen["name"], columns, ("row",))
     titled = ""
     for row in seen["ops"]:
         if len(regions) > 1 and row["region"] != titled:
@@ -113,4 +100,4 @@ def _table(model: Model, terminal: bool) -> str:
         told = f"kept: {kept.tensor} ({kept.role} of the {kept.region}), read by {kept.why}"
         lines.append(told.replace("`", ""))
     lines += [f"note: {note}" for note in seen["notes"]]
-    return as_printed(table, [*lines, "", drawing.text(model.graph)], terminal)
+    return shared.as_printed(table, [*lines, "", drawing.text(model.graph)], terminal)

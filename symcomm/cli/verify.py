@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from symcomm.cli.shared import (
-    PATH,
-    as_printed,
-    device_of,
-    new_table,
-    progress_bar,
-    quantities_of,
-    read_model,
-    read_template,
-    reading,
-    step_of,
-    stepping,
-    write,
-)
+from symcomm.cli import shared
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -33,8 +20,8 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
-@reading
-@stepping
+@shared.reading
+@shared.stepping
 @click.option("--strategy", default="", help="For instance 'data(2)'; one process where it is left out.")
 @click.option(
     "--at", multiple=True, metavar="NAME=VALUE,...", help="Sizes: D=16,L=8; small ones where they are left out."
@@ -51,15 +38,16 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 )
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
-@click.option("--resume", type=PATH, help="Keep each run of the grid in this file; what it has is not run again.")
+@click.option("--resume", type=shared.PATH,
+              help="Keep each run of the grid in this file; what it has is not run again.")  # fmt: skip
 @click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
 @click.option("--time", "timed", is_flag=True, help="Time each row, beside the time that a table of the machine says.")
 @click.option("--device", default="", help="With --time: a device, or mine.yaml; else the machine is measured first.")
-@click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
+@click.option("-o", "--output", type=shared.PATH, help="A file; of a page, the part between the marks.")
 def verify(
-    files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
-    schedule: str, chunks: int, algorithm: str, softmax: str, limit: float, port: int | None, as_json: bool, grid: bool,
-    asked: bool, timed: bool, device: str, output: Path | None, resume: Path | None, **step: str | None,
+    files: tuple[Path, ...], strategy: str, at: tuple[str, ...], schedule: str, chunks: int, algorithm: str,
+    softmax: str, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool, timed: bool, device: str,
+    output: Path | None, resume: Path | None, **read: Any,
 ) -> None:  # fmt: skip
     """Run a model in PyTorch and compare it with what is derived.
 
@@ -81,24 +69,24 @@ def verify(
     if asked:
         _end(_asked(files[0], schedule, chunks, limit))
         return
-    losses = {file: None if grid and file.suffix == ".md" else loss for file in files}  # tables have theirs as a row
-    models = [step_of(read_model(file, name, repeat, batch, losses[file]), **step) for file in files]
-    values = {symbol: number.value for symbol, number in quantities_of(at).items()}
+    tables = {"loss": None} if grid else {}  # they have theirs as a row
+    models = [shared.read_model(file, **read | (tables if file.suffix == ".md" else {})) for file in files]
+    values = shared.values(at)
     if device and not timed:
         raise ValuesError("--device is for --time", hint="symcomm verify FILE --time --device mine.yaml")
     if timed:
         from symcomm.verify import by_op
 
-        rows = by_op.by_op(models[0], values, device_of(device) if device else None)
-        write(json.dumps(rows.json(), indent=2) if as_json else by_op.text(rows), output, files[0])
+        rows = by_op.by_op(models[0], values, shared.device_of(device) if device else None)
+        shared.write(json.dumps(rows.json(), indent=2) if as_json else by_op.text(rows), output, files[0])
         return
     if grid:
         from symcomm.verify import grid as grids
 
-        with progress_bar("running") as told:
+        with shared.progress_bar("running") as told:
             cells = grids.grid(models, limit=max(limit, 300), values=values, told=told, resume=resume)
         made = json.dumps(grids.json(cells), indent=1, ensure_ascii=False) if as_json else grids.markdown(cells)
-        write(_into(made, output), output)
+        shared.write(_into(made, output), output)
         for cell in (one for one in cells if one.failed):
             click.echo(f"{cell.strategy} of {cell.model}: {cell.why}", err=True)
         _end(all(cell.found.holds if cell.found else not cell.failed for cell in cells))
@@ -107,7 +95,7 @@ def verify(
 
     one = running.verify(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port,
               algorithm=algorithm, softmax=softmax)  # fmt: skip
-    write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
+    shared.write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
     _end(one.holds)
 
 
@@ -115,7 +103,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     """Runs what the questions of a document want run, and keeps it beside the document; whether all of it holds."""
     from fractions import Fraction
 
-    problem = read_template(file).problem()
+    problem = shared.read_template(file).problem()
     from symcomm import __version__
     from symcomm.core.errors import DocumentError, RenderError
     from symcomm.core.parallel.strategy import parse_strategy
@@ -144,7 +132,7 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     if not runs:
         raise DocumentError(f"no question of {file} wants to be run", hint="verify: true beside its strategy")
     kept = {"symcomm": __version__, "torch": torch, "runs": runs}
-    write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", cache_path(problem.file), file)
+    shared.write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", cache_path(problem.file), file)
     return holds
 
 
@@ -173,7 +161,7 @@ def _text(found: Verification) -> str:
     sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
     title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"
     numbers = ("derived", "measured", "difference")
-    table = new_table(title, ("", *numbers, "unit", "explained by"), numbers)
+    table = shared.new_table(title, ("", *numbers, "unit", "explained by"), numbers)
     for row in found.rows:
         worth = map(_number, (row.derived, row.measured, row.difference))
         table.add_row(*map(Text, (row.what, *worth, row.unit, ", ".join(row.explained))))
@@ -187,7 +175,7 @@ def _text(found: Verification) -> str:
     lines += [f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}" for name in found.conventions]
     what = "Everything" if found.compares_saved else "All that was compared"
     lines.append(f"{what} is explained." if found.holds else "There are differences that no convention explains.")
-    return "\n".join(line.rstrip() for line in as_printed(table, lines).splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in shared.as_printed(table, lines).splitlines()) + "\n"
 
 
 def _number(value: Fraction) -> str:
