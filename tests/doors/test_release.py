@@ -55,7 +55,7 @@ LIMITS = {
     "drawing_values.VALUES_LIMIT": "values of one draw | 10,000",
     "roster.STUDENT_LIMIT": "students of a roster | 20,000",
     "figures.FIGURE_LIMIT": "figures of a document | 100",
-    "assets.SIZE_LIMIT": "a picture | 5,000,000 bytes",
+    "pictures.SIZE_LIMIT": "a picture | 5,000,000 bytes",
     "module_text.MODULE_LIMIT": "modules of a printed model | 20,000",
     "identity.SECONDS": "the proof of one identity | 2 seconds",
     "patience.SECONDS": "an optimum | 60 seconds",
