@@ -27,18 +27,17 @@ from symcomm.core.records import dataclass
 from symcomm.core.text.parsing import parsed
 from symcomm.core.text.syntax import Branch, Part, branches, canonical, only_factor, start_of, stop_of, term_of
 from symcomm.core.text.table import single
-from symcomm.core.text.tokens import EXPONENT_LIMIT, Scanner
-from symcomm.core.text.vocabulary import CHARACTERS, COMMANDS
+from symcomm.core.text.tokens import BRACKETS, EXPONENT_LIMIT, OPENING, Scanner
+from symcomm.core.text.vocabulary import CHARACTERS, COMMANDS, words
 from symcomm.core.units import ONE, Unit
 
 _BITS_LIMIT = 16_000
 _UNIT_POWER = 9  # of a unit: no quantity has a higher one
 _FINEST = 10**6  # below the line of an exponent: x^1.0001 is read
 
-_ENDS = frozenset({"RPAREN", "RSQUARE", "RBRACE", "RSET", "RCEIL", "RFLOOR"})
+_ENDS = frozenset(BRACKETS)
 _SIGNS = frozenset({"TIMES", "DOT", "SLASH"})
-_KINDS = _ENDS | _SIGNS | {"LPAREN", "LSQUARE", "LBRACE", "LSET", "LCEIL", "LFLOOR", "PLUS", "MINUS", "COMMA", "UNDER",
-                           "CARET", "PRIME", "FRAC", "SQRT", "FONT", "ACCENT"}  # fmt: skip
+_KINDS = _ENDS | _SIGNS | OPENING | {*words("PLUS MINUS COMMA UNDER CARET PRIME FRAC SQRT FONT ACCENT")}
 _GROUPS = frozenset({"paren", "square", "braces", "set"})
 _CALLS = {name: name for name in ("ceil", "floor", "min", "max", "log", "ln", "log2", "log10", "abs")} | {
     "ceiling": "ceil", "log_2": "log2", "log_10": "log10",
@@ -756,14 +755,14 @@ class _Reading:
         inside = term_of(branches(group)[0]) if group is not None and branches(group) else None
         if not place or inside is None or factors[place].scripts or factors[place + 1] is not _END:
             return None
-        words = _factors(inside)
-        letters = self.letters and group is not None and group.data == "square" and len(words) == 2
-        if any(not one.word or (self.is_name(one.word) and not letters) for one in words[:-1]):
+        within = _factors(inside)
+        letters = self.letters and group is not None and group.data == "square" and len(within) == 2
+        if any(not one.word or (self.is_name(one.word) and not letters) for one in within[:-1]):
             return None
-        found = self.measured(words, 0, True)
-        if found is not None and words[found[1]] is _END:
+        found = self.measured(within, 0, True)
+        if found is not None and within[found[1]] is _END:
             return found[0], place + 1
-        if len(words) > 2 and all(len(one.word) > 1 and not one.operator for one in words[:-1]):
+        if len(within) > 2 and all(len(one.word) > 1 and not one.operator for one in within[:-1]):
             raise UnreadError("leave out the remark in brackets")
         return None
 

@@ -35,7 +35,7 @@ EXPONENT_LIMIT = 1_000
 
 
 # The token that closes a bracket: which one it closes, and how it is written.
-_BRACKETS = {
+BRACKETS = {
     "RPAREN": ("LPAREN", ")"),
     "RSQUARE": ("LSQUARE", "]"),
     "RBRACE": ("LBRACE", "}"),
@@ -43,10 +43,9 @@ _BRACKETS = {
     "RCEIL": ("LCEIL", r"\rceil"),
     "RFLOOR": ("LFLOOR", r"\rfloor"),
 }
-_CLOSING = {closing: opening for closing, (opening, _) in _BRACKETS.items()}
-_PARTNER = dict(_BRACKETS.values())
-_OPENING = set(_PARTNER)
-_ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *_CLOSING}
+_PARTNER = dict(BRACKETS.values())
+OPENING = frozenset(_PARTNER)
+_ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *BRACKETS}
 
 _USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
 # The error and its hint for each rule that a cell may break; ``{shown}`` is the text that breaks it.
@@ -132,15 +131,15 @@ class Scanner:
         """One more token; what comes next stands behind it."""
         self.position = stop
         token = Token(kind, value, start_pos=start, end_pos=stop)
-        if kind in _OPENING:
+        if kind in OPENING:
             self.open.append(token)
             if len(self.open) > DEPTH_LIMIT:
                 raise self.error("deep", start, stop, limit=DEPTH_LIMIT)
-        elif kind in _CLOSING:
+        elif kind in BRACKETS:
             if not self.open:
                 raise self.error("closed", start, stop)
             opened = self.open.pop()
-            if opened.type != _CLOSING[kind]:
+            if opened.type != BRACKETS[kind][0]:
                 raise self._unclosed("crossed", opened, self.text[start:stop])
         self._take(kind)
         self.found.append(token)
@@ -377,8 +376,8 @@ class Scanner:
                 soft = True
                 continue
             wanted = soft or token.type == "DOTS" or bool(tidy and tidy[-1].type == "DOTS")
-            starts = not tidy or tidy[-1].type in _OPENING or tidy[-1].type == "COMMA"
-            if wanted and not starts and token.type != "COMMA" and token.type not in _CLOSING:
+            starts = not tidy or tidy[-1].type in OPENING or tidy[-1].type == "COMMA"
+            if wanted and not starts and token.type != "COMMA" and token.type not in BRACKETS:
                 tidy.append(Token("COMMA", ",", start_pos=start_of(token), end_pos=start_of(token)))
             if soft and token.type == "COMMA" and starts:
                 continue
