@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -207,15 +206,13 @@ def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
 
 def packed(name: str, data: bytes | Iterable[bytes]) -> Packed:
     """A file as it is in a zip file, with one date, so that the same files give the same bytes."""
-    entry, pack = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-    made, entry.CRC = [], 0
-    for some in [data] if isinstance(data, bytes) else data:
-        entry.CRC, entry.file_size = zlib.crc32(some, entry.CRC), entry.file_size + len(some)
-        made.append(pack.compress(some))
-    made.append(pack.flush())
-    entry.compress_size = sum(map(len, made))
-    return entry, b"".join([entry.FileHeader(), *made])
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+        with archive.open(entry, "w") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+        return entry, out.getvalue()  # no list of files is behind it yet
 
 
 def zipped(files: Iterable[Packed]) -> bytes:
