@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
@@ -130,17 +130,18 @@ def _decided(part: Side, key: AnswerKey) -> Verdict:
         letters = " and ".join(sorted(other.names - part.names))
         told = f"{letters} was read as a unit, not as the symbol" if letters else found.hint
         return replace(found, hint=found.hint or told)
-    named = " and ".join(sorted(other.names))
-    return Verdict("unreadable", hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
+    return Verdict("unreadable", hint=_symbol_here(other.names))
+
+
+def _symbol_here(names: Iterable[str]) -> str:
+    return f"{' and '.join(sorted(names))} is a symbol here: write the unit in full, or * before a symbol"
 
 
 def _told_of_letters(found: Verdict, part: Side, key: AnswerKey) -> Verdict:
     """The verdict that also tells of a symbol which may have been meant as a unit: 2 B * 12 N D^2."""
     strange = part.names - {*forms.names(key.candidates.right)} if part.unit is None and not found.hint else ()
-    named = [name for name in sorted(strange) if (unit := measure(name)) is not None and _same_kind(unit[1], key)]
-    if not named:
-        return found
-    return replace(found, hint=f"{' and '.join(named)} is a symbol here: write the unit in full, or * before a symbol")
+    named = [name for name in strange if (unit := measure(name)) is not None and _same_kind(unit[1], key)]
+    return replace(found, hint=_symbol_here(named)) if named else found
 
 
 _LEVELS = (("conventions", "singles"), ("pairs",), ("mixed",))  # of candidates, in the order in which they are named

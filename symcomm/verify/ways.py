@@ -446,7 +446,7 @@ class Staged(PlacedRun):
         # A loss is the mean of those of the microbatches.
         self.out = self.put(out, spec["last"]) if out.ndim else out.expand(count) / count
         record = getattr(pipelining, spec["schedule"])
-        # What has no batch is the same for all microbatches.
+        # Inputs without a batch axis go whole to every microbatch.
         cuts = dict(zip(spec["names"], spec["batch"]["inputs"], strict=True))
         pieces = {name: _Replicate if dim is None else TensorChunkSpec(dim) for name, dim in [*cuts.items()][1:]}
         options = {"loss_fn": lambda out, g: (out * g).sum(), "scale_grads": False, "kwargs_chunk_spec": pieces}

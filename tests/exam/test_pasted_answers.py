@@ -1,4 +1,8 @@
-"""Answers as they are pasted from LaTeX, Word, a chat or code; a person gave each its verdict before it was tried."""
+"""Answers as they are pasted from LaTeX, Word, a chat or code.
+
+Whether one is right or readable was decided by hand before it was tried; which kind of wrong it is, for some only
+after.
+"""
 
 import pytest
 from test_answers_golden import QUESTIONS, key

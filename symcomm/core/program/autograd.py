@@ -65,7 +65,7 @@ class Saved:
 
     @property
     def is_copy(self) -> bool:
-        """Whether it was gathered for those that read it: each repetition of a region makes its own."""
+        """Whether it is a gathered copy, which each repetition of a region makes anew."""
         return " @ " in self.known
 
 

@@ -40,7 +40,7 @@ _WORDS = re.compile(r"[A-Za-z].* [a-z]{2,}")
 
 @dataclass
 class Catalogue:
-    """The sentences and the pieces of sentences of one language; ``missing`` are those that it lacked.
+    """The sentences and the pieces of sentences of one language; ``missing`` are those without a translation.
 
     ``decimal`` stands in its numbers where English has a point.
 

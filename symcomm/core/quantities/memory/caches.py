@@ -71,7 +71,7 @@ class KeptShare:
 def behind(setting: Setting) -> tuple[Setting, Form | None]:
     """The setting of a step behind some tokens, which has a cache; and how many tokens there are, where that is said.
 
-    After a prefill these are the tokens that it read, before a later step those that it finds.
+    They are the tokens of the prompt after a prefill, and those already in the cache before a later step.
     """
     graph, found = setting.graph, None
     if graph.step is not None:
