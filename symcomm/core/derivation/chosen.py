@@ -144,8 +144,7 @@ def _renamed(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
         if before is not None and len(line.forms) == 1 and line.last == before.last and forms.names(line.last):
             users = [one for one in order if one is not before and before.name in forms.names(one.forms[0][1])]
             if not users:
-                both = f"{before.reason} {line.reason}"
-                kept[-1] = replace(line, forms=before.forms, reason=both if len(both) <= _REASON else line.reason,
+                kept[-1] = replace(line, forms=before.forms, reason=_both(before.reason, line.reason),
                                    steps=(*before.steps, *line.steps))  # fmt: skip
                 continue
         kept.append(line)
@@ -194,11 +193,22 @@ def _put(line: ChosenLine, what: ChosenLine, reason: bool, known: Collection[str
             made.append((relation, new))
     said = line.reason
     if reason and what.reason and what.reason not in said:
-        both = f"{what.reason} {said}".strip()
-        said = both if len(both) <= _REASON else said
+        said = _both(what.reason, said)
     if line.forms[0][1] == Sym(what.name):  # only another name of it
         made = [*what.forms, *((r, f) for r, f in line.forms[1:] if f != what.last)]
     return replace(line, forms=tuple(made), reason=said, steps=(*dict.fromkeys((*what.steps, *line.steps)),))
+
+
+def _both(first: str, then: str) -> str:
+    """Two reasons where there is room for both, else the later one; lists that begin alike are one list.
+
+    >>> _both("Read by the forward pass: `W`.", "Read by the forward pass: `X`. All of it.")
+    'Read by the forward pass: `W`, `X`. All of it.'
+    """
+    head = first.partition(": ")[0] + ": "
+    alike = then.startswith(head) and ". " not in first
+    both = f"{first[:-1]}, {then.removeprefix(head)}" if alike else f"{first} {then}".strip()
+    return both if len(both) <= _REASON else then
 
 
 def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
