@@ -20,12 +20,8 @@ Value = Fraction | Special  # what a number format holds
 class NumberFormat:
     """A number format as data; what it can hold follows.
 
-    A floating format has ``exponent`` and ``mantissa`` bits and a sign; its ``bias`` is 2^(exponent - 1) - 1 unless
-    it is said. Subnormals fill the gap around 0. ``specials`` says which codes are no numbers: ``ieee`` (the largest
-    exponent is for infinities and NaN), ``last`` (only the code of all ones is NaN, one for each sign), ``minus zero``
-    (only that code is NaN) or ``none``. ``overflow`` is what becomes of a number that is too large: ``inf``, ``nan`` or
-    the largest one. A whole-number format has no exponent and wraps round. ``stored`` are the bits that an element
-    takes, where these are more.
+    A floating format has bits of exponent and mantissa, and a sign; subnormals fill the gap around 0. A whole-number
+    format has no exponent and wraps round.
 
     >>> FORMATS["fp16"].largest, FORMATS["fp16"].epsilon, FORMATS["int8"].largest
     (Fraction(65504, 1), Fraction(1, 1024), Fraction(127, 1))
@@ -34,10 +30,12 @@ class NumberFormat:
     name: str
     exponent: int = 0
     mantissa: int = 0
+    # The codes that are no numbers: those of the largest exponent (infinities and NaN), the code of all ones (NaN, one
+    # for each sign), that of minus zero (NaN), or none.
     specials: Literal["ieee", "last", "minus zero", "none"] = "ieee"
-    overflow: Literal["inf", "nan", "largest", "wraps"] = "inf"
-    bias_said: int | None = None
-    stored: int = 0
+    overflow: Literal["inf", "nan", "largest", "wraps"] = "inf"  # what becomes of a number that is too large
+    bias_said: int | None = None  # else 2^(exponent - 1) - 1
+    stored: int = 0  # the bits that an element takes, where these are more
     source: str = ""
 
     @property

@@ -55,14 +55,11 @@ def _said(amount: str) -> str:
 
 @dataclass(frozen=True)
 class ServingStructure(SolvedDraft):
-    """A decode step.
+    """A decode step."""
 
-    ``regions`` are what a token crosses: how often, the terms of one crossing and its time. ``hops`` are the messages
-    between stages. ``stages`` are the contents of a rank's memory, with their sum, of each kind of stage.
-    """
-
-    regions: tuple[tuple[Form, Terms, Form], ...]
-    hops: Form | None
+    regions: tuple[tuple[Form, Terms, Form], ...]  # what a token crosses: how often, the terms of a crossing, its time
+    hops: Form | None  # the messages between stages
+    # Of each kind of stage: a rank's memory, and what is in it.
     stages: tuple[tuple[Form, tuple[tuple[str, Form], ...]], ...]
 
 

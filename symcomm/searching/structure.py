@@ -49,14 +49,10 @@ SHARED_MEMORY = {"host": "host memory", "nvme": "NVMe memory"}  # the tiers that
 
 @dataclass(frozen=True)
 class SearchQuestion:
-    """The facts that all structures of a search share; ``varied`` are sizes of the model that it goes over.
-
-    Of a decode step ``prompt`` are the tokens that come before it, and ``prompts`` are read at once. ``shared`` is how
-    many ranks share each tier below the device that is limited.
-    """
+    """The facts that all structures of a search share."""
 
     model: Model
-    varied: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()  # sizes of the model that it goes over
     recipe: str = "mixed_adam"
     gradient_dtype: str | None = None
     call_overhead: Fraction = Fraction(0)
@@ -64,9 +60,9 @@ class SearchQuestion:
     rates: tuple[tuple[str, Any], ...] = ()
     links: Links = field(default_factory=Links)
     frozen: frozenset[str] = frozenset()
-    prompt: int | None = None
-    prompts: int = 1
-    shared: tuple[tuple[Literal["host", "nvme"], int], ...] = ()
+    prompt: int | None = None  # the tokens before a decode step
+    prompts: int = 1  # that are read at once
+    shared: tuple[tuple[Literal["host", "nvme"], int], ...] = ()  # the ranks that share a tier that is limited
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -141,35 +137,26 @@ class Core:
 
 @dataclass(frozen=True)
 class SearchStage:
-    """One kind of stage: each region with how often it is there and its times, and the contents of its memory.
-
-    A region's name is empty for the model's first layer, where that is timed by itself. ``slots`` are the times of the
-    pieces of work of a microbatch, with their messages; ``memory`` is all that it ``holds``.
-    """
+    """One kind of stage: each region with how often it is there and its times, and the contents of its memory."""
 
     kind: str
-    regions: tuple[tuple[str, Form, RegionTime], ...]
-    slots: tuple[tuple[str, Form], ...]
+    regions: tuple[tuple[str, Form, RegionTime], ...]  # without a name: the model's first layer, timed by itself
+    slots: tuple[tuple[str, Form], ...]  # the times of the pieces of work of a microbatch, with their messages
     holds: tuple[tuple[str, Form], ...]
-    memory: Form
+    memory: Form  # of all that it holds
 
 
 @dataclass(frozen=True)
 class SolvedDraft:
-    """A draft with its closed forms.
-
-    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the amounts
-    that a reader is told of. ``apart`` are axes of the mesh with which the closed forms are others where they have one
-    rank.
-    """
+    """A draft with its closed forms."""
 
     draft: Draft
     core: Core
-    symbols: tuple[tuple[str, str], ...]
-    told: Collected
+    symbols: tuple[tuple[str, str], ...]  # of each varied axis, of the microbatches and of the buckets
+    told: Collected  # the amounts that a reader is told of
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
-    apart: tuple[str, ...]
+    apart: tuple[str, ...]  # mesh axes with which the closed forms are others where they have one rank
     notes: tuple[str, ...]
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
@@ -180,17 +167,13 @@ class SolvedDraft:
 
 @dataclass(frozen=True)
 class Structure(SolvedDraft):
-    """A structure of a training step.
-
-    ``stages`` are those of a pipeline that differ, or the only one. ``slots`` are how many of a microbatch there are;
-    where pieces of work are timed apart, ``passes`` is the time of all microbatches, and ``letters`` are these pieces.
-    """
+    """A structure of a training step."""
 
     calls: StepCalls
-    stages: tuple[SearchStage, ...]
-    slots: Form
-    passes: Form | None
-    letters: str
+    stages: tuple[SearchStage, ...]  # those of a pipeline that differ, or the only one
+    slots: Form  # of a microbatch
+    passes: Form | None  # the time of all microbatches, where pieces of work are timed apart
+    letters: str  # these pieces
 
 
 @dataclass(frozen=True)

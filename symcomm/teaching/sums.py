@@ -55,33 +55,25 @@ def added(a: Value, b: Value, accumulator: NumberFormat, through: NumberFormat |
 
 @dataclass(frozen=True)
 class Stride:
-    """Additions that change the sum alike: it goes from ``start`` to ``stop`` in ``additions`` equal ``steps``.
-
-    ``steps`` are two where halves are rounded to even in turn. ``spacing`` is that of the binade.
-    """
+    """Additions that change the sum alike: it goes from ``start`` to ``stop`` in ``additions`` equal ``steps``."""
 
     start: Fraction
     stop: Value
     additions: int
-    steps: tuple[Fraction, ...]
-    spacing: Fraction
+    steps: tuple[Fraction, ...]  # two where halves are rounded to even in turn
+    spacing: Fraction  # of the binade
 
 
 @dataclass(frozen=True)
 class RepeatedSum:
-    """The sum of x added n times, with its strides and the addition after which it changes no more.
-
-    ``last_change`` is the number of the last addition that changes the sum, within n or later (None where it never
-    stops); ``end`` is the sum then. ``overflow_at`` is the addition at which it leaves the format (whole
-    numbers wrap round there), within n or later.
-    """
+    """The sum of x added n times, with its strides and the addition after which it changes no more."""
 
     x: Fraction
     result: Value
     strides: tuple[Stride, ...]
-    last_change: int | None
-    end: Value | None
-    overflow_at: int | None
+    last_change: int | None  # the last addition that changes the sum, within n or later; None where it never stops
+    end: Value | None  # the sum then
+    overflow_at: int | None  # the addition that leaves the format (whole numbers wrap round), within n or later
     through: NumberFormat | None
 
 

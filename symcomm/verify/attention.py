@@ -35,11 +35,10 @@ class AttentionKernel:
     """An attention in one kernel: its operands, and ``op``, which does what the ops ``inside`` and their last one do.
 
     The roles of the loops of ``op``: batch, heads (those of keys and values before those that share them), positions
-    of queries and of keys, features of keys and of values. ``operands`` are queries, keys and values, and what is added
-    to the scores: constants, and a mask that is more than causal.
+    of queries and of keys, features of keys and of values.
     """
 
-    operands: tuple[KernelOperand, ...]
+    operands: tuple[KernelOperand, ...]  # queries, keys, values, and what is added to scores but a causal mask
     op: Op
     scores: Op
     values: Op

@@ -42,26 +42,18 @@ class CallEntry:
 
 @dataclass(frozen=True)
 class RunContext:
-    """The facts of a run that a convention may look at.
+    """The facts of a run that a convention may look at."""
 
-    ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
-    weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
-    ``tables`` are the elements of what the module holds besides weights.
-    ``finished`` are the calls of a step whose sums are finished before a product reads them, ``spared`` the operations
-    that it lacks.
-    ``outside`` are the axes that what stands around DTensor looks after.
-    """
-
-    shapes: Mapping[str, tuple[int, ...]]
-    mesh: Mapping[str, int]
-    shards: int = 1
+    shapes: Mapping[str, tuple[int, ...]]  # of weights as they are held
+    mesh: Mapping[str, int]  # the ranks of each axis
+    shards: int = 1  # the ranks over which weights are sharded
     routing_flops: Fraction = Fraction(0)
-    handed_on: Mapping[str, int] = field(default_factory=dict)
-    finished: Sequence[CallEntry] = ()
-    spared: Fraction = Fraction(0)
-    tables: Fraction = Fraction(0)
+    handed_on: Mapping[str, int] = field(default_factory=dict)  # of a sum: its operands that were reduced and cut
+    finished: Sequence[CallEntry] = ()  # calls whose sums are finished before a product reads them
+    spared: Fraction = Fraction(0)  # operations that a step with such calls lacks
+    tables: Fraction = Fraction(0)  # elements of what the module holds besides weights
     microbatches: int = 1
-    outside: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()  # the axes that what stands around DTensor looks after
 
 
 CallEntries = list[CallEntry]

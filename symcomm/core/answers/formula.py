@@ -110,20 +110,15 @@ _SAID = {
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a chain of equalities: a formula, what its unit makes of it, and how its numbers were written.
-
-    ``scale`` and ``unit`` are those of the unit that was typed (``unit`` None where there is none), ``prefix`` the
-    power of 1000 or 1024 in it. ``literal`` is the number where the whole answer is one. ``slack`` is how far off a
-    calculation with rounded decimals may be, as a share.
-    """
+    """One side of a chain of equalities: a formula, what its unit makes of it, and how its numbers were written."""
 
     form: Form
     names: frozenset[str]
-    scale: Fraction = Fraction(1)
-    unit: Unit | None = None
-    prefix: int = 0
-    literal: Literal | None = None
-    slack: Fraction = Fraction(0)
+    scale: Fraction = Fraction(1)  # of the unit that was typed
+    unit: Unit | None = None  # none was typed
+    prefix: int = 0  # the power of 1000 or 1024 in the unit
+    literal: Literal | None = None  # the number, where the whole answer is one
+    slack: Fraction = Fraction(0)  # how far off a calculation with rounded decimals may be, as a share
     supposed: tuple[str, ...] = ()  # how names were read that the question does not say
     otherwise: Side | UnreadError | None = None  # with the letter of its unit as the symbol of that name
 

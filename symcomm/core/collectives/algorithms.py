@@ -41,21 +41,16 @@ Run = Callable[[Case], Exchange]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm: for each collective it can run, what a ``Case`` of it costs; the phases say how it goes.
-
-    ``inner`` names the sizes it needs besides the number of ranks, ``chunked`` says that its tensor is cut into q
-    chunks, ``one_port`` that a rank uses one link at a time in each direction, ``at_once`` that it sends to many ranks
-    with one latency. ``notes`` say where a count is a limit.
-    """
+    """An algorithm: for each collective it can run, what a ``Case`` of it costs; the phases say how it goes."""
 
     name: str
     runs: Mapping[str, Run]
     source: str
-    inner: tuple[str, ...] = ()
-    chunked: bool = False
-    one_port: bool = True
-    at_once: bool = False
-    notes: Mapping[str, str] = field(default_factory=dict)
+    inner: tuple[str, ...] = ()  # the sizes it needs besides the number of ranks
+    chunked: bool = False  # its tensor is cut into q chunks
+    one_port: bool = True  # a rank uses one link at a time in each direction
+    at_once: bool = False  # a rank sends to many others with one latency
+    notes: Mapping[str, str] = field(default_factory=dict)  # by collective: where a count is a limit
 
     def uses_at_once(self, torus: str) -> bool:
         """Whether it uses all axes of a torus at once, by the convention of that name."""

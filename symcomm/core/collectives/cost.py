@@ -137,54 +137,46 @@ _CHUNKS, _NODE = Sym("q"), Sym("g")
 
 @dataclass(frozen=True)
 class Case:
-    """The payload that an algorithm moves: a payload ``n`` among ``k`` ranks.
-
-    ``split(of, parts)`` is one of so many equal chunks of something; ``let(name, form, text)`` may give a form a name
-    of its own. ``chunks`` is how many chunks a pipeline uses, ``nodes`` the sizes of the inner levels (ranks of a node,
-    ranks along the first axes), ``directions`` how many ways a ring runs at once, ``even`` says that its number of
-    ranks is even, so that half of them is a whole number. ``at_once`` says that all axes of a torus are used at once.
-    """
+    """The payload ``n`` that an algorithm moves among ``k`` ranks, and how it is cut."""
 
     n: Form
     k: Form
+    # One of so many equal chunks of something; a name of its own for a form.
     split: Callable[[Form, Form], Form] = lambda of, parts: times(of, Ratio(ONE, parts))
     let: Callable[[str, Form, str], Form] = lambda name, form, text: form
-    chunks: Form = _CHUNKS
-    nodes: tuple[Form, ...] = (_NODE,)
-    directions: int = 1
-    even: bool = False
-    at_once: bool = False
+    chunks: Form = _CHUNKS  # in a pipeline
+    nodes: tuple[Form, ...] = (_NODE,)  # sizes of the inner levels: ranks of a node, ranks along the first axes
+    directions: int = 1  # how many ways a ring runs at once
+    even: bool = False  # the number of ranks is even, so that half of them is a whole number
+    at_once: bool = False  # all axes of a torus are used at once
 
 
 @dataclass(frozen=True)
 class Phase:
     """Rounds of one kind.
 
-    A round lasts as long as the most bytes that one rank sends, or receives, through one port in it; ``path`` is the
-    sum of these over the rounds. ``reduced`` is the same sum for bytes that are added to others. ``link`` names the
-    links where there are several kinds.
+    A round lasts as long as the most bytes that one rank sends, or receives, through one port in it.
     """
 
     what: str
     rounds: Form
-    path: Form
-    reduced: Form = ZERO
-    link: str = ""
+    path: Form  # these most bytes, summed over the rounds
+    reduced: Form = ZERO  # the same sum for bytes that are added to others
+    link: str = ""  # the name of the links, where there are several kinds
 
 
 @dataclass(frozen=True)
 class Exchange:
     """One collective under one algorithm: its phases in order, and the bytes counted by rank.
 
-    ``sent``, ``received`` and ``moved`` (both together) are those of the rank that has most; ``total`` are those of
-    all ranks. Unless said otherwise all ranks are alike.
+    Unless said otherwise all ranks are alike.
     """
 
     phases: tuple[Phase, ...]
-    sent: Form
+    sent: Form  # of the rank that sends most, as the next two
     received: Form
-    moved: Form
-    total: Form
+    moved: Form  # sent and received together
+    total: Form  # of all ranks
 
     @property
     def told(self) -> str:

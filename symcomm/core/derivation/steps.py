@@ -112,19 +112,15 @@ class Condition:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A small table beside the steps, such as the list of collectives; cells are text or forms.
-
-    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
-    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
-    everything is shown (``full``). ``beside``
-    sets a table that a source prints beside it, where that can be done.
-    """
+    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    # Where a page has it: before the algebra (why there is anything to count), after it, or only where all is shown.
     place: Literal["before", "after", "full"] = "after"
-    laid_out: bool = False
+    laid_out: bool = False  # its rows are the steps as courses print them: a page shows it instead of the steps
+    # Sets a table that a source prints beside it, where that can be done.
     beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)
 
 

@@ -45,17 +45,13 @@ def whole_indices(op: Op) -> tuple[int, ...]:
 
 @dataclass
 class _Uses:
-    """How ops use axes, each with the first op that does so.
+    """How ops use axes, each with the first op that does so."""
 
-    ``features`` belong to weights; ``positions`` are those of a sequence; ``summed`` axes are added up between two
-    tensors neither of which is a weight; along ``mixed`` ones examples are not independent (all of these, and more).
-    ``hinted`` axes have a table shared by all examples, or are missing in an input: a declared meaning overrules that.
-    """
-
-    features: dict[str, Op] = field(default_factory=dict)
-    positions: dict[str, Op] = field(default_factory=dict)
-    summed: dict[str, Op] = field(default_factory=dict)
-    mixed: dict[str, Op] = field(default_factory=dict)
+    features: dict[str, Op] = field(default_factory=dict)  # axes of weights
+    positions: dict[str, Op] = field(default_factory=dict)  # of a sequence
+    summed: dict[str, Op] = field(default_factory=dict)  # added up between two tensors neither of which is a weight
+    mixed: dict[str, Op] = field(default_factory=dict)  # all of these, and more: examples are not independent there
+    # A table is shared by all examples, or an input lacks the axis: a declared meaning overrules that.
     hinted: set[str] = field(default_factory=set)
 
     def read(self, graph: Graph, op: Op) -> None:

@@ -32,18 +32,15 @@ SOFTMAXES = frozenset({"softmax", "sinksoftmax"})  # maps whose result may weigh
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with its size; two axes of equal size are still two axes.
+    """An axis with its size; two axes of equal size are still two axes."""
 
-    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
-    what the author says it is (or what the symbol usually means), for where the ops alone do not tell; ``copies``
-    share the queries of a head. Ranks that do not divide one that is ``uneven`` have the mean of it.
-    """
-
-    name: str
-    label: str
+    name: str  # unique in a graph
+    label: str  # the size as the author wrote it, which strategies may name
     size: Expr
+    # What the author says it is, or the symbol usually means, where the ops alone do not tell; copies share the
+    # queries of a head.
     role: AxisRole | Literal["copies"] = ""
-    uneven: bool = False
+    uneven: bool = False  # ranks that do not divide it have the mean of it
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,7 @@ class Tensor:
     """A tensor: its axes in order, what it is for, and the shape its author printed.
 
     ``role`` is ``input``, ``weight``, ``activation``, ``gradient`` or ``constant`` (masks, rotation tables, token ids:
-    no gradient). ``virtual`` tensors are never stored: a one-hot matrix stands for its indices. ``of`` names the
-    tensor a gradient belongs to. ``parts`` are how many axes each axis of the author's own is made of, families first.
+    no gradient).
     """
 
     name: str
@@ -61,10 +57,10 @@ class Tensor:
     latex: str = ""
     shape: tuple[str, ...] = ()
     dtype: str | None = None
-    virtual: bool = False
-    of: str = ""
+    virtual: bool = False  # never stored: a one-hot matrix stands for its indices
+    of: str = ""  # the tensor that a gradient belongs to
     source: Span | None = None
-    parts: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()  # how many axes each axis of the author's own is made of, families first
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -84,24 +80,19 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Op:
-    """One op: ``output[output_indices] = kind(inputs[indices])``.
-
-    ``indices[j][n]`` is the loop index of axis ``n`` of input ``j``. ``row`` is the table row it came from, ``phase``
-    the pass it runs in, ``region`` the part of the model it stands in. ``attributes`` are what the kind needs besides
-    (a scale, the signs of a sum).
-    """
+    """One op: ``output[output_indices] = kind(inputs[indices])``."""
 
     name: str
     kind: str
     inputs: tuple[str, ...]
     output: str
-    indices: tuple[tuple[int, ...], ...]
+    indices: tuple[tuple[int, ...], ...]  # ``indices[j][n]`` is the loop index of axis n of input j
     output_indices: tuple[int, ...]
-    attributes: tuple[tuple[str, object], ...] = ()
+    attributes: tuple[tuple[str, object], ...] = ()  # what the kind needs besides: a scale, the signs of a sum
     phase: Phase = "forward"
-    row: int = 0
+    row: int = 0  # of the table
     source: Span | None = None
-    region: str = ""
+    region: str = ""  # the part of the model it stands in
 
     def attribute(self, name: str, default: object = None) -> object:
         """An attribute of the op, or the default."""
@@ -153,41 +144,31 @@ class Region:
 
 @dataclass(frozen=True)
 class Kept:
-    """A ``tensor`` that later steps read: ``before`` is its earlier rows in this step's graph, where there are any.
-
-    Its ``role`` says whether it grows with each position (``cache``), is updated (``state``) or comes once with a
-    ``request``. Of a ``window`` no more positions are read than a query sees. ``why`` says who reads it.
-    """
+    """A tensor of a step of generating text that later steps read."""
 
     tensor: str
-    before: str
-    role: Role
+    before: str  # its earlier rows in this step's graph, where there are any
+    role: Role  # it grows with each position (cache), is updated (state), or comes once (request)
     region: str
-    window: Expr | None = None
-    why: str = ""
+    window: Expr | None = None  # no more positions are read than a query sees
+    why: str = ""  # who reads it
 
 
 @dataclass(frozen=True)
 class Stepped:
-    """The step that a graph is: ``new`` positions of the model ``origin`` behind ``past`` ones.
-
-    ``kept`` is what later steps read. ``behind`` are the axes of all positions, each with how many of them stand before
-    the new ones (none where nothing does), ``rolling`` those of them with a few rows, ``stream`` that of the new ones.
-    ``choices`` of conventions and known ``values`` made it so, and the choice of those that it was made ``by`` decided
-    something.
-    """
+    """The step of generating text that a graph is: ``new`` positions of the model ``origin`` behind ``past`` ones."""
 
     origin: Graph
     new: Expr
     past: Expr
     phase: str
-    kept: tuple[Kept, ...]
-    behind: Mapping[str, Expr]
-    stream: tuple[str, ...]
-    choices: tuple[tuple[str, str], ...] = ()
-    by: tuple[str, ...] = ()
-    values: tuple[tuple[str, Fraction], ...] = ()
-    rolling: frozenset[str] = frozenset()
+    kept: tuple[Kept, ...]  # what later steps read
+    behind: Mapping[str, Expr]  # the axes of all positions, each with how many of them stand before the new ones
+    stream: tuple[str, ...]  # the axes of the new positions
+    choices: tuple[tuple[str, str], ...] = ()  # of conventions that made it so
+    by: tuple[str, ...] = ()  # those of them whose choice decided something
+    values: tuple[tuple[str, Fraction], ...] = ()  # numbers that made it so
+    rolling: frozenset[str] = frozenset()  # axes with a few rows of the past, as a short convolution keeps them
 
     def check_length(self, known: Mapping[str, Fraction], end: Form | None = None) -> None:
         """Raises ``ValuesError`` where there are more positions, up to ``end``, than the model's table of them has."""
@@ -206,12 +187,7 @@ class Graph:
     """Ops in an order they can run in, their tensors and axes, the relations between sizes, and the regions.
 
     Each op names its region and stands once, however often the region does: what a repeated region hands on to the
-    next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
-    false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
-    what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
-    ``order`` names the region of each layer where kinds alternate. ``fused`` says that the library it was read from
-    runs attention as one kernel. ``explicit`` rows write every mask. ``documents`` are the tokens of each document of
-    a row, where a mask keeps several apart. ``step`` is there where the graph is a step of generating text.
+    next one is what its last repetition makes, and its first one takes what the region before it made.
 
     A graph is equal to itself alone, so that it can be the key of what is derived from it.
 
@@ -225,14 +201,14 @@ class Graph:
     relations: Relations = field(default_factory=Relations)
     regions: tuple[Region, ...] = ()
     notes: tuple[str, ...] = ()
-    flow: bool = True
-    windowed: bool = False
-    limits: tuple[tuple[str, str, int], ...] = ()
-    order: tuple[str, ...] = ()
-    fused: bool = False
-    explicit: bool = False
-    documents: tuple[int, ...] = ()
-    step: Stepped | None = None
+    flow: bool = True  # else only the weights are known, and not what feeds what
+    windowed: bool = False  # scores of attention that a window hides are left out
+    limits: tuple[tuple[str, str, int], ...] = ()  # tables of positions: the length, the rows, those not used
+    order: tuple[str, ...] = ()  # the region of each layer, where kinds alternate
+    fused: bool = False  # the library it was read from runs attention as one kernel
+    explicit: bool = False  # its rows write every mask
+    documents: tuple[int, ...] = ()  # the tokens of each document of a row, where a mask keeps several apart
+    step: Stepped | None = None  # where it is a step of generating text
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}

@@ -126,37 +126,31 @@ class MapKind:
     """A map: ``value`` in ``u`` (and the further operands), and its ``gradient`` in ``dy``, ``u`` or ``y``.
 
     Both are functions of nothing: most tables have few of the maps, and SymPy takes its time to make an expression.
-    ``along`` says that it works along the last axis of its operand, which every rank then needs whole. ``linear``
-    maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
-    ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
-    ``operands`` names the further operands, without a gradient if the map is not ``symmetric``. ``collapses`` says the
-    axis is gone in the result.
+    ``gradient`` may be left out for a pointwise expression: it is then ``dy`` times the derivative; where a framework
+    keeps the result instead of the operand, it is written in ``y``.
     A value with ``Before(y)`` in it is a recurrence: the result at a position is made of that one position before, so
     that a step reads the last one as its state. Its further operand gets a gradient, and is a factor of ``Before(y)``.
 
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
     as large as the operand), ``row`` (a number a row), ``chosen`` (a number for each that is chosen in a row), ``one``
     (a number), each with a format where it is not that of the model: ``:int64``, or ``:wide`` for fp32 where the
-    model's has fewer bits. ``examples`` says that it works along all axes but the channels, the second one, so that
-    the examples of a batch are no longer independent. ``fused_gain`` says that a gain belongs to the library's
-    function, so that the normalised values are not kept for the gain's gradient. ``inside`` is what the gradient of an
-    op that is written out has at once besides that of the operand, one op of autograd after the other: behind the
-    first of them, ``dy`` and what is kept of rows are gone.
+    model's has fewer bits. ``inside`` is what the gradient of an op that is written out has at once besides that of the
+    operand, one op of autograd after the other: behind the first of them, ``dy`` and what is kept of rows are gone.
     """
 
     name: str
     spellings: tuple[str, ...]
     value: Callable[[], Any]
     gradient: Callable[[], Any] | None = None
-    along: bool = False
-    linear: bool = False
-    operands: tuple[str, ...] = ()
-    collapses: bool = False
-    examples: bool = False
+    along: bool = False  # it works along the last axis of its operand, which every rank then needs whole
+    linear: bool = False  # a pending partial sum passes
+    operands: tuple[str, ...] = ()  # the further ones, without a gradient if the map is not symmetric
+    collapses: bool = False  # the axis is gone in the result
+    examples: bool = False  # it works along all axes but the channels: examples of a batch are not independent
     differentiable: bool = True
     source: str = ""
     eager: tuple[str, ...] | None = None
-    fused_gain: bool = False
+    fused_gain: bool = False  # a gain is of the library's function: its gradient needs no normalised values
     inside: tuple[tuple[str, ...], ...] | None = ()  # None: as its expression says
 
     @classmethod

@@ -95,18 +95,14 @@ def read_subscripts(text: str | Cell) -> Subscripts:
 
 @dataclass(frozen=True)
 class Einsum:
-    """An einsum with the sizes of its indices; the ellipsis has letters, and the result is written out.
+    """An einsum with the sizes of its indices; the ellipsis has letters, and the result is written out."""
 
-    ``operands`` are the labels of each operand's axes, ``output`` those of the result. ``stretched`` are the axes of
-    operands of length 1 that the ellipsis stretches: they have the label of what they are stretched to. ``ellipsis``
-    are the letters that stand for the ellipsis. Sizes are whole numbers or SymPy expressions.
-    """
-
-    operands: tuple[tuple[str, ...], ...]
-    output: tuple[str, ...]
-    sizes: Mapping[str, Any]
+    operands: tuple[tuple[str, ...], ...]  # the labels of each operand's axes
+    output: tuple[str, ...]  # those of the result
+    sizes: Mapping[str, Any]  # whole numbers or SymPy expressions
     implicit: bool = False
-    ellipsis: tuple[str, ...] = ()
+    ellipsis: tuple[str, ...] = ()  # the letters that stand for it
+    # Axes of length 1 that the ellipsis stretches: they have the label of what they are stretched to.
     stretched: frozenset[tuple[int, int]] = frozenset()
 
     @property
@@ -224,19 +220,14 @@ def _refuse(subscripts: Subscripts, label: str, one: int, size: Any, two: int, o
 
 @dataclass(frozen=True)
 class EinsumGradient:
-    """The gradient by one operand: subscripts, and what goes in.
-
-    ``operands`` are ``g``, numbers of other operands from 0, and ``("ones", size)`` or ``("eye", size)``. ``squeezed``
-    are the operands from which axes of length 1 that were stretched are taken away; ``reshaped`` says that they have to
-    be put back into the result, which has the ``shape`` of the operand.
-    """
+    """The gradient by one operand: subscripts, and what goes in."""
 
     of: int
     subscripts: str
-    operands: tuple[str | int | tuple[str, Any], ...]
-    shape: tuple[Any, ...]
-    squeezed: tuple[int, ...] = ()
-    reshaped: bool = False
+    operands: tuple[str | int | tuple[str, Any], ...]  # "g", numbers of other operands, ("ones", size), ("eye", size)
+    shape: tuple[Any, ...]  # of the operand, and so of the result
+    squeezed: tuple[int, ...] = ()  # operands from which stretched axes of length 1 are taken away
+    reshaped: bool = False  # such axes have to be put back into the result
 
 
 def gradients(einsum: Einsum) -> tuple[EinsumGradient, ...]:

@@ -23,12 +23,7 @@ from symcomm.core.units import ONE, Quantity, Unit
 
 @dataclass(frozen=True)
 class Cost:
-    """A form as a function of the name ``over``, which is treated as a real, positive number.
-
-    ``counts`` says that it is a number of things, of which there is at least one. ``where`` is what has to hold of the
-    names for the signs to be as they were taken, ``holds`` for the cost itself, whose ``checks`` refuse numbers;
-    ``said`` is a sentence about the form.
-    """
+    """A form as a function of the name ``over``, which is treated as a real, positive number."""
 
     title: str
     form: Form
@@ -39,11 +34,11 @@ class Cost:
     touched: tuple[str, ...] = ()
     relations: Relations = field(default_factory=Relations)
     notation: Notation = field(default_factory=Notation)
-    counts: bool = False
-    where: tuple[Condition, ...] = ()
-    said: str = ""
-    holds: tuple[Condition, ...] = ()
-    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = ()
+    counts: bool = False  # the name is a number of things, of which there is at least one
+    where: tuple[Condition, ...] = ()  # for the signs to be as they were taken
+    said: str = ""  # a sentence about the form
+    holds: tuple[Condition, ...] = ()  # for the cost itself
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = ()  # these refuse numbers
 
     @property
     def x(self) -> Symbol:

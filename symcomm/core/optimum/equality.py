@@ -115,20 +115,14 @@ def _positive_roots(gap: Expr, x: Expr, known: _Given) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a time is at least another: ``at_least`` the value of a form, ``at_most`` it, ``always`` or ``never``.
+    """Where a time is at least another: from the value of a form on, up to it, always or never."""
 
-    It is ``either`` of the last two where both change alike, and ``""`` where numbers decide about the side. ``rises``
-    says that the first is the larger one above; None where numbers decide that. ``where`` has to hold for there to be
-    such values. ``compared`` are the first and the second of the power that decides. With ``below`` the form is the
-    upper end of a bracket that begins there.
-    """
-
-    kind: str
+    kind: str  # at_least, at_most, always, never; either where both change alike, "" where numbers decide the side
     form: Form | None = None
-    rises: bool | None = None
-    where: Condition | None = None
-    compared: tuple[Expr, Expr] = (0, 0)
-    below: Fraction | None = None
+    rises: bool | None = None  # the first is the larger one above; None where numbers decide that
+    where: Condition | None = None  # for there to be such values
+    compared: tuple[Expr, Expr] = (0, 0)  # the first and the second of the power that decides
+    below: Fraction | None = None  # where a bracket begins, of which the form is the upper end
 
     @property
     def ratio(self) -> Expr:

@@ -96,27 +96,22 @@ def phase_of(piece: OpStep) -> RunPhase:
 
 @dataclass
 class PlacementProblem:
-    """The question: steps and tensors, wanted places, and the sizes at which prices are compared, as ``powers`` of two.
-
-    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
-    ``whole`` are the axes of the mesh along which gradients of weights rest as they are wanted;
-    ``shards`` those of weights, gradients and states that are stored in parts but not computed with in parts.
-    ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
-    experts' slots that of the tokens that fill them: where tokens are cut, each rank's tokens fill its own slots.
-    """
+    """The question where tensors are put: the steps that read them, and the places that rules want."""
 
     graph: Graph
     steps: tuple[OpStep, ...]
     rules: tuple[Placed, ...]
     meshes: tuple[str, ...]
     wanted: Mapping[str, Mapping[str, int]]
-    memory: frozenset[tuple[str, str]]
-    resting: frozenset[tuple[str, str]]
-    shards: frozenset[tuple[str, str]]
-    keeps: Callable[[str, str], bool]
+    memory: frozenset[tuple[str, str]]  # (tensor, mesh axis) that a rule puts somewhere to save memory
+    resting: frozenset[tuple[str, str]]  # those of them that rest there
+    shards: frozenset[tuple[str, str]]  # weights, gradients and states that are stored, but not computed with, in parts
+    keeps: Callable[[str, str], bool]  # whether copies of a tensor are kept from one phase to the next
+    # For an axis of experts' slots, that of the tokens that fill them: where tokens are cut, each rank's tokens fill
+    # its own slots.
     slots: Mapping[str, str] = field(default_factory=dict)
-    whole: frozenset[str] = frozenset()
-    powers: tuple[int, int] = TOKENS, VOCABULARY
+    whole: frozenset[str] = frozenset()  # mesh axes along which gradients of weights rest as they are wanted
+    powers: tuple[int, int] = TOKENS, VOCABULARY  # of two: the sizes at which prices are compared
     made: dict[str, int] = field(init=False, default_factory=dict)
     reading: dict[str, dict[RunPhase, dict[int, tuple[int, ...]]]] = field(init=False, default_factory=dict)
     tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)

@@ -22,21 +22,16 @@ _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}
 
 @dataclass(frozen=True)
 class OpStep:
-    """A step of an op: all of it, or of a map that is taken apart one of its statistics, or the rest.
-
-    ``inputs``, ``indices``, ``output`` and ``output_indices`` are those of the step, in the loops of the op.
-    ``linear`` are the operands that the step is linear in, taken together. ``reduces`` says how the parts of a cut
-    row are put together: ``sum`` or ``max``.
-    """
+    """A step of an op: all of it, or of a map that is taken apart one of its statistics, or the rest."""
 
     op: Op
     part: Part
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # these four are of the step, in the loops of the op
     indices: tuple[tuple[int, ...], ...]
     output: str
     output_indices: tuple[int, ...]
-    linear: tuple[int, ...] = ()
-    reduces: Literal["sum", "max"] = "sum"
+    linear: tuple[int, ...] = ()  # the operands that it is linear in, taken together
+    reduces: Literal["sum", "max"] = "sum"  # how the parts of a cut row are put together
 
     @property
     def alike(self) -> object:

@@ -52,42 +52,35 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective call: what it moves, between which ranks, when and why.
-
-    ``meshes`` are the axes of the mesh whose ranks take part together. ``elements`` is the size of the full tensor the
-    call works on (the cuts along other mesh axes taken off). ``before`` and ``after`` are the layouts of the tensor;
-    ``reduces`` says whether parts are added or the largest is taken. What moves has a ``dtype`` where it is not the
-    tensor's.
-    """
+    """One collective call: what it moves, between which ranks, when and why."""
 
     kind: CollectiveKind
     tensor: str
-    elements: Expr
-    meshes: tuple[str, ...]
+    elements: Expr  # of the full tensor that it works on, with the cuts along other mesh axes taken off
+    meshes: tuple[str, ...]  # the axes of the mesh whose ranks take part together
     phase: RunPhase
     op: str
     why: str
-    before: Layout
+    before: Layout  # of the tensor
     after: Layout
     stored: str  # the name the result is known by: the tensor, or its gathered copy
-    reduces: Literal["sum", "max"] = "sum"
-    dtype: str = ""
+    reduces: Literal["sum", "max"] = "sum"  # parts are added, or the largest is taken
+    dtype: str = ""  # of what moves, where it is not the tensor's
 
 
 @dataclass(frozen=True)
 class Compute:
     """A step that every rank runs, and which of its loop indices each mesh axis cuts.
 
-    The step is an op, or a part of a map that is taken apart (see ``lowering``). ``reads`` are the names by which its
-    operands are known, ``layouts`` those of the operands as read. ``once`` names operands that only the first rank of
-    a mesh axis contributes, because the result is a partial sum and they are whole.
+    The step is an op, or a part of a map that is taken apart (see ``lowering``).
     """
 
     step: OpStep
     cuts: tuple[tuple[str, int], ...]
-    reads: tuple[str, ...]
-    layouts: tuple[Layout, ...]
+    reads: tuple[str, ...]  # the names by which its operands are known
+    layouts: tuple[Layout, ...]  # of the operands as read
     output: Layout
+    # Operands that only the first rank of a mesh axis adds: they are whole, and the result is a partial sum.
     once: tuple[tuple[int, str], ...] = ()
 
     @property
@@ -115,16 +108,15 @@ class Compute:
 class Plan:
     """The work of every rank, in order: computations and the collectives between them.
 
-    ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
-    ``problem`` is the question that the plan answers, ``choice`` its answer.
+    The statistics of maps are among the tensors of ``graph``.
     """
 
     graph: Graph
     strategy: Strategy
     steps: tuple[Collective | Compute, ...]
-    placements: Mapping[str, Layout]
-    problem: PlacementProblem = field(repr=False, compare=False)
-    choice: Choice = field(repr=False, compare=False)
+    placements: Mapping[str, Layout]  # where each tensor rests
+    problem: PlacementProblem = field(repr=False, compare=False)  # the question that the plan answers
+    choice: Choice = field(repr=False, compare=False)  # its answer
 
     @property
     def collectives(self) -> tuple[Collective, ...]:

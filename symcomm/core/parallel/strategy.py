@@ -32,23 +32,20 @@ class Rule:
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``heads``, ``paired``, ``experts``,
     ``tables``, ``vocabulary``, ``first axis`` (of images), which are found in the graph (``axis_roles``), or ``first``:
     whichever axis comes first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a
-    part would be cheaper. ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the
-    states of the optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so between ops,
-    wherever it would be cheaper. ``where`` limits the rule to some ops: ``across`` are those that touch the positions
-    of queries and of keys, ``lookups`` those that touch a table in which ids are looked up, and nothing else reads.
-    Such an op asks only the rules of the mesh axis that are limited to it; the other ops ask the other rules.
-    ``passes`` says that keys and values go round the ranks in blocks, and are never gathered. ``spares`` leaves such
-    tables whole. ``nodes`` is how many nodes the experts of one token may lie on; 0 is no limit.
+    part would be cheaper.
+    ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of keys,
+    ``lookups`` those that touch a table in which ids are looked up, and nothing else reads. Such an op asks only the
+    rules of the mesh axis that are limited to it; the other ops ask the other rules.
     """
 
     axis: str
     mesh: str
-    on: frozenset[str] = EVERYTHING
-    rests: bool = False
+    on: frozenset[str] = EVERYTHING  # activations, weights, the gradients of weights, the states of the optimizer
+    rests: bool = False  # the cut saves memory: what it cuts rests so between ops, wherever it would be cheaper
     where: Literal["", "across", "lookups"] = ""
-    passes: bool = False
-    spares: bool = False
-    nodes: int = 0
+    passes: bool = False  # keys and values go round the ranks in blocks, and are never gathered
+    spares: bool = False  # tables in which ids are looked up stay whole
+    nodes: int = 0  # on which the experts of one token may lie; 0 is no limit
 
 
 @dataclass(frozen=True)

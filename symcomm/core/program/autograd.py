@@ -34,24 +34,19 @@ PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}
 
 @dataclass(frozen=True)
 class Saved:
-    """A storage that gradients read: the numbers of it that one rank keeps, and which gradients read it.
-
-    ``row`` is the table row that makes it. ``scores`` says that it has the positions of queries and of keys. A tensor
-    is ``known`` to its readers by its own name, or by that of a view. Masks, indices and statistics stand ``beside`` a
-    tensor; the ops that make ``makers`` make them, too.
-    """
+    """A storage that gradients read: the numbers of it that one rank keeps, and which gradients read it."""
 
     tensor: str
     what: str
     elements: Expr
     dtype: str
-    row: int
+    row: int  # the table row that makes it
     readers: tuple[str, ...]
-    scores: bool = False
+    scores: bool = False  # it has the positions of queries and of keys
     part: tuple[str, ...] = ()
-    known: str = ""
-    beside: str = ""
-    makers: frozenset[str] = frozenset()
+    known: str = ""  # the name by which its readers know it: its own, or that of a view
+    beside: str = ""  # masks, indices and statistics stand beside a tensor
+    makers: frozenset[str] = frozenset()  # the ops that make these tensors make it, too
 
     @property
     def key(self) -> Key:

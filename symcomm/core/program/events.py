@@ -30,18 +30,14 @@ class OrderError(StrategyError):
 
 @dataclass(frozen=True)
 class Times:
-    """How long actions take, each in one stage: for every stage or a list in the order of the model.
-
-    A D takes ``input_gradient`` and ``weight_gradient`` together; an overlapped pair takes ``pair``, the sum of its
-    parts where that is not given. ``hop`` is the latency between two ranks, ``overhead`` is added to each item.
-    """
+    """How long actions take, each in one stage: for every stage, or a list in the order of the model."""
 
     forward: Time = 1
-    input_gradient: Time = 1
+    input_gradient: Time = 1  # a D takes this and the next one together
     weight_gradient: Time = 1
-    pair: Fraction | int | None = None
-    hop: Fraction | int = 0
-    overhead: Fraction | int = 0
+    pair: Fraction | int | None = None  # of an overlapped pair; else the sum of its parts
+    hop: Fraction | int = 0  # the latency between two ranks
+    overhead: Fraction | int = 0  # added to each item
 
 
 class Event(NamedTuple):

@@ -41,27 +41,19 @@ class Send:
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction in its place.
-
-    The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
-    weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
-    ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
-    The ``half`` of a backward pass is B (gradients of inputs) or W (of weights). What has one ``kernel`` runs in one
-    launch. In the loop round a ``ring``, an axis of the mesh, it runs for one block after the other. It is there, or
-    runs so often, ``by`` some conventions.
-    """
+    """An instruction in its place: what runs, in which region and pass, how often."""
 
     work: Compute | Collective | Send
     region: Region
-    phase: str
-    finishes: bool = False
-    every: bool = True
-    once: bool = False
-    bucketed: bool = False
-    half: str = ""
-    kernel: str = ""
-    ring: str = ""
-    by: tuple[str, ...] = ()
+    phase: str  # forward, recompute, backward or update
+    finishes: bool = False  # it completes the gradient of a weight, or a weight, and has the size of the weight
+    every: bool = True  # the first repetition of the region has it, too
+    once: bool = False  # in a step, not for every microbatch
+    bucketed: bool = False  # a flat copy is reduced
+    half: str = ""  # of a backward pass: B (gradients of inputs) or W (of weights)
+    kernel: str = ""  # instructions of one kernel run in one launch
+    ring: str = ""  # the mesh axis round which it runs for one block after the other
+    by: tuple[str, ...] = ()  # conventions by which it is there, or runs so often
 
     @property
     def accumulates(self) -> bool:
@@ -86,26 +78,20 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Program:
-    """The instructions of a training step, with the plan of the whole graph that they come from.
-
-    Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
-    as long as the pass of their region runs. What has a role in ``host`` rests on the host. What is ``inside`` of a
-    kernel is never stored. ``recomputation`` says what is computed again: results that are ``dropped`` after the
-    forward pass, by ops that ``runs`` names; some make no more than is ``needed`` for what gradients read.
-    """
+    """The instructions of a training step, with the plan of the whole graph that they come from."""
 
     plan: Plan
     accounting: Accounting
     instructions: tuple[Instruction, ...] = ()
     frozen: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
-    units: frozenset[str] = frozenset()
-    host: frozenset[str] = frozenset()
-    inside: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()  # gathered copies of weights that stay until the backward pass has read them
+    units: frozenset[str] = frozenset()  # gathered copies that stay as long as the pass of their region runs
+    host: frozenset[str] = frozenset()  # the roles that rest on the host
+    inside: frozenset[str] = frozenset()  # of a kernel: never stored
     recomputation: str = "none"
-    dropped: frozenset[str] = frozenset()
-    runs: frozenset[str] = frozenset()
-    needed: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()  # results that are dropped after the forward pass
+    runs: frozenset[str] = frozenset()  # the ops that run again
+    needed: frozenset[str] = frozenset()  # what they make that gradients read, where that is not all
 
     @property
     def graph(self) -> Graph:

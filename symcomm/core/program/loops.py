@@ -24,20 +24,15 @@ ONCE = num(1)
 
 @dataclass(frozen=True, eq=False)
 class Loop(Generic[T]):
-    """Instructions that run ``count`` times: of each microbatch, of each layer, of each group.
-
-    Where ``reverse`` is set, the last one runs first. The peak of memory may be in one of the ``ends``, told in the
-    order in which they run. The first one is the repetition number ``start`` for a reader. What the ``first`` one
-    does is part of the body, where it is not all of it.
-    """
+    """Instructions that run ``count`` times: of each microbatch, of each layer, of each group."""
 
     over: str
     count: Form
     body: tuple[T | Loop[T], ...]
-    ends: tuple[End, ...] = ("last",)
-    reverse: bool = False
-    start: int = 0
-    first: tuple[T, ...] | None = None
+    ends: tuple[End, ...] = ("last",)  # where the peak of memory may be, in the order in which they run
+    reverse: bool = False  # the last one runs first
+    start: int = 0  # the number of the first repetition, for a reader
+    first: tuple[T, ...] | None = None  # the part of the body that the first repetition runs, where it is not all
 
     def index(self, end: End, count: Fraction) -> Fraction:
         """The number of an end's repetition, counted in the order in which they run."""

@@ -69,22 +69,18 @@ TWO_WAY = Placement(
 
 @dataclass(frozen=True)
 class Schedule:
-    """A pipeline schedule: its name, a sentence why, and what each rank does in order.
-
-    ``order(rank, p, m, v)`` gives the items of a rank for p ranks, m microbatches and v chunks a rank, with chunks
-    where an ``Action`` has its stage. ``chunks`` is the v it is made for, None where any will do. ``needs`` are the
-    conditions on the sizes, each with what is told where it does not hold (with the sizes in braces) and a hint.
-    A schedule that ``stashes`` updates the weights with each microbatch, and keeps a version for each one in flight.
-    """
+    """A pipeline schedule: its name, a sentence why, and what each rank does in order."""
 
     name: str
     why: str
+    # The items of a rank for p ranks, m microbatches and v chunks a rank; an ``Action`` has a chunk as its stage.
     order: Callable[[int, int, int, int], Iterable[Item]]
     source: str
     placement: Placement = LOOP
-    chunks: int | None = 1
+    chunks: int | None = 1  # the v that it is made for; None where any will do
+    # Conditions on the sizes, each with what is told where it does not hold (with the sizes in braces) and a hint.
     needs: tuple[tuple[str, str, str], ...] = ()
-    stashes: bool = False
+    stashes: bool = False  # each microbatch updates the weights; a version is kept for each one in flight
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -35,35 +35,27 @@ WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
-    one. ``copies`` of one weight are there while the update works on it. ``tables`` are made by each layer for itself.
-    Of ``every`` so many layers only the first input is kept, where that is not 0. ``unreduced`` gradients are added on
-    a rank, and made what they are to be when all are there.
-    """
+    """How a step runs."""
 
     recomputation: str = "none"
-    every: int = 0
-    step: str = "later"
-    copies: int = 0
-    tables: bool = False
-    unreduced: bool = False
+    every: int = 0  # of so many layers only the first input is kept; 0: each layer by itself
+    step: str = "later"  # forward alone, the first step, in which the states come into being, or a later one
+    copies: int = 0  # of one weight while the update works on it
+    tables: bool = False  # each layer makes its masks and rotations for itself
+    unreduced: bool = False  # gradients are added up on a rank, and reduced when all are there
 
 
 @dataclass
 class RankStep:
-    """The step of a rank that holds in each of its chunks some regions, the layers so often as the chunk says.
-
-    ``program`` gives the program for a recomputation, ``measure`` the bytes of some numbers in a format, or of a role
-    of weights; ``shaped`` those of one weight in the roles where they depend on its shape.
-    """
+    """The step of a rank that holds in each of its chunks some regions, the layers so often as the chunk says."""
 
     graph: Graph
-    program: Callable[[str], Program]
-    measure: Measure
+    program: Callable[[str], Program]  # for a recomputation
+    measure: Measure  # the bytes of some numbers in a format, or of a role of weights
     chunks: tuple[RankShare, ...]
     options: StepOptions
     dtype: str
-    shaped: Mapping[str, Callable[[Tensor, Layout], Form]]
+    shaped: Mapping[str, Callable[[Tensor, Layout], Form]]  # bytes of a weight in roles where they depend on its shape
     parts: list[RegionPasses] = field(init=False)
     bodies: dict[tuple[str, int, bool], tuple[StorageEvent, ...]] = field(default_factory=dict, init=False)
 
@@ -254,18 +246,14 @@ def check_sizes(body: Iterable[StorageEvent], values: Mapping[str, Fraction]) ->
 
 @dataclass
 class RegionPasses:
-    """A region, the ``number``-th one on a rank, with the storages of its passes.
-
-    ``shared`` are weights that an earlier region on the same rank has already: they are one tensor. ``tied`` are those
-    that a later one has, too: their gradients are there already.
-    """
+    """A region, the ``number``-th one on a rank, with the storages of its passes."""
 
     number: int
     region: Region
     graph: Graph
     step: RankStep
-    shared: frozenset[str]
-    tied: frozenset[str]
+    shared: frozenset[str]  # weights that an earlier region on the same rank has already: they are one tensor
+    tied: frozenset[str]  # weights that a later one has, too: their gradients are there already
     lines: dict[tuple[str, bool, bool], Line] = field(default_factory=dict)
 
     def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Line:

@@ -50,24 +50,19 @@ class Line:
     """The storages of one region's plan, with the steps between which they are alive.
 
     Where the program's recomputation is ``nothing``, not even the layer's input is kept, as inside of a group of layers
-    that is computed again as a whole. ``tables`` says that each layer makes its masks
-    and rotations for itself. ``added`` names weights that have a gradient already, to which a new one is added as soon
-    as it is made. Of a tied weight the last region makes a part of the gradient that it ``hands`` to an earlier one on
-    its rank, in which it is ``tied``. ``split`` runs the half W of the backward pass after the half B. ``unreduced``
-    leaves the gradients of weights as each rank has made them; ``rests`` says which axes of the mesh cut the gradient
-    that is kept.
+    that is computed again as a whole.
     """
 
     autograd: Autograd
     made: Program
     measure: Measure
-    rests: Callable[[str], tuple[str, ...]]
-    tables: bool = False
-    added: frozenset[str] = frozenset()
-    split: bool = False
-    unreduced: bool = False
-    hands: frozenset[str] = frozenset()
-    tied: frozenset[str] = frozenset()
+    rests: Callable[[str], tuple[str, ...]]  # the mesh axes that cut the gradient of a weight that is kept
+    tables: bool = False  # each layer makes its masks and rotations for itself
+    added: frozenset[str] = frozenset()  # weights with a gradient already: a new one is added as soon as it is made
+    split: bool = False  # the half W of the backward pass runs after the half B
+    unreduced: bool = False  # the gradients of weights stay as each rank has made them
+    hands: frozenset[str] = frozenset()  # tied weights: a part of their gradient goes to an earlier region of the rank
+    tied: frozenset[str] = frozenset()  # tied weights of which a later region of the rank has made such a part
     lives: list[Life] = field(default_factory=list)
     current: dict[Key, Life] = field(default_factory=dict)
     unborn: list[Key] = field(default_factory=list)

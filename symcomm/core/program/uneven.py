@@ -38,17 +38,14 @@ Vector = tuple[int, ...]
 class Makespan(NumericFunction):
     """The makespan of a schedule by its events: a function of p, m, v, and of the times of each piece of work.
 
-    ``letters`` are the pieces of work. Each has ``kinds`` times: one for all stages, three for the first one, those
-    between and the last one, or one for each stage. With ``sends`` these are of stages that send what they make to
-    another rank, and as many follow of stages that do not. Where there are ``tails``, they are last: what a stage does
-    after its last piece of work.
+    Times of the ``tails`` come last: what a stage does after its last piece of work.
     """
 
     said: str
-    letters: str
-    kinds: int
+    letters: str  # the pieces of work
+    kinds: int  # times of a piece: one for all stages, three (first, between, last), or one for each stage
     tails: bool = False
-    sends: bool = False
+    sends: bool = False  # the times are of stages that send what they make, and as many follow of those that do not
 
     def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
         """The makespan. Raises ``ValuesError`` and ``StrategyError`` for sizes that the schedule does not take."""

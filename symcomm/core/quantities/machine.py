@@ -48,9 +48,7 @@ RATES: dict[str, Rate] = {
 class MachineLink:
     """The link of some calls: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
 
-    A link of a level takes the calls that need the one ``below``, too: its ``cards`` are those of all ``unit`` devices
-    that it joins to others, where these share them. ``line`` says that what it joins is no ring,
-    ``rails`` that it joins only devices of one place in their units.
+    A link of a level takes the calls that need the one ``below``, too.
     """
 
     name: str
@@ -58,11 +56,11 @@ class MachineLink:
     latency: Form | None = None
     count: Form = num(1)
     below: MachineLink | None = None
-    unit: int = 1
-    cards: Fraction | None = None
-    line: bool = False
+    unit: int = 1  # how many devices one end has: those of a node, of a rack
+    cards: Fraction | None = None  # of these devices together, where they share them
+    line: bool = False  # what it joins is no ring
     where: str = ""
-    rails: bool = False
+    rails: bool = False  # it joins only devices of one place in their units
 
     @property
     def down(self) -> Iterator[MachineLink]:
@@ -81,29 +79,25 @@ class MachineLink:
 class Machine:
     """The rates as forms, and the numbers that were given for them.
 
-    ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained. A
-    table of ``efficiency`` says instead what each op and each call achieves.
-    Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
-    links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
-    network, ``levels`` are those of all of it. ``named`` are those of which something was said; ``notes`` tell where
-    axes lie, which holds ``where`` degrees are these numbers; ``checks`` refuse later numbers.
+    An axis of the mesh without a route goes over the network.
     """
 
     peak: Sym
     memory: Sym
     network: Sym
-    utilisation: Sym | None = None
-    latency: Sym | None = None
+    utilisation: Sym | None = None  # lowers the peak rate and the memory bandwidth, not the network
+    latency: Sym | None = None  # without one only bandwidths count
     given: tuple[tuple[str, Fraction], ...] = ()
+    # The links along an axis of the mesh, the inner one first, with the ranks that each joins.
     routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]] = field(default_factory=dict)
-    levels: tuple[MachineLink, ...] = ()
+    levels: tuple[MachineLink, ...] = ()  # all links of the network
     of_links: tuple[Sym, ...] = ()
-    named: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    where: tuple[Condition, ...] = ()
+    named: tuple[str, ...] = ()  # links of which something was said
+    notes: tuple[str, ...] = ()  # where axes lie
+    where: tuple[Condition, ...] = ()  # the degrees for which they lie there
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)
-    call_overhead: Sym | None = None
-    efficiency: Efficiency | None = None
+    call_overhead: Sym | None = None  # of a bucket of gradients
+    efficiency: Efficiency | None = None  # what each op and each call achieves, in place of a utilisation
 
     @property
     def symbols(self) -> tuple[Sym, ...]:

@@ -16,46 +16,39 @@ CLASSES = ("weights", "matrices", "hidden", "tables", "vectors")
 
 @dataclass(frozen=True)
 class StateTerm:
-    """Bytes or operations ``per`` ``block`` of elements or square ``tile`` of a weight, or for each of its sides.
+    """Bytes or operations for each element of a weight, for each of its sides, or for blocks of either.
 
     Of the sides ``r`` are rows, ``c`` columns, ``s`` the shorter and ``l`` the longer one: ``rc`` is an element, ``rr``
-    an entry of a square matrix, ``rcr`` a product of three sizes. ``most`` is the longest side of which there is a
-    square, ``block`` the elements, or the side, that share one term.
+    an entry of a square matrix, ``rcr`` a product of three sizes.
     """
 
     per: str
     size: int | Fraction
-    block: int = 0
-    most: int = 0
+    block: int = 0  # the elements, or the side of a square tile, that share one term
+    most: int = 0  # the longest side of which there is a square
 
 
 @dataclass(frozen=True)
 class StateClass:
     """The states that an optimizer keeps for the weights of one class, and how it updates them.
 
-    ``of`` says which: all ``weights``, ``matrices``, ``hidden`` matrices (neither a table nor a head), those of them
-    that are ``frozen``, ``tables`` (and heads), or ``vectors``; ``only`` is what a user says: one of these or the name
-    of a weight. ``side`` is the least length of both sides, ``elements`` the least number of elements. A weight is of
-    the first class it fits.
-
-    ``weight`` and ``gradient`` are their bytes where they are not the recipe's. ``rules`` are the equations of an
-    update, for each element (``rc``), row, ...; letters without such a size are numbers that are known before.
-    ``products`` have rows, summed and columns. Those that are ``iterated`` are made ``iterations`` times, as by Newton
-    and Schulz, with the rules of ``each_iteration``: in one update of ``every`` so many.
+    A weight is of the first class it fits: all ``weights``, ``matrices``, ``hidden`` matrices (neither a table nor a
+    head), those of them that are ``frozen``, ``tables`` (and heads), or ``vectors``.
     """
 
     terms: tuple[StateTerm, ...]
     of: str = "weights"
-    side: int = 0
-    elements: int = 0
-    iterations: int = 0
-    every: int = 0
-    only: str = "weights"
-    weight: tuple[StateTerm, ...] = ()
+    side: int = 0  # the least length of both sides
+    elements: int = 0  # the least number of elements
+    iterations: int = 0  # iterated products are made so often in one update, as by Newton and Schulz,
+    every: int = 0  # of so many updates
+    only: str = "weights"  # what a user says: one of the classes, or the name of a weight
+    weight: tuple[StateTerm, ...] = ()  # its bytes, where they are not the recipe's
     gradient: tuple[StateTerm, ...] = ()
+    # Equations of an update, for each element (``rc``), row, ...; letters without such a size are known before.
     rules: tuple[tuple[str, str], ...] = ()
     each_iteration: tuple[tuple[str, str], ...] = ()
-    products: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()  # by their rows, summed and columns
     iterated: tuple[str, ...] = ()
 
     def bounded(self, given: Mapping[str, int]) -> StateClass:

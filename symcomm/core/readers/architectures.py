@@ -75,18 +75,13 @@ class Switch:
 
 @dataclass(frozen=True)
 class Window:
-    """The layers of a family that see only a window of positions, and its size.
+    """The layers of a family that see only a window of positions, and its size."""
 
-    ``size`` stands without the key ``sliding_window``. ``sees`` tells by a layer's place and the number under ``key``
-    (``usual`` without it) which layers have the window; all do without it. A ``switched`` window holds only where
-    ``use_sliding_window`` says so.
-    """
-
-    size: int | None = None
-    sees: Callable[[int, int], bool] | None = None
+    size: int | None = None  # without the key ``sliding_window``
+    sees: Callable[[int, int], bool] | None = None  # by a layer's place and the next number; all layers without it
     key: str = ""
-    usual: int = 0
-    switched: bool = False
+    usual: int = 0  # without the key
+    switched: bool = False  # it holds only where ``use_sliding_window`` says so
 
 
 def _all_but_each(layer: int, every: int) -> bool:

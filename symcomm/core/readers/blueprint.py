@@ -79,29 +79,22 @@ def _graph(part: PartTable) -> Graph:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The parts of a model with the sizes a reader found.
-
-    ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
-    weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
-    sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
-    says; ``fused`` that its library runs attention as one kernel. ``edges`` say what flows where, and ``ties`` which
-    weights of different parts are one; without edges the parts are a chain. ``limits`` and ``order`` are of ``Graph``.
-    """
+    """The parts of a model with the sizes a reader found."""
 
     name: str
     parts: tuple[PartTable | PartGraph, ...]
     values: Mapping[str, int]
-    meanings: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    flow: bool = True
-    literal: Blueprint | None = None
-    one_axis: tuple[str, ...] = ()
-    dtype: str = ""
-    edges: tuple[Edge, ...] = ()
-    ties: Ties = ()
-    limits: tuple[tuple[str, str, int], ...] = ()
-    fused: bool = False
-    order: tuple[str, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)  # of the symbols
+    notes: tuple[str, ...] = ()  # what was repaired or left out
+    flow: bool = True  # else only the weights are known, and not what feeds what
+    literal: Blueprint | None = None  # the other reading of a damaged text
+    one_axis: tuple[str, ...] = ()  # sizes that mean one axis in all parts, such as the vocabulary
+    dtype: str = ""  # the number format that a configuration says
+    edges: tuple[Edge, ...] = ()  # what flows where; without edges the parts are a chain
+    ties: Ties = ()  # weights of different parts that are one
+    limits: tuple[tuple[str, str, int], ...] = ()  # as those of ``Graph``
+    fused: bool = False  # the library runs attention as one kernel
+    order: tuple[str, ...] = ()  # as that of ``Graph``
 
     @cached_property
     def graph(self) -> Graph:

@@ -36,19 +36,14 @@ ReadShapes = dict[tuple[str, frozenset[str]], tuple[tuple[Node, ...], int]]
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that a formula may use.
+    """The names that a formula may use."""
 
-    ``tensors`` has, for each key, the indices it was declared with (``""`` for a plain name); ``sizes`` is None
-    where any name may be a size. ``indices`` are those that run in this row. ``kind`` is what the formula computes.
-    ``torn`` are letters that ran to several ends in the rows above.
-    """
-
-    tensors: dict[str, set[str]] = field(default_factory=dict)
-    sizes: frozenset[str] | None = frozenset()
-    indices: frozenset[str] = frozenset()
+    tensors: dict[str, set[str]] = field(default_factory=dict)  # by key: the indices it was declared with, "" for none
+    sizes: frozenset[str] | None = frozenset()  # None: any name may be a size
+    indices: frozenset[str] = frozenset()  # those that run in this row
     functions: frozenset[str] | None = None
-    kind: Literal["tensor", "size", "answer"] = "tensor"
-    torn: frozenset[str] = frozenset()
+    kind: Literal["tensor", "size", "answer"] = "tensor"  # what the formula computes
+    torn: frozenset[str] = frozenset()  # letters that ran to several ends in the rows above
 
     @cached_property
     def among_sizes(self) -> Scope:

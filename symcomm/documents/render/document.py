@@ -58,29 +58,22 @@ class StepPoints:
 
 @dataclass(frozen=True)
 class Answer:
-    """One derived answer: its derivation, the values used, and the exact quantity (None where a value is missing).
-
-    ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
-    under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
-    question, where it has its own. The author's ``rubric`` says what steps are worth; without one the ``shared`` points
-    are divided among them. ``options`` are those of the quantity, as they were written; ``unasked`` says that no
-    sentence of the document asks for it. ``reading`` says how its table was read, for the author and those who grade.
-    """
+    """One derived answer: its derivation, the values used, and the exact quantity (None where a value is missing)."""
 
     label: str
     derivation: Derivation
-    given: tuple[Given, ...]
+    given: tuple[Given, ...]  # the values that the question gives
     quantity: Quantity | None
     span: Span
-    asked: str = ""
-    others: Exhibit | None = None
-    mistakes: tuple[str, ...] = ()
-    points: int | None = None
-    rubric: tuple[StepPoints, ...] = ()
-    shared: Fraction = Fraction(0)
-    options: tuple[tuple[str, str], ...] = ()
-    unasked: bool = False
-    reading: str = ""
+    asked: str = ""  # the name of the quantity
+    others: Exhibit | None = None  # the same number under other conventions
+    mistakes: tuple[str, ...] = ()  # what goes wrong often, and which number that gives
+    points: int | None = None  # of the question, where it has its own
+    rubric: tuple[StepPoints, ...] = ()  # the author's: what steps are worth
+    shared: Fraction = Fraction(0)  # points that are divided among the steps where there is no rubric
+    options: tuple[tuple[str, str], ...] = ()  # of the quantity, as they were written
+    unasked: bool = False  # no sentence of the document asks for it
+    reading: str = ""  # how its table was read, for the author and those who grade
 
     @property
     def grading(self) -> tuple[StepPoints, ...]:
@@ -143,31 +136,24 @@ Block = Prose | LayerTable | Heading | Answer | Picture | Only
 
 @dataclass(frozen=True)
 class Document:
-    """A whole write-up. ``date`` is what the author gave ("2024-03-20" or empty); nothing is taken from the clock.
-
-    ``extra`` are the author's own keys, for a template of theirs; ``detail`` says how much of each derivation is shown.
-    ``code`` is what a QR code on the first page says, where there is one.
-    ``leaks`` is where prose that belongs to the paper refers to an answer, ``told`` what an author should look at.
-    ``written`` are the texts of its blocks, whose numbers a paper may tell.
-    ``mistakes_in`` are the editions that have the mistakes of its answers.
-    """
+    """A whole write-up."""
 
     title: str
     subtitle: str
     authors: tuple[str, ...]
-    date: str
+    date: str  # what the author gave, or empty: nothing is taken from the clock
     language: str
     file: str
     notation: Notation
     blocks: tuple[Block, ...]
     course: str = ""
-    detail: Detail = "normal"
-    extra: tuple[tuple[str, str], ...] = ()
-    leaks: tuple[Span, ...] = ()
-    told: tuple[str, ...] = ()
-    code: str = ""
-    written: tuple[str, ...] = ()
-    mistakes_in: tuple[Edition, ...] = EDITIONS
+    detail: Detail = "normal"  # how much of each derivation is shown
+    extra: tuple[tuple[str, str], ...] = ()  # the author's own keys, for a template of theirs
+    leaks: tuple[Span, ...] = ()  # where prose that belongs to the paper refers to an answer
+    told: tuple[str, ...] = ()  # what an author should look at
+    code: str = ""  # what a QR code on the first page says
+    written: tuple[str, ...] = ()  # the texts of its blocks, whose numbers a paper may tell
+    mistakes_in: tuple[Edition, ...] = EDITIONS  # the editions that have the mistakes of its answers
 
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""

@@ -78,29 +78,24 @@ class TableView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One answer, in the order of the page: what is cut or counted (``lead``), why (``reasons``), algebra, the box.
+    """One answer, in the order of the page: what is cut or counted, why, algebra, the box, and notes below it."""
 
-    Below the box stand other exhibits, ``others`` (the number under other conventions), what goes wrong often, and the
-    points of the steps. ``together`` is a table in the place of the box where several answers are one derivation.
-    ``number`` counts the answers of a document with several, and ``before`` names lines that an earlier one has shown.
-    """
-
-    number: str
+    number: str  # counts the answers of a document with several
     label: Markup
-    lead: tuple[Markup, ...]
+    lead: tuple[Markup, ...]  # what is cut or counted
     given: tuple[GivenView, ...]
     conventions: tuple[ConventionView, ...]
     steps: tuple[StepView, ...]
     lefts: tuple[Markup, ...]
     right_width: float
-    grading: tuple[tuple[Markup, Fraction], ...]
-    before: Markup | str = ""
+    grading: tuple[tuple[Markup, Fraction], ...]  # the points of the steps
+    before: Markup | str = ""  # lines that an earlier answer has shown
     reasons: tuple[TableView, ...] = ()
     box: tuple[RowView, ...] = ()
-    together: TableView | None = None
+    together: TableView | None = None  # in the place of the box, where several answers are one derivation
     unit: str = ""
     exhibits: tuple[TableView, ...] = ()
-    others: TableView | None = None
+    others: TableView | None = None  # the number under other conventions
     mistakes: tuple[Markup, ...] = ()
     notes: tuple[Markup, ...] = ()
     points: int | None = None

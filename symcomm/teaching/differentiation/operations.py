@@ -25,20 +25,16 @@ ONE, MINUS = num(1), num(-1)
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: its form of the forms of its operands, and its partial derivative for each of them.
-
-    ``partials`` takes the operands and the result. ``undefined`` says why there is no value at some operands, ``kink``
-    why there is no derivative; both are empty where there is one. ``rule`` is what a reader knows the derivative by.
-    """
+    """An operation: its form of the forms of its operands, and its partial derivative for each of them."""
 
     name: str
     spellings: tuple[str, ...]
     arity: int
     form: Callable[..., Form]
-    partials: Callable[..., tuple[Form, ...]]
-    rule: str
-    undefined: Callable[..., str] = lambda *operands: ""
-    kink: Callable[..., str] = lambda *operands: ""
+    partials: Callable[..., tuple[Form, ...]]  # of the operands and the result
+    rule: str  # what a reader knows the derivative by
+    undefined: Callable[..., str] = lambda *operands: ""  # why there is no value at some operands
+    kink: Callable[..., str] = lambda *operands: ""  # why there is no derivative
 
 
 def sign(number: Expr) -> int:

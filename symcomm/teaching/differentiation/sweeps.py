@@ -15,17 +15,14 @@ from symcomm.teaching.differentiation.trace import EvaluationTrace, variable
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a reverse sweep: the adjoint of ``target`` gets the adjoint of ``row`` times a partial derivative.
-
-    ``adds`` says that the target had a value before, by an earlier line or as an output; ``after`` is its value then.
-    """
+    """One line of a reverse sweep: the adjoint of ``target`` gets the adjoint of ``row`` times a partial derivative."""
 
     row: int
     target: int
-    adds: bool
+    adds: bool  # the target had a value before, by an earlier line or as an output
     partial: Form
     worth: Expr
-    after: Expr
+    after: Expr  # the value of the target then
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,7 @@ from symcomm.core.setting import Setting
 
 @dataclass(frozen=True)
 class Call:
-    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region.
-
-    It is made for so many ``layers`` (for ``every`` one, or for all but the model's first), and in each of them for so
-    many ``microbatches``: for one where those move parts of a batch, since the size is that of all parts. What
-    ``finishes`` the gradient of a weight, or the weight itself, is made for every microbatch or ``once`` in a step;
-    ``accumulates`` says that this is for a convention to choose. ``name`` is what moves: d(W) for ``tensor`` W.
-    """
+    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region."""
 
     kind: str
     tensor: str
@@ -44,13 +38,13 @@ class Call:
     why: str
     dtype: str
     region: Region
-    layers: Form
-    every: bool
-    microbatches: Form
-    finishes: bool
-    once: bool
-    accumulates: bool
-    name: str
+    layers: Form  # so many layers make it
+    every: bool  # else all of them but the model's first
+    microbatches: Form  # a layer makes it for so many: one, where each moves its part of a batch
+    finishes: bool  # it completes the gradient of a weight, or the weight
+    once: bool  # in a step, not for every microbatch
+    accumulates: bool  # a convention chooses between once and every microbatch
+    name: str  # what moves: d(W) for the tensor W
     half: str
     parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
     by: tuple[str, ...] = field(default=(), compare=False)  # the conventions by which it is there

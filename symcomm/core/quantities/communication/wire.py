@@ -13,19 +13,14 @@ from symcomm.core.records import dataclass
 
 @dataclass(frozen=True)
 class Wire:
-    """Of one call over some ranks: shares of its payload and rounds.
+    """Of one call over some ranks: shares of its payload and rounds."""
 
-    ``path`` are bytes that follow one another in the busier direction of a link, ``moved`` those that a rank sends and
-    receives together. ``own_links`` says that a rank uses several links at once, each for a part of that: both of a
-    ring, or those of all axes of a torus. ``how`` tells how the call goes, ``by`` names its algorithm.
-    """
-
-    path: Form
-    moved: Form
+    path: Form  # bytes that follow one another in the busier direction of a link
+    moved: Form  # bytes that a rank sends and receives together
     rounds: Form
-    own_links: bool = False
-    how: str = ""
-    by: str = ""
+    own_links: bool = False  # a rank uses several links at once: both of a ring, or those of all axes of a torus
+    how: str = ""  # how the call goes, in words
+    by: str = ""  # the name of its algorithm
 
     def through(self, link: str) -> Form:
         """The share that a link carries: in the busier direction, or in both directions together."""

@@ -83,24 +83,19 @@ class Moved:
 
 @dataclass(frozen=True)
 class OpLoad:
-    """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
-
-    The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run
-    in one launch. Along the mesh axes ``pairs`` ranks share the queries of a causal attention. It has its operations
-    ``by`` some conventions.
-    """
+    """One op on one rank: its operations and what it moves."""
 
     op: Op
     phase: str
     flops: Form
     moved: tuple[Moved, ...]
     cuts: tuple[tuple[int, str], ...] = ()
-    again: bool = False
-    every: bool = True
-    half: str = ""
-    kernel: str = ""
-    pairs: tuple[str, ...] = ()
-    by: tuple[str, ...] = field(default=(), compare=False)
+    again: bool = False  # it is recomputed
+    every: bool = True  # the model's first layer has it, too
+    half: str = ""  # of the backward pass
+    kernel: str = ""  # ops of one kernel run in one launch
+    pairs: tuple[str, ...] = ()  # mesh axes along which ranks share the queries of a causal attention
+    by: tuple[str, ...] = field(default=(), compare=False)  # conventions that decide its operations
 
     @property
     def launch(self) -> tuple[str, bool]:

@@ -37,17 +37,14 @@ _WALKS = 15  # of one step that are kept
 
 @dataclass(frozen=True)
 class StepRun:
-    """The run of a rank: its strategy and, if several, its ``microbatches``; in a pipeline its ``stage`` (from 0),
-    schedule and chunks. ``held`` are tensors that the program still refers to. ``workspace`` is there for each thread:
-    one calls the forward pass and another one the backward pass.
-    """
+    """The run of a rank: its strategy and how its step runs."""
 
     strategy: Strategy
     recipe: Recipe
     options: StepOptions = StepOptions()
-    held: tuple[str, ...] = ()
-    workspace: Fraction = Fraction(0)
-    microbatches: Form | None = None
+    held: tuple[str, ...] = ()  # tensors that the program still refers to
+    workspace: Fraction = Fraction(0)  # for each of two threads: one calls the forward pass, another one the backward
+    microbatches: Form | None = None  # if there are several
     schedule: str = USUAL_SCHEDULE
     stage: int = 0
     chunks: int = 1

@@ -25,26 +25,21 @@ from symcomm.core.setting import Setting, StepWriter, mark
 class RegionTime:
     """The times of one repetition of a region and one microbatch, and of the end of the batch.
 
-    ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
-    its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``terms`` are what they are
-    made of, ``alone`` are those without
-    collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
-    gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
-    Where gradients are reduced in buckets, ``backward`` is the time of a backward pass and ``reduced`` that of the
-    transfer of gradients.
+    Pieces of work are timed apart: a whole microbatch (``""``), or its forward ``F`` and its backward ``D``, or ``B``
+    and ``W``, the gradients of the input and of the weights.
     """
 
     region: Region
-    work: Mapping[str, Form]
-    alone: Mapping[str, Form]
-    network: Mapping[str, Form]
+    work: Mapping[str, Form]  # by piece of work, as the next two
+    alone: Mapping[str, Form]  # without collectives
+    network: Mapping[str, Form]  # the calls
     end: Form | None = None
-    last: Form | None = None
+    last: Form | None = None  # the last piece of work, where the reduction of gradients runs beside it
     end_network: Form | None = None
-    first: RegionTime | None = None
-    backward: Form | None = None
-    reduced: Form | None = None
-    terms: Mapping[str, Terms] = field(default_factory=dict)
+    first: RegionTime | None = None  # of the model's first layer, where it does less than all others
+    backward: Form | None = None  # a backward pass, where gradients are reduced in buckets,
+    reduced: Form | None = None  # and the transfer of gradients
+    terms: Mapping[str, Terms] = field(default_factory=dict)  # what work is made of
 
 
 WORK = {

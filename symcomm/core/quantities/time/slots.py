@@ -25,16 +25,13 @@ from symcomm.core.worksheets.runs import queued
 
 @dataclass(frozen=True)
 class Run:
-    """How a schedule is timed: in ``slots`` of a whole microbatch, or pieces of work apart, by their ``letters``.
-
-    A rank's share of the layers is ``share`` stages.
-    """
+    """How a schedule is timed: in slots of a whole microbatch, or pieces of work apart."""
 
     said: str
     sizes: Mapping[str, Form]
-    letters: str = ""
-    slots: ClosedForm | None = None
-    share: Form = Num(Fraction(1))  # frozen
+    letters: str = ""  # of the pieces of work
+    slots: ClosedForm | None = None  # the number of slots
+    share: Form = Num(Fraction(1))  # a rank's share of the layers, in stages
 
 
 _NONE = Num(Fraction(0), SECOND)

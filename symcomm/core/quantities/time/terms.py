@@ -270,8 +270,8 @@ class TimeWriter:
             volume = self.total(f"V{label}", parts, BYTE, "add", "All formats together.")
             assert volume is not None
             form: Form = Ratio(volume, link.bandwidth)
-            owner = "network" if link.name == "network" else f"links {spot(link)}"
-            text = f"Bytes over the bandwidth of the {owner}"
+            text = "Bytes over the bandwidth of the network"
+            text = text if link.name == "network" else f"Bytes over the bandwidth of the links {spot(link)}"
             shares = ", of which it has this part." if link.cards else ", which share them."
             text += "." if link.count == num(1) else shares
             latency = None
