@@ -31,7 +31,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.parallel.copies import with_copied_heads
 from symcomm.core.parallel.strategy import OF_A_HEAD, PipelineCut, Strategy, parse_strategy, with_copies
 from symcomm.core.patience import OverdueError, limited
-from symcomm.core.program.pipeline import unlike
+from symcomm.core.program.pipeline import layer_count, stage_count, unlike
 from symcomm.core.program.schedules import find
 from symcomm.core.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.core.quantities import QUANTITIES
@@ -369,7 +369,7 @@ class Model(DerivedQuantities):
         setting = replace(setting, named=named, degrees=frozenset(ranks), notation=notation, ask=ask)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
-        staged = False
+        staged, counts = False, set[str]()
         whole = _strategy(said) if declared.needs_model else None
         if whole is not None:
             cut = whole.pipeline
@@ -389,11 +389,14 @@ class Model(DerivedQuantities):
                 if isinstance(most, Derivation):
                     return most
                 staged = most
+                if staged and sends:
+                    counts = {*names(layer_count(setting.graph)), *names(stage_count(cut, setting.graph))}
             staged = staged or quantity == "capacity"  # numbers decide how many ranks divide the sizes
             copying = any(rule.axis == "heads" for _, rule in placed.rules)
             if degrees or staged or copying or (shared is not None and setting.graph is even):
                 words_shared = shared if setting.graph is even else None
-                again = partial(self._anew, {}, degrees, words_shared, staged, whole if copying else None, wanted, same)
+                heads = whole if copying else None
+                again = partial(self._anew, {}, degrees, words_shared, staged, counts, heads, wanted, same)
             if said.get("links") is not None and placed.sizes.keys() != whole.sizes.keys():
                 from symcomm.core.quantities.communication.links import BELOW, HIERARCHY, PIPE, by_axis
 
@@ -490,13 +493,14 @@ class Model(DerivedQuantities):
 
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
-        shared: CutVocabulary | None, staged: bool, copying: Strategy | None, quantity: str | DeclaredQuantity,
-        said: Mapping[str, Any], known: Mapping[str, Fraction],
+        shared: CutVocabulary | None, staged: bool, counts: Collection[str], copying: Strategy | None,
+        quantity: str | DeclaredQuantity, said: Mapping[str, Any], known: Mapping[str, Fraction],
     ) -> Derivation | None:  # fmt: skip
         """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
 
         Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words. ``staged`` says that
-        numbers decide which stage has the most, or what divides. They may decide whether ``copying`` copies heads.
+        numbers decide which stage has the most, or what divides: ``counts`` of layers and stages alone, where they can.
+        Numbers may decide whether ``copying`` copies heads.
         """
         at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
         if shared is not None and shared.uneven(self.graph, known):
@@ -505,7 +509,8 @@ class Model(DerivedQuantities):
             copying = copying.at(complete := self.graph.relations.complete(known))
             staged = staged or with_copied_heads(self.graph, copying, complete)[1] is not copying
         if staged:
-            at |= {name: value for name, value in known.items() if name not in self.values}
+            missing = {name: value for name, value in known.items() if name not in self.values}
+            at |= {name: value for name, value in missing.items() if name in counts} or missing
         key = frozenset(at.items())
         if at and key not in made:
             made[key] = replace(self, values={**self.values, **at}).derive(quantity, **said)

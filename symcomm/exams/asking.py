@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,6 +25,7 @@ from symcomm.core.quantities.declared import DeclaredQuantity
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Unit
 from symcomm.exams.problems.deriving import derive
+from symcomm.exams.remembered import Remembered
 
 if TYPE_CHECKING:
     from symcomm.core.derivation import Derivation
@@ -102,8 +104,21 @@ class ModelQuestion:
     @cached_property
     def derivation(self) -> Derivation:
         """The derivation; raises a ``SymcommError`` where there is none."""
+        return self._at({**self.model.values, **dict(self.values)})
+
+    @cached_property
+    def open(self) -> Derivation:
+        """The derivation from no other numbers than ``told`` names."""
         about = replace(self._counted, values=self.known)
         return derive(self.asked, about, dict(self.options), self.accounting, self.known, ())
+
+    def _at(self, values: Mapping[str, Fraction]) -> Derivation:
+        """The derivation at some numbers: where a few of them decide on another one, that one serves many papers."""
+        if self.told is None or self.open.otherwise is None:
+            return self.open
+        known = self.open.relations.complete(values)
+        other = self.open.otherwise(known)
+        return self.open if other is None or len(other.given) == len(known) else other
 
     @cached_property
     def known(self) -> dict[str, Fraction]:
@@ -112,8 +127,18 @@ class ModelQuestion:
         return {name: value for name, value in every.items() if self.told is None or name in self.told}
 
     def serves(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether the derivation has the same steps at other numbers."""
-        return serves(self.derivation, self.known, values)
+        """Whether the derivation, or its answer where a few numbers decide on it, is the same at other numbers."""
+        if self.derivation is self.open:
+            return serves(self.open, self.known, values)
+        with suppress(SymcommError):
+            made = self._at(values)
+            if made is not self.open and serves(made, dict(made.given), values):
+                return self._forms.once(ByIdentity(made), lambda: self._form(made)) == self.form
+        return False
+
+    @cached_property
+    def _forms(self) -> Remembered[ByIdentity[Derivation], Form]:
+        return Remembered()
 
     @property
     def _counted(self) -> Model:
@@ -124,27 +149,27 @@ class ModelQuestion:
     @cached_property
     def form(self) -> Form:
         """The answer in symbols and numbers, as the rules wrote it; a step that only names a number stays a symbol."""
+        return self._form(self.derivation)
+
+    def _form(self, made: Derivation) -> Form:
         graph = self.model.graph
         left_out = {op.source for op in graph.ops if self.forgotten & {*op.inputs} and op.source is not None}
         known: dict[str, Form] = {}
-        for step in self.derivation.steps:
+        for step in made.steps:
             if step.relation != ":=":
                 continue
             form = forms.substitute(step.form, lambda s: known.get(s.name, s))
             forgotten = step.reason.rule == "keep" and step.name in self.forgotten
             if forgotten or (step.reason.source is not None and step.reason.source in left_out):
                 form = Num(Fraction(0), step.unit)
-            if isinstance(step.form, Num) and step.form.number > 1 and not self._used(step.name):
+            if isinstance(step.form, Num) and step.form.number > 1 and not _used(made, step.name):
                 form = Sym(step.name, step.form.number.denominator == 1, step.unit)
             known[step.name] = form
-        found = known[self.step] if self.step in known else known[self.derivation.answer.name]
+        found = known[self.step] if self.step in known else known[made.answer.name]
         free = {s.name for s in worth(found).free_symbols}  # what cancels may be one
         if self.step not in known:  # of a sum over a size it cancels in the collected answer alone
-            free &= {*known, *(s.name for s in self.derivation.expr.free_symbols)}
+            free &= {*known, *(s.name for s in made.expr.free_symbols)}
         return forms.substitute(found, lambda s: s if s.name in free else Num(Fraction(1)))
-
-    def _used(self, name: str) -> bool:
-        return any(name in forms.names(step.form) and step.name == name for step in self.derivation.steps)
 
     @cached_property
     def unit(self) -> Unit:
@@ -328,6 +353,10 @@ def serves(derivation: Derivation, told: Mapping[str, Fraction], values: Mapping
         return derivation.otherwise is None or derivation.otherwise(known) is None
     except SymcommError:
         return False
+
+
+def _used(made: Derivation, name: str) -> bool:
+    return any(name in forms.names(step.form) and step.name == name for step in made.steps)
 
 
 @lru_cache(maxsize=256)  # what is kept of a graph is kept of it without these weights, too

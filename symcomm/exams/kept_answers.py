@@ -28,6 +28,7 @@ from symcomm.core.units import Quantity
 from symcomm.documents.render.document import Answer
 from symcomm.exams.asking import serves
 from symcomm.exams.key import Key, key_of
+from symcomm.exams.problems.answer_keys import AnswerKeys
 from symcomm.exams.problems.answered import options_of
 from symcomm.exams.problems.deriving import accounting_of, derive, no_model
 from symcomm.exams.problems.keys import Known
@@ -62,11 +63,12 @@ class _Shared(Generic[Made]):
         """The one that serves a paper with these numbers, or is made now; None where only the paper's own will do."""
         found = next((one for one in self.made if one.serves(values)), None)
         while found is None and self.bases and (told := {n: values[n] for n in self.bases[0]}) not in self.tried:
-            self.tried.append(told)
             one = make(told)
             if one is not None and one.serves(values):
                 self.made.append(found := one)
-            elif not self.made:
+            elif self.made:
+                self.tried.append(told)
+            else:
                 self.leave_basis()
         return found
 
@@ -212,8 +214,8 @@ class KeptAnswers:
             return self._key(problem, ask, read, read, bases)[0]
         key, shared = self._key(problem, ask, read, symbolic, bases[:1])
         if shared.made and not shared.agreed:
-            model = self.model(problem, ask.model)
-            own = key_of(problem, read.asked, {ask.model: model} if model else {}).at(read.values)
+            model, again = self.model(problem, ask.model), replace(read.asked, answer=_asked_for(key))
+            own = key_of(problem, again, {ask.model: model} if model else {}).at(read.values)
             shared.agreed = _recognised(key) == _recognised(own)
             if not shared.agreed:
                 shared.leave_basis()
@@ -330,6 +332,15 @@ def _sizes(ask: Ask) -> dict[str, Fraction]:
     counts = {option.name for option in declared if option.kind == "size"}
     return {name: Fraction(str(value)) for name, value in ask.options
             if name in counts and re.fullmatch(r"[1-9]\d+|[2-9]", str(value))}  # fmt: skip
+
+
+def _asked_for(key: Key) -> AnswerKeys:
+    """The answers that are told apart, without those that asking again did not find, even with all numbers."""
+    found = {name for one in key.mistakes for name in one.names}
+    mistakes = tuple(one.name for one in key.candidates.mistakes
+                     if one.name in found or not all(change.again for change in one.changes))  # fmt: skip
+    pairs = ([name.partition(": ") for name in one.names] for one in key.conventions)
+    return replace(key.spec, mistakes=mistakes, conventions=tuple(tuple((a, b) for a, _, b in one) for one in pairs))
 
 
 def _recognised(key: Key) -> list[tuple[object, ...]]:

@@ -109,7 +109,7 @@ def key_for(derivation: Derivation, **values: object) -> Key:
     if "origin" in derivation.kept:
         model, quantity, options = derivation.kept["origin"]
         question = ModelQuestion(quantity, model, tuple(options.items()), derivation.accounting, given)
-        question.__dict__["derivation"] = derivation  # which is cached, and derived again in a changed question
+        question.__dict__["open"] = derivation  # which is cached, and derived again in a changed question
         return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
     question = _derived(derivation, model, derivation.accounting, given)
@@ -121,7 +121,7 @@ def _derived(
 ) -> ModelQuestion:
     """A question of which only the derivation is known, such as the ratio of two answers."""
     question = ModelQuestion("", model, (), accounting, given)
-    question.__dict__["derivation"] = derivation
+    question.__dict__["open"] = derivation
     return question
 
 

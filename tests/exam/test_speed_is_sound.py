@@ -247,16 +247,23 @@ def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch)
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_papers_with_as_many_stages_share_what_is_recognised_unless_other_numbers_decide(monkeypatch, settled):
-    if not settled:  # as where stages differ, so that numbers say which one has the most
+def test_papers_with_the_same_kinds_of_stages_share_what_is_recognised_unless_other_numbers_decide(
+    monkeypatch, settled
+):
+    if not settled:  # as where numbers other than those of layers and stages say which stage has the most
         monkeypatch.setattr(Candidates, "serves", lambda candidates, values: False)
-    text = STRUCTURES.replace("{{ s }}", "2").replace("N: {multiples_of: 8, from: 8, to: 32}", "N: [8, 16]")
+    text = STRUCTURES.replace("{{ s }}", "2").replace("N: {multiples_of: 8, from: 8, to: 32}", "N: [4, 8, 16]")
     exam = exam_of(parse_template(text, "t.md"), "1")
-    found = []
-    for paper in map(exam.paper, numbered(5)):
+    found, layers = [], set()
+    for paper in map(exam.paper, numbered(8)):
         ask = next(ask for ask in paper.problem.asks if ask.exam.id == "pp")
-        found.append(exam.kept.key(paper.problem, ask).candidates)
-    assert len({*map(id, found)}) == (2 if settled else 5)
+        key, alone = exam.kept.key(paper.problem, ask), key_of(paper.problem, ask)
+        told = [[(one.names, one.at(made.values)) for one in made.candidates.recognised] for made in (key, alone)]
+        assert told[0] == told[1]
+        found.append(key.candidates)
+        layers.add(paper.drawn["N"].text)
+    assert layers == {"4", "8", "16"}
+    assert len({*map(id, found)}) == (2 if settled else 8)  # of two stages no one is between others
 
 
 SIZES = """---
