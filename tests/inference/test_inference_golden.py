@@ -146,11 +146,16 @@ def tensor_time(case: Case) -> Any:
     return [one.at(**at(case, "B", "c")).value for one in made]
 
 
+OF_BITS = {"17/4": "int4(64 fp16)", "33/8": "int4(128 fp16)", "9/2": "q4_0", "17/2": "q8_0"}
+
+
 def quantised_model(case: Case) -> Any:
-    """The matrices of a step, those of the layers in 4 bits and a scale of 16 for 64; and the table of embeddings."""
+    """The matrices of a step, those of the layers in few bits; and the table of embeddings, where it is no head."""
     made, said = model(case["model"]), {"traffic": "matrices", "experts_read": "every_expert"}
-    read = made.decode().traffic(dtype="weights=int4(64 fp16), W^U=bf16", accounting=said).at(B=1, c=1)
-    return read.value + made.tensor_size("W^E", dtype="bf16").at().value
+    tied = GOLDEN["models"][case["model"]].get("tied", False)
+    formats = f"weights={OF_BITS[case['at']['bits']]}, {'W^E' if tied else 'W^U'}=bf16"
+    read = made.decode().traffic(dtype=formats, accounting=said).at(B=1, c=1).value
+    return read if tied else read + made.tensor_size("W^E", dtype="bf16").at().value
 
 
 def ttft(case: Case) -> Any:
@@ -166,32 +171,34 @@ def latency(case: Case) -> Any:
     made, (prompt, tokens) = model(case["model"]).at(**at(case, "B")), (int(case["at"][n]) for n in "ST")
     said = {"attention": "causal_half", "traffic": "weights_and_cache"}
     whole = made.request_latency(prompt, tokens, accounting=said, **rates(case)).at().value
-    first, read = (
-        made.prefill_time(prompt=prompt, accounting={**said, "traffic": traffic}, **rates(case)).at().value
-        for traffic in ("matrices", "weights_and_cache")
-    )
+    once = {"traffic": "matrices", "experts_read": "every_expert"}
+    first, read = (made.prefill_time(prompt=prompt, accounting={**said, **how}, **rates(case)).at().value
+                   for how in (once, {}))  # fmt: skip
     return [first, whole - read, first + whole - read]
 
 
 def matrices(case: Case) -> Fraction:
-    """The matrices of the layers, the head and the embedding, in two bytes a number."""
+    """The numbers of the matrices of the layers, of the head and of the embedding, a tied one once."""
     made, said = model(case["model"]), {"traffic": "matrices", "experts_read": "every_expert"}
-    read = made.decode().traffic(dtype="bf16", accounting=said).at(B=1, c=1)
-    return Fraction(read.value + made.tensor_size("W^E", dtype="bf16").at().value)
+    read = made.decode().traffic(dtype="fp8", accounting=said).at(B=1, c=1)
+    tied = GOLDEN["models"][case["model"]].get("tied", False)
+    return Fraction(read.value + (0 if tied else made.tensor_size("W^E", dtype="fp8").at().value))
 
 
 def even_capacity(case: Case) -> Any:
-    """What fits on all ranks where they share each weight evenly; copies of heads are in the caches only."""
+    """What fits on all ranks where they share each matrix evenly; copies of heads are in the caches only."""
     numbers, ranks = case["at"], int(case["at"]["t"])
-    token = model(case["model"]).kv_cache("token", f"tensor({ranks})").at().value
+    paged = ceil(Fraction(numbers["c"]) / int(numbers["page"])) * int(numbers["page"])
+    cache = model(case["model"]).kv_cache("sequence", f"tensor({ranks})", dtype=bytes_of(numbers["b_kv"]))
     room = int(numbers["M"]) - int(options(case)["workspace"])
-    said = {"parameters": matrices(case) / 2, "bytes": "2 B", "token": f"{ranks * token} B", "tokens": numbers["c"]}
-    return sc.derive("cache_room", devices=ranks, memory=f"{room} B", **said).at().value
+    weights = {"parameters": matrices(case), "bytes": f"{numbers['b']} B"}
+    each = {"token": f"{ranks * cache.at(c=paged).value} B", "tokens": 1}
+    return sc.derive("cache_room", devices=ranks, memory=f"{room} B", **weights, **each).at().value
 
 
 def capacity(case: Case) -> Any:
-    numbers, ranks = case["at"], int(case["at"]["t"])
-    if ranks > GOLDEN["models"][case["model"]].get("nkv", ranks):
+    numbers, ranks, sizes = case["at"], int(case["at"]["t"]), GOLDEN["models"][case["model"]]
+    if ranks > sizes.get("nkv", ranks) or sizes["family"] == "opt":  # its table of positions is not among the matrices
         return even_capacity(case)
     made = model(case["model"]).serving_capacity(
         f"{numbers['M']} B", tokens=int(numbers["c"]), capacity_is="usable", page=int(numbers["page"]),
@@ -217,11 +224,14 @@ def handed_over(case: Case) -> Any:
     return model(case["model"]).kv_cache("sequence").at(c=int(case["at"]["S"])).value
 
 
-QUANTISED = {
-    "quantised.bits.1": "int4(128 fp16 fp16)", "quantised.bits.2": "int4(128 fp16 int4)", "quantised.bits.3": "nf4",
-    "quantised.bits.4": "mxfp4", "quantised.bits.5": "q8_0",
-    "quantised.matrix.1": "int4(128 fp16 fp16)", "quantised.matrix.2": "int4(128 fp16)",
-}  # fmt: skip
+BESIDE = {"16": "fp16", "20": "fp16 int4", "32": "fp16 fp16"}  # bits of a scale, and of a zero
+
+
+def quantised_format(case: Case) -> str:
+    """The format that a case has in its words: a known one, or groups with a scale and perhaps a zero."""
+    known = re.search(r"NF4|MXFP4|NVFP4|Q\d_\d", case["model"].get("format", ""))
+    beside = case["at"].get("bits beside a group") or re.search(r"(\d+) bits beside", case["question"])[1]  # type: ignore[index]
+    return known[0].lower() if known else f"int{case['at']['bits']}({case['at']['group']} {BESIDE[beside]})"
 
 
 def quantised(case: Case) -> Any:
@@ -229,7 +239,7 @@ def quantised(case: Case) -> Any:
     sizes = {"rows": 8, "cols": 1, **(case["model"] if "rows" in case["model"] else {})}
     table = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, L, R], W [R, C]\ty [B, L, C]\n")
     last = {"last_group": "short"} if "last group" in options(case) else {}
-    return table.tensor_size("W", dtype=QUANTISED[case["id"]], **last).at(R=sizes["rows"], C=sizes["cols"]).value
+    return table.tensor_size("W", dtype=quantised_format(case), **last).at(R=sizes["rows"], C=sizes["cols"]).value
 
 
 def cross(case: Case) -> Any:
@@ -368,7 +378,8 @@ def cache_bound(case: Case) -> Any:
 
 
 def apart(case: Case) -> Any:
-    numbers, said = rates(case), {"traffic": "matrices", "attention": "left_out", "window_cache": "w-1"}
+    said = {"traffic": "matrices", "attention": "left_out", "window_cache": "w-1", "experts_read": "every_expert"}
+    numbers = rates(case)
     formats = f"weights={bytes_of(case['at']['b'])}, cache={bytes_of(case['at']['b_kv'])}"
     made = (
         model(case["model"])
@@ -417,8 +428,9 @@ def stages(case: Case) -> Any:
 
 def slo(case: Case) -> Any:
     numbers = case["at"]
+    said = {"traffic": "matrices", "window_cache": "w-1", "experts_read": "every_expert"}
     made = [model(case["model"]).decode().memory_bound_decode(
-        want=want, limit=f"{numbers['limit']} s", bandwidth=f"{numbers['W']} B/s", accounting="matrices"
+        want=want, limit=f"{numbers['limit']} s", bandwidth=f"{numbers['W']} B/s", accounting=said
     ) for want in ("batch", "rate")]  # fmt: skip
     return [one.at(**at(case, "c")).value for one in made]
 
@@ -534,7 +546,7 @@ def test_a_rank_with_a_copy_of_a_head_holds_and_reads_the_weights_of_the_copy() 
     case = CASES["time.tensor.4"]
     assert tensor_time(case)[0] - Fraction(case["value"][0]) == Fraction(copies, int(case["at"]["W"]))
     case = CASES["capacity.4"]
-    left = int(case["at"]["M"]) - int(options(case)["workspace"]) - matrices(case) / 16 - copies
+    left = int(case["at"]["M"]) - int(options(case)["workspace"]) - 2 * matrices(case) / 16 - copies
     made = model(case["model"]).serving_capacity(
         "80 GB", tokens=8192, capacity_is="nominal_GB", strategy="tensor(16)", workspace="5 GB", dtype="bf16"
     )

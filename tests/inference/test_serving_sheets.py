@@ -84,6 +84,18 @@ def test_a_share_of_accepted_drafts_above_one_is_refused_and_so_is_one_in_the_ge
         sc.derive("speculative_decoding").at(a=1, g=5)
 
 
+def test_drafts_may_cost_nothing_and_none_may_be_accepted() -> None:
+    # 2101/625 tokens in one step; and one token in 1.2 steps, so that no draft at all is the best.
+    assert asked("speculative_decoding", "speedup", acceptance="4/5", drafts="4", draft_cost="0") == Fraction(2101, 625)
+    said = {"acceptance": "0", "draft_cost": "1/20"}
+    assert asked("speculative_decoding", "speedup", drafts="4", **said) == Fraction(5, 6)
+    assert [asked("speculative_decoding", want, **said) for want in ("positions", "greatest")] == [1, 1]
+    refused = "draft_cost = 0: no number of drafts is the best\nhint: such as 1/20"
+    for want in ("positions", "greatest"):
+        with pytest.raises(sc.SymcommError, match=refused):
+            asked("speculative_decoding", want, acceptance="4/5", draft_cost="0")
+
+
 def test_a_power_may_be_in_watts_by_their_symbol() -> None:
     # 8 devices of 700 W make 1000 tokens a second.
     for power in ("700 W", "0.7 kW", "700 watt"):

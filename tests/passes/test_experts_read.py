@@ -36,6 +36,13 @@ def test_the_expected_experts_are_the_mean_over_every_routing(experts: int, chos
     assert abs(found - hit_by_all_routings(experts, chosen, tokens)) <= Fraction(1, 2 * 10**12)
 
 
+def test_a_batch_of_decode_steps_has_exact_expected_experts_and_a_prompt_rounded_ones():
+    chosen, every = Fraction(8), Fraction(256)
+    exact = [256 * (1 - Fraction(31, 32) ** tokens) for tokens in (256, 257)]
+    found = [ExpectedExperts().number((every, chosen, Fraction(tokens))) for tokens in (256, 257)]
+    assert found == [exact[0], round(exact[1], 12)]
+
+
 def test_arrays_of_expected_experts_are_the_exact_ones():
     columns = [np.array(row, dtype=float) for row in ([8, 64, 8], [2, 6, 2], [4, 100, 10**6])]
     exact = [float(ExpectedExperts().number(tuple(map(Fraction, row)))) for row in zip(*columns, strict=True)]

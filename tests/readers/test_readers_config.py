@@ -76,6 +76,17 @@ def test_deepseek_v3_counts_its_matrices_as_its_paper_names_them() -> None:
     assert load(config).parameters().at().value == layers + 2 * 129280 * 7168 + 7168
 
 
+@pytest.mark.parametrize("dense", [2, 3])
+def test_layers_of_deepseek_v3_that_are_all_dense_have_no_experts_to_share(dense: int) -> None:
+    """Two layers of width 8: 4 heads of 2 + 2 and 2 numbers, latents of 6 and 4, 12 in between, 20 words."""
+    small = {**decoder("deepseek_v3", 8, 2, 4, 4, 12, 20), "q_lora_rank": 6, "kv_lora_rank": 4, "qk_nope_head_dim": 2,
+             "qk_rope_head_dim": 2, "v_head_dim": 2, "moe_intermediate_size": 6, "n_routed_experts": 4,
+             "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": dense,
+             "tie_word_embeddings": False}  # fmt: skip
+    attention = 8 * 6 + 6 + 6 * 4 * 4 + 8 * 6 + 4 + 4 * 4 * 4 + 4 * 2 * 8
+    assert load(small).parameters().at().value == 2 * (attention + 2 * 8 + 3 * 8 * 12) + 2 * 20 * 8 + 8
+
+
 def deepseek_v3(**said: Any) -> dict[str, Any]:
     return decoder(
         "deepseek_v3", 7168, 61, 128, 128, 18432, 129280, q_lora_rank=1536, moe_intermediate_size=2048,

@@ -14,7 +14,7 @@ from symcomm.core.libraries import Expr, np
 from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Unit
 
-DECIMALS, FEW = 12, 32  # of an expected number of experts: exact ones have digits for each token, for few of them
+DECIMALS, FEW = 12, 256  # of an expected number of experts: exact ones have digits for each token, for few of them
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def routed(graph: Graph, tensor: Tensor) -> Op | None:
 class ExpectedExperts(NumericFunction):
     """How many of E experts T tokens are expected to hit, each going to any k of them alike: E(1 - (1 - k/E)^T).
 
-    Of more than 32 tokens rounded to 12 decimal places.
+    Of more than 256 tokens rounded to 12 decimal places.
 
     >>> ExpectedExperts().number((Fraction(8), Fraction(2), Fraction(4)))
     Fraction(175, 32)

@@ -333,6 +333,8 @@ class ModelWriter:
             return "E" not in self.values
         if self.record.mixer == "latent":
             first = config.size("first_k_dense_replace", 0, least=0)
+            if first >= config.size(self.record.sizes["N_layer"]):
+                config.used.add("n_shared_experts")  # no layer has experts, and so none has shared ones
             return lambda n: n < first
         step, without = config.size("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
         if not isinstance(without, list) or not all(isinstance(n, int) for n in without):
