@@ -50,7 +50,7 @@ def one_weight(parameters: int) -> sc.Model:
     """One weight of so many numbers, of one byte each where its gradient is."""
     rows = next(n for n in range(int(parameters**0.5), 0, -1) if parameters % n == 0)
     table = "Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]"
-    return sc.load(table, values={"B": 2**10 * 3**4 * 5, "D": rows, "F": parameters // rows})
+    return sc.load(table, values={"B": 2**10 * 3**4 * 5 * 7, "D": rows, "F": parameters // rows})
 
 
 def reduced(network: sc.Network, parameters: int, strategy: str, **how: str) -> Fraction:
