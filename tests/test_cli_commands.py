@@ -59,6 +59,22 @@ def test_derive_is_brief_and_fits_the_terminal_and_has_every_step_on_request(mon
     assert full.count("Collect equal terms.") == 5
 
 
+def test_derive_is_brief_and_says_what_each_line_is_worth_in_its_unit(tmp_path: Path):
+    config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+              "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+              "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"]}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = ("--model", str(tmp_path / "config.json"), "--at", "B=1")
+    request = ("derive", "request_latency", *asked, "--prompt", "1000", "--tokens", "200", "--device", "H100-SXM")
+    shown = run(*request, "--accounting", "weights_and_cache").output
+    # A prompt of 1000 tokens meets 218,103,808 numbers in each of 32 layers and itself, and the head once.
+    products = 2 * (1000 * 32 * (218103808 + 2 * 4096 * 1000) + 128256 * 4096)
+    assert f" ≈ {products / 989.4e12 * 1000:.2f} ms\n" in shown
+    capacity = ("derive", "serving_capacity", *asked[:2], "--capacity", "80 GB", "--tokens", "8192")
+    shown = run(*capacity, "--accounting", "nominal_GB").output
+    assert "  M_device = 80 000 000 000 B\n" in shown
+
+
 def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):
     made = json.loads(run("derive", "intensity", "--model", table, "--at", "B=32,D=4096,K=32", "--to", "json").output)
     assert made["format"] == 1

@@ -121,6 +121,8 @@ def test_what_follows_a_number_must_be_a_unit() -> None:
     ("text", "said"),
     [
         ("5 Gb/s", "unknown unit 'Gb'\nhint: write Gbit for bits, GB for bytes"),
+        ("8K", "unknown unit 'K'\nhint: write the number out: 8192, or 8000, for 8K"),
+        ("2 $/hour", "unknown unit '$'\nhint: write dollar, such as 2 dollar/hour"),
         ("5 B/(s", "the brackets of the unit 'B/(s' do not match"),
         ("5 B)", "the brackets of the unit 'B)' do not match"),
         (

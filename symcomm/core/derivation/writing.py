@@ -18,7 +18,7 @@ from symcomm.core.notation import Notation
 from symcomm.core.printing.dialects import DialectName
 from symcomm.core.printing.escape import html_text, markdown_text, printable, tex_text
 from symcomm.core.printing.forms import PRINTERS, name_in, plain
-from symcomm.core.printing.quantities import RELATIONS, amounts, quantity_in
+from symcomm.core.printing.quantities import RELATIONS, amounts, quantity_in, short
 from symcomm.core.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 from symcomm.core.records import dataclass
 from symcomm.core.units import Quantity
@@ -204,15 +204,16 @@ def _brief(d: Derived, values: Mapping[str, Fraction] | None, wide: int, exact: 
         out.append(pad + " ".join(part for way in said for part in way))
     elif str(d.unit) != "1":
         out.append(f"{pad}in {d.unit}")
-    known = numbers(d, values)
+    known, units = numbers(d, values), {step.name: step.unit for step in d.steps}
     for line in before:
         if line.name in forms.names(form):
-            number = known.get(line.name)
-            worth = plain(forms.num(number)) if number is not None and not Quantity(number).is_long else ""
-            worth = "" if worth == plain(line.last) else worth
-            out.append(f"  {name_in('text', line.name)} = {plain(line.last)}" + (f" = {worth}" if worth else ""))
-    told = [*(d.lead or (last.reason,)), *d.notes]
-    for text in told:
+            told = [] if isinstance(line.last, forms.Num) and line.name in known else [f"= {plain(line.last)}"]
+            if line.name in known:
+                quantity = Quantity(known[line.name], units[line.name])
+                worth = short(quantity) if quantity.is_long and not exact else amounts("text", quantity)[0][1]
+                told += [worth if worth.startswith("≈") else f"= {worth}"]
+            out.append(" ".join((f"  {name_in('text', line.name)}", *told)))
+    for text in (*(d.lead or (last.reason,)), *d.notes):
         out += wrap(_plain_sentence(text), wide - 2, initial_indent="  ", subsequent_indent="  ")
     for exhibit in d.exhibits:
         if exhibit.place == "before":
