@@ -129,6 +129,12 @@ def test_a_number_format_that_a_device_does_not_compute_is_refused_with_near_one
         "V100-32GB-SXM has no peak rate for 'bf16'",
         "hint: did you mean 'fp16'?",
     ]
+    with pytest.raises(ValuesError) as caught:
+        device("H100-SXM").peak("int4")
+    assert str(caught.value).splitlines() == [
+        "H100-SXM has no peak rate for 'int4'",
+        "hint: for weights alone weights=int4(128 fp16); did you mean 'int8'?",
+    ]
 
 
 def test_an_unknown_link_or_direction_is_refused():

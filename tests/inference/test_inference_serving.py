@@ -119,7 +119,7 @@ def test_at_the_critical_batch_computing_takes_as_long_as_the_memory() -> None:
         (lambda m: m.at(B=2).request_latency(10, 5, **RATES).at(B=3), "added up at B = 2"),
         (lambda m: m.prefill().decode_time(**RATES), "and the model is the prefill of a prompt"),
         (lambda m: m.decode(past=3).decode_time(past=4, **RATES), "the step says already how many positions"),
-        (lambda m: m.serving_capacity("8 GB", capacity_is="nominal_GB"), "the weights alone do not fit into 8 GB"),
+        (lambda m: m.serving_capacity("8 GB", capacity_is="nominal_GB"), "into 8 GB: they take 16.06 GB a device\n"),
         (lambda m: m.decode().time("pipeline(4)", **RATES), "of one rank with all layers: it has no stages of a pip"),
         (lambda m: m.prefill().roofline(strategy="pipeline(4)", **RATES), "roofline is of one rank with all lay"),
         (lambda m: m.decode().step_time("pipeline(4)", schedule="gpipe", **RATES), "the groups of a decode follow one"),

@@ -360,7 +360,10 @@ class Device:
         """The peak rate in a number format. Raises ``ValuesError`` for one that the device is not known to compute."""
         key = dtype.strip().lower().replace("float", "fp")
         if key not in self.rates:
-            raise ValuesError(f"{self.name} has no peak rate for '{dtype[:40]}'", hint=nearest(key, [*self.rates]))
+            hint = nearest(key, [*self.rates])
+            if re.fullmatch("[a-z]+[2-8]", key):  # many store weights in fewer bits than they compute in
+                hint = f"for weights alone weights={key}(128 fp16); {hint}"
+            raise ValuesError(f"{self.name} has no peak rate for '{dtype[:40]}'", hint=hint)
         return self.rates[key]
 
     def peak(self, dtype: str) -> Quantity:

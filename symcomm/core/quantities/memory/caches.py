@@ -19,6 +19,7 @@ from symcomm.core.form import (
     Smallest,
     Total,
     combined,
+    evaluate,
     from_expr,
     negative,
     num,
@@ -29,6 +30,7 @@ from symcomm.core.graph.graph import Graph, Kept, Op, Region, bare
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
+from symcomm.core.printing.quantities import short
 from symcomm.core.program.pipeline import check_divisible, held
 from symcomm.core.program.program import batch_of, program
 from symcomm.core.program.resting import resting
@@ -41,7 +43,7 @@ from symcomm.core.quantities.options import Amount, CapacityIs, Dtype, StageNumb
 from symcomm.core.quantities.witnesses import laid_out, number, passes, size
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter, mark, slug
-from symcomm.core.units import BYTE, FLOP, ONE, Unit
+from symcomm.core.units import BYTE, FLOP, ONE, Quantity, Unit
 
 Of = Annotated[
     Literal["token", "sequence", "batch"],
@@ -342,7 +344,9 @@ def derive_serving_capacity(
     fits = Condition(left, "<=", num(there_are), "the weights alone do not fit")
     made = setting.derivation("Sequences that fit", work.steps)
     if {*fits.names} <= setting.values.keys() and not fits.holds(setting.values):
-        raise ValuesError(f"the weights alone do not fit into {capacity}", hint="more ranks, or fewer bytes a number")
+        takes = short(Quantity(evaluate(fits.left, setting.values), BYTE)).removeprefix("≈ ")
+        raise ValuesError(f"the weights alone do not fit into {capacity}: they take {takes} a device",
+                          hint="more ranks, or fewer bytes a number")  # fmt: skip
     return replace(made, where=(*made.where, fits) if fits.names else made.where)
 
 
