@@ -105,6 +105,13 @@ def test_a_pass_without_a_model_takes_its_options_with_units():
     assert "≈ 155.9 TFLOP/s" in shown
 
 
+def test_a_number_that_is_not_read_and_a_symbol_of_another_question_have_a_hint():
+    told = run("derive", "serving_cost", "--devices", "8K", status=2).output
+    assert told == "error: 'devices' must be a whole number or a symbol, but is '8K'\nhint: devices: 8192\n"
+    told = run("derive", "decode_pipeline_time", "--forward", "1 s, 2 s", "--at", "B=8", status=2).output
+    assert told.endswith("has no symbol 'B'\nhint: numbers of several questions go in a mapping: at({...})\n")
+
+
 def test_conventions_are_named_on_the_command_line_by_name_or_by_field():
     command = ("derive", "communication", "--model", HOMEWORK, "--strategy", "data(8)", "--to", "json", "--accounting")
     values = {name: json.loads(run(*command, name).output)["value"]["exact"] for name in ("payload", "all_links")}

@@ -177,7 +177,7 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
             return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
     if word.endswith("b") and word[:-1] in DECIMAL | BINARY:
         raise ValuesError(f"unknown unit '{word}'", hint=f"write {word}it for bits, {word[:-1]}B for bytes")
-    if word in DECIMAL | BINARY:
+    if word and word in DECIMAL | BINARY:
         raise ValuesError(f"unknown unit '{word}'", hint="write the number out: 8192, or 8000, for 8K")
     if word == "$":
         raise ValuesError("unknown unit '$'", hint="write dollar, such as 2 dollar/hour")

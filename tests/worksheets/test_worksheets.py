@@ -399,6 +399,7 @@ OPTIONS = {
     ),
     "no such option": ({"pip": "2 GB/s"}, "'pool' has no option 'pip'\nhint: did you mean 'pipe'"),
     "another unit": ({"pipe": "2 GB"}, "pipe is given in B, but must be in B/s"),
+    "a unit of a count": ({"pools": "2 GB"}, "pools is given in B, but is a plain number"),
     "a negative number": ({"pipe": "-2 GB/s"}, "pipe = -2 GB/s: it must be positive"),
     "half a pool": ({"want": "all", "pools": "1/2"}, "pools = 1/2: a whole number is needed"),
     "idle": ({"pools": 3}, "pools makes no difference to 'One pool'\nhint: leave pools out"),

@@ -273,7 +273,8 @@ class Derivation:
                 said = self.notation.meanings  # a word of what a symbol means, such as stages
                 word = next((n for n in lacking if len(name) > 3 and name.lower() in said.get(n, "").split()), "")
                 hint = f"{word} is the {said[word]}" if word and not near else hint
-                hint += "" if near or word else "; numbers of several questions go in a mapping: at({...})"
+                several = "" if near or word else "numbers of several questions go in a mapping: at({...})"
+                hint = "; ".join(one for one in (hint, several) if one)
                 raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property

@@ -458,9 +458,8 @@ def positive(value: object, name: str, unit: str, zero: bool = False) -> Fractio
         quantity = quantity.within(wanted)  # in hours, where these are wanted
         if quantity.unit.powers and quantity.unit != wanted:
             samples = {"B/s": "such as 25 GB/s", "B": "such as 4 GB", "s": "such as 20 us or 1/50000 s"}
-            raise ValuesError(
-                f"{name} is given in {quantity.unit}, but must be in {wanted}", hint=samples.get(str(wanted), "")
-            )
+            must = f"must be in {wanted}" if wanted.powers else "is a plain number"
+            raise ValuesError(f"{name} is given in {quantity.unit}, but {must}", hint=samples.get(str(wanted), ""))
     number = exact(quantity, name)
     if number < 0 or (not number and not zero):
         raise ValuesError(f"{name} = {value}: it must be positive")

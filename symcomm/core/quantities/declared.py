@@ -175,7 +175,7 @@ class Option:
                         raise DocumentError(f"'{name}' must be positive")
                     return int(text)
                 if kind == "count" or re.match(r"[-+.\d]", text):
-                    raise DocumentError(f"'{name}' must be {wanted}, but is '{text[:60]}'")
+                    raise DocumentError(f"'{name}' must be {wanted}, but is '{text[:60]}'", hint=f"{name}: 8192")
                 from symcomm.core.notation import plain_name
 
                 return plain_name(text)

@@ -407,7 +407,7 @@ def derive_crossover(
     """
     pair = [part.strip() for part in between.split(",")]
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*TERMS}:
-        raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
+        raise ValuesError(f"'{between[:60]}' names no two terms", hint="write for instance between: network, compute")
     setting, work, writer, terms, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates, True, pair)
     machine = writer.machine
     if any(over in condition.names for condition in machine.where):
