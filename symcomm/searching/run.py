@@ -22,6 +22,7 @@ from symcomm.core.quantities.communication.links import PIPE, Links
 from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.memory.capacity import capacity_and_meaning
 from symcomm.core.quantities.recipes import recipe_of
+from symcomm.core.quantities.time.generating_time import AT_ONCE
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
@@ -312,6 +313,8 @@ def _outcome(
     still = sorted(question.frozen)
     frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
     limits = [SERVED if serves else _LIMITS[0], *([] if question.links.said else [_LIMITS[1]])]
+    if serves and devices > 1 and not question.links.said and "latency" not in dict(question.rates):
+        limits.append(AT_ONCE)
     if question.links.units is not None:
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides

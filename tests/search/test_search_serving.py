@@ -182,3 +182,10 @@ def test_the_command_line_searches_a_decode_step(tmp_path: Path):
     best = searched(batch="4,8", prompt=16, per_token="1 ms").top[0]
     assert f"The one with the most tokens a second is {best.strategy}." in run.output
     assert "tokens/s" in run.output
+
+
+def test_a_search_of_decode_steps_says_where_messages_take_no_latency():
+    said = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
+    assert said in searched(top=1).notes
+    for more in ({"latency": "3 us"}, {"links": "node=4, inside=2 GB/s @ 3 us, between=1 GB/s @ 5 us"}, {"devices": 1}):
+        assert said not in searched(top=1, **more).notes
