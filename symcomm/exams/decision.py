@@ -19,7 +19,7 @@ from types import FrameType
 from symcomm.core import form as forms
 from symcomm.core.answers import UnreadError
 from symcomm.core.answers.formula import Side
-from symcomm.core.answers.measures import counts, measure
+from symcomm.core.answers.measures import measure, same_kind
 from symcomm.core.answers.numbers import Literal
 from symcomm.core.errors import SymcommError
 from symcomm.core.form import Form
@@ -188,7 +188,7 @@ class _Decision:
             typed = Quantity(self.part.scale, self.part.unit).within(key.unit)
             self.part = replace(self.part, scale=typed.value, unit=typed.unit)
         part = self.part
-        if part.unit is not None and not _same_kind(part.unit, key):
+        if part.unit is not None and not _same_kind(part.unit, key, part.literal is None):
             asked = key.spec.unit or str(key.unit)
             said = f"in {asked}" if asked != "1" else "a plain number"
             meant = _meant(part, key)
@@ -441,16 +441,9 @@ def _at(form: Form, at: tuple[ResiduePoint, ...]) -> Residues | None:
         return None
 
 
-def _same_kind(unit: Unit, key: AnswerKey) -> bool:
-    """Whether a unit measures what the question asks for; words and elements are one thing."""
+def _same_kind(unit: Unit, key: AnswerKey, calculated: bool = False) -> bool:
+    """Whether a unit measures what the question asks for."""
     asked = {key.unit}
     if key.spec.unit:
         asked.add(Quantity.parse(f"1 {key.spec.unit}").within(key.unit).unit)
-    if unit in asked:
-        return True
-    if {unit, *asked} == {Unit.parse("FLOP"), Unit.parse("operation")}:
-        return True
-    loose = {Unit.parse("word"), Unit.parse("element")}
-    if unit in loose and asked & (loose | {Unit.parse("parameter")}):
-        return True
-    return key.unit == ONE and not key.spec.unit and counts(unit)
+    return any(same_kind(unit, one, calculated) for one in asked)

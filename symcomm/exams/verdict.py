@@ -95,7 +95,7 @@ def _shown(side: Side, notation: Notation | None) -> str:
     if side.unit is None:
         return text
     if side.unit == ONE:
-        return rf"{text}\,\%"
+        return text if side.scale == 1 else rf"{text}\,\%"
     return rf"{text}\ {'' if side.scale == 1 else _scale(side.scale)}\text{{{side.unit}}}"
 
 

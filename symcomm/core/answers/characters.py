@@ -11,6 +11,7 @@ import unicodedata
 
 from symcomm.core.answers import UnreadError
 from symcomm.core.answers.measures import CHINESE
+from symcomm.core.answers.openings import opened
 from symcomm.core.notation import GREEK_LETTERS
 from symcomm.core.text.vocabulary import CHARACTERS, FONTS, LOWERED, RAISED, SPACES, TEXT_FONTS
 
@@ -49,7 +50,11 @@ _NUMBER = re.compile(r"\\num\s*(?:\[[^\]]*\]\s*)?\{([^{}]*)\}")
 _UNIT = re.compile(r"\\(?:si|unit)\s*(?:\[[^\]]*\]\s*)?\{([^{}]*)\}")
 _PER = re.compile(r"\\per(?![a-z])")
 _LATEX_SPACE = re.compile(r"\\[,;:!> ()\[\]]|\$")
-_QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»|\*\*([^*]+)\*\*)\s*\.?\s*""")
+_QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»)\s*\.?\s*""")
+_BOLD = re.compile(r"(?<![^\s:=≈])\*\*(?=\S)([^*]+(?:\*[^*]+)*)(?<=\S)\*\*(?![^\s.,:;])")
+_ARROW = re.compile(r"[-=]{1,2}>|[→⇒⟹⟶]|\\(?:(?:Long|long)?[Rr]ightarrow|implies|to)(?![A-Za-z])")
+_CUT_OFF = re.compile(r"(?<=\.\d)(\d*)(?:\.{3}|…)(?=\s*(?:[%=≈]|$))")  # 0.2727...
+_NEARLY = re.compile(r"(?<=\s)~(?=\s*[\d\\])")
 _MATHS = re.compile(r"\$\$?([^$]*)\$\$?")
 _LETTER = re.compile(r"[A-Za-z](?:_[A-Za-z0-9]{1,3})?")  # as a name of a symbol may be that the question lacks
 _WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
@@ -57,7 +62,7 @@ _LINES = re.compile(r"\\\\(?![A-Za-z])")
 
 
 def unquoted(text: str) -> str:
-    """The text between its quotation marks, or the stars of bold type; empty where there are none.
+    """The text between its quotation marks; empty where there are none.
 
     Raises ``UnreadError`` for a power in quotes that only programs write so.
 
@@ -66,7 +71,7 @@ def unquoted(text: str) -> str:
     """
     found = _QUOTED.fullmatch(text) if len(text) <= LENGTH_LIMIT else None
     inner = "" if found is None else "".join(filter(None, found.groups()))
-    if "**" in inner:
+    if "**" in inner and "`" not in text:
         raise UnreadError(_IS_CODE, refused=True)
     return inner
 
@@ -95,9 +100,11 @@ def clean(text: str, names: frozenset[str] = frozenset()) -> str:
         raise UnreadError(
             f"a character that cannot be shown (U+{ord(bad[0]):04X}): type the answer again", refused=True
         )
+    text = _CUT_OFF.sub(r"\1", _NEARLY.sub("≈", _ARROW.sub(" = ", _BOLD.sub(r"\1", text))))
     text = _MATHS.sub(r" \1 ", text) if text.count("$") % 2 == 0 else text
     if any(not _is_harmless(found[0], names) for found in _CODE.finditer(text)):
         raise UnreadError(_IS_CODE, refused=True)
+    text = opened(text, names)
     text = " ".join((text if text.isascii() else _plain(text, names)).split())
     if _LINES.search(text) is not None:
         raise UnreadError("one line, please")

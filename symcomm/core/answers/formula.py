@@ -21,7 +21,8 @@ from symcomm.core.answers import UnreadError
 from symcomm.core.answers.characters import clean, unquoted
 from symcomm.core.answers.measures import COUNTED, counts, measure, uncounted
 from symcomm.core.answers.numbers import Literal, scan
-from symcomm.core.errors import nearest
+from symcomm.core.answers.openings import is_scaled, opened
+from symcomm.core.errors import SymcommError, nearest
 from symcomm.core.form import Form, Num, Power, Product, Sym
 from symcomm.core.records import dataclass
 from symcomm.core.text.parsing import parsed
@@ -47,15 +48,7 @@ _BEFORE_DIGITS = re.compile(r"[xX](?=\s*\d)")
 _ROOT = re.compile(r"sqrt(?![A-Za-z0-9])")
 _AFTER_A_DOT = re.compile(r"\s*[A-Za-z(\\]")
 _FLOPS = re.compile(r"(?:[kMGTPE]|kilo|mega|giga|tera|peta|exa)?(?:FLOP[Ss]|flops)", re.IGNORECASE)
-_LEADING = re.compile(
-    r"\s*(?:(?:(?:the|my|final)\s+)*(?:answer|result|solution|total|ans)\b\s*[:=]?|(?:is|about|approximately|approx\.?|ca\.?|circa|roughly)(?=[\s\d])|≈|~|="
-    r"|\\approx(?![A-Za-z])|\\sim(?![A-Za-z])|:)",
-    re.IGNORECASE,
-)
-_CALLED = re.compile(
-    r"\A\s*(?:(?:antwort|lösung|ergebnis|答案|答|结果)\s*(?:ist|是|为)?\s*[:=：]?|etwa|ungefähr|rund|大?约)(?=[\s\d$\\])",
-    re.IGNORECASE,
-)
+_LEADING = re.compile(r"\s*(?:[≈~=•:]|\\approx(?![A-Za-z])|\\sim(?![A-Za-z]))")
 _NO_ANSWER = re.compile(
     r"\s*(?:(?:i\s+)?(?:do\s+not|don['’]?t)\s+know|idk|dunno|no\s+idea|(?:ich\s+)?wei(?:ß|ss)\s+(?:es\s+)?nicht|keine\s+ahnung"
     r"|我?不知道)[\s.!]*",
@@ -75,6 +68,8 @@ _STRANGE = {
     "?": "the end is not clear: what does the question mark mean?", "&": "no tables: one formula",
     ";": "give one answer",
     "@": "'@' means nothing in a formula",
+    "\\sum": "write a sum of equal terms as a product",
+    "\\underbrace": "write the formula without the brace", "\\overbrace": "write the formula without the brace",
 }  # fmt: skip
 
 
@@ -156,14 +151,13 @@ class AnswerReader:
                 raise UnreadError(why.hint, refused=True) from None
         if _NO_ANSWER.fullmatch(text[:100]):
             raise UnreadError("this gives no answer: leave the field empty, or write what you have")
-        text = clean(_CALLED.sub("", text[:100]) + text[100:], frozenset((*self.spellings, *self.spellings.values())))
+        names = frozenset((*self.spellings, *self.spellings.values()))
+        text = clean(text, names)
         for _ in range(4):
             before = text
             if (braced := _BRACED.fullmatch(text)) is not None:
                 text = braced[1]
-            leading = _LEADING.match(text)
-            if leading is not None and leading.end() and leading[0].strip(" :=") not in self.spellings:
-                text = text[leading.end() :]
+            text = _LEADING.sub("", opened(text, names), 1) if _LEADING.match(text) else opened(text, names)
             if text == before:
                 break
         text = text.strip()
@@ -204,7 +198,7 @@ class AnswerReader:
             return replace(found, otherwise=why)
 
     def _is_left(self, word: str) -> bool:
-        return bool(word) and (word == self.left or isinstance(self.names_in(word), str))
+        return bool(word) and (word == self.left or (isinstance(self.names_in(word), str) and not is_scaled(word)))
 
     def names_in(self, word: str) -> tuple[str, ...] | str:
         """The symbols that a run of letters stands for; a hint where it stands for none, or can be split in two ways.
@@ -386,15 +380,25 @@ _SIDE_BY_SIDE = "two numbers side by side: write * between them"
 _NOT_CLEAR = "the unit is not clear"
 _UNDER_THE_ROOT = "what is under the root? write brackets: √(...)"
 _ONES = (Num(Fraction(1)), Num(Fraction(-1)))
-_EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
-_Measured = tuple[Fraction, Unit, int]  # the worth of a unit, the unit, and the power of its prefix
+_PER = frozenset({"per", "pro"})
+_TIMED = frozenset({Unit.parse("device")})
 
 
-def _together(one: _Measured, other: _Measured, apart: bool) -> _Measured:
-    """The unit of a product of two quantities: 10^9 parameters * 2 bytes are bytes, with or without ``per``."""
-    if apart or one[1] == other[1]:
-        raise UnreadError("the unit is there twice" if one[:2] == other[:2] else "two units")
-    return one[0] * other[0], uncounted(one[1] * other[1]), max(one[2], other[2])
+class _Measured(NamedTuple):
+    """The worth of a unit, the unit (None for the size of a count alone: billion), and the power of its prefix."""
+
+    worth: Fraction
+    unit: Unit | None
+    prefix: int = 0
+
+    @property
+    def form(self) -> Form:
+        """The same as a factor of a formula."""
+        return Num(self.worth, self.unit or ONE)
+
+
+def _without_units(form: Form) -> Form:
+    return Num(form.number) if isinstance(form, Num) else form.mapped(_without_units)
 
 
 class _Factor(NamedTuple):
@@ -461,7 +465,6 @@ class _Reading:
         self.reader, self.literals = reader, literals
         self.letters = letters  # whether the letter of a symbol may be a unit, and 25 302 a number
         self.lettered = self.joined = False  # whether one was
-        self.unit: _Measured | None = None
         self.literal: Literal | None = None
         self.names: set[str] = set()
         self.supposed: dict[str, None] = {}
@@ -469,18 +472,18 @@ class _Reading:
 
     def side(self, tree: Branch) -> Side:
         """The whole side."""
-        form = self.sum(tree, top=True)
+        form, measured = self.sum(tree, top=True)
         if forms.degree(form) > EXPONENT_LIMIT:
             raise UnreadError(f"powers are at most {EXPONENT_LIMIT:,}", refused=True)
-        if self.unit is not None and [t.type for t in tree.tokens()][:3] == ["NUMBER", "MINUS", "NUMBER"]:
+        if measured is not None and [t.type for t in tree.tokens()][:3] == ["NUMBER", "MINUS", "NUMBER"]:
             raise UnreadError("a range or a difference? give one value")
-        scale, unit, prefix = self.unit or (Fraction(1), None, 0)
+        scale, unit, prefix = measured or (Fraction(1), None, 0)
         return Side(form, frozenset(self.names), scale, unit, prefix, self.literal, self.slack, tuple(self.supposed))
 
     # -- the grammar ---------------------------------------------------------------------------------------
 
-    def sum(self, tree: Branch, top: bool = False) -> Form:
-        """Terms with signs between them; a unit may end each of them, where it is the same."""
+    def sum(self, tree: Branch, top: bool = False) -> tuple[Form, _Measured | None]:
+        """Terms with signs between them, and their unit: it may end each of them, where it is the same."""
         terms: list[Form] = []
         units: list[_Measured | None] = []
         negative = False
@@ -494,17 +497,15 @@ class _Reading:
             terms.append(forms.negative(form) if negative else form)
             units.append(unit)
         given = [u for u in units if u is not None]
-        scales = {u[0] for u in given}
-        if len({u[1] for u in given}) > 1:
+        scales = {u.worth for u in given}
+        if len({u.unit for u in given}) > 1:
             raise UnreadError("the terms have different units")
         if len(scales) > 1 and len(given) < len(units):
             raise UnreadError("a term has no unit: write one behind each, or one behind the sum")
         if len(scales) > 1:
-            terms = [forms.product(Num(unit[0]), term) for term, unit in zip(terms, given, strict=True)]
-            given = [(Fraction(1), given[0][1], 0)]
-        if given:
-            self.unit = given[0]
-        return terms[0] if len(terms) == 1 else forms.Total(tuple(terms))
+            terms = [forms.product(Num(unit.worth), term) for term, unit in zip(terms, given, strict=True)]
+            given = [_Measured(Fraction(1), given[0].unit)]
+        return terms[0] if len(terms) == 1 else forms.Total(tuple(terms)), given[0] if given else None
 
     def term(self, parts: Sequence[Part], top: bool) -> tuple[Form, _Measured | None, Literal | None]:
         """Factors with and without a sign between them, the unit behind them, and the number that they are."""
@@ -517,11 +518,19 @@ class _Reading:
         while (factor := factors[place]) is not _END:
             said = None if factor.operator else self.measured(factors, place, top)
             if said is not None:
+                found, stop = said
                 if not above:
-                    raise UnreadError("the number is missing before the unit")
-                literal = self.written(factors[:place], above) if factors[said[1]] is _END else None
-                unit = said[0] if unit is None else _together(unit, said[0], measured or before.operator == "SLASH")
-                place, measured = said[1], True
+                    after = factors[stop].name
+                    remark = bool(after) and not self.is_name(after)
+                    raise UnreadError(self.reader.unknown(after) if remark else "the number is missing before the unit")
+                literal = self.written(factors[:place], above) if factors[stop] is _END else None
+                if unit is None:
+                    unit = found
+                elif measured or (top and found.unit == unit.unit and before.operator != "SLASH"):
+                    raise UnreadError("the unit is there twice" if found == unit else "two units")
+                else:
+                    (below if before.operator == "SLASH" else above).append(found.form)
+                place, measured = stop, True
                 continue
             if above and not factor.operator:
                 if measured:
@@ -538,14 +547,33 @@ class _Reading:
             made = [Num(Fraction(-1)), *made] if factor.negative else made
             (below if factor.operator == "SLASH" else above).extend(made)
             before, measured = factor, False
-        form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
-        if unit is not None and not measured:
-            unit = unit[0], uncounted(unit[1]), unit[2]
         if unit is None:
             literal = self.written(factors[:-1], above)
-        if not below:
-            return form, unit, literal
-        return forms.Ratio(form, Product(tuple(below)) if len(below) > 1 else below[0]), unit, literal
+        form = Product(tuple(above)) if len(above) > 1 else above[0]
+        if below:
+            form = forms.Ratio(form, Product(tuple(below)) if len(below) > 1 else below[0])
+        if top:
+            form, unit = self.whole(form, unit, several=any(one.operator for one in factors[:-1]))
+        return form, unit, literal
+
+    def whole(self, form: Form, unit: _Measured | None, several: bool) -> tuple[Form, _Measured | None]:
+        """A term with all of its units together, and without what the question does not count: 32 layers * 2 MB."""
+        asked = self.reader.unit
+        worth, of, prefix = unit or (Fraction(1), ONE, 0)
+        inside = [piece.unit for piece in forms.walk(form) if isinstance(piece, Num) and piece.unit != ONE]
+        if inside:
+            try:
+                together = (asked if of is None else of) * forms.unit_of(form, {})
+                if not self.names or uncounted(together, asked) == asked:  # what a name counts is not known here
+                    of = together
+            except SymcommError:
+                if not self.names:
+                    raise UnreadError("the units do not fit together") from None
+        form = _without_units(form) if inside else form
+        if unit is None and of == ONE:
+            return form, None
+        kept = uncounted(asked if of is None else of, asked, several)
+        return form, None if kept is None else _Measured(worth, kept, prefix)
 
     def written(self, factors: list[_Factor], above: list[Form]) -> Literal | None:
         """The number, where there is nothing else: perhaps with a power of ten."""
@@ -647,7 +675,8 @@ class _Reading:
             raise UnreadError(_WITHOUT_COMMA)
         if any(len(item.children) > 1 for item in items):
             raise UnreadError("an equals sign inside brackets")
-        return [self.sum(branches(item)[0]) for item in items]
+        found = [self.sum(branches(item)[0]) for item in items]
+        return [form if unit is None else forms.product(unit.form, form) for form, unit in found]
 
     def argument(self, tree: Branch) -> Form:
         """An argument of a LaTeX command: a group, or one digit or letter."""
@@ -689,12 +718,17 @@ class _Reading:
             return self.bracketed(factors, place) if top else None
         if not word or (word in _CALLS and following.group is not None):
             return None
+        if word in _PER and following.word and not following.operator and not self.is_name(word):
+            each, stop = self.whole_unit(factors, place - 1, _Measured(Fraction(1), ONE))
+            if top and factors[stop] is _END and each.unit != ONE:
+                raise UnreadError(f"{word} {following.word[:20]}: write the unit before it, or leave it out")
+            return each, stop
         if word == "%":
             if following.word == "%":
                 raise UnreadError("two percent signs")
             if factors[place].scripts or following is not _END:
                 raise UnreadError("a percent sign inside a formula")
-            return (Fraction(1, 100), ONE, 0), place + 1
+            return _Measured(Fraction(1, 100), ONE), place + 1
         if not top and len(word) == 1:
             return None  # a letter in brackets is a name, or none
         symbols = self.is_name(word)
@@ -714,35 +748,34 @@ class _Reading:
 
     def whole_unit(self, factors: list[_Factor], place: int, more: _Measured) -> tuple[_Measured, int]:
         """The unit that begins with a word, and its end: B/s."""
-        word, following = factors[place].word, factors[place + 1]
-        if more[0] == COUNTED.get(word) and following.word and not following.operator:
-            counted = measure(following.word)  # 3.4 billion parameters
-            if counted is not None and counted[0] == 1:
-                return (more[0], counted[1], 0), place + 2
-        scale, unit, prefix, sign = Fraction(1), ONE, more[2], 1
+        scale, unit, prefix, sign = Fraction(1), ONE, more.prefix, 1
+        following = factors[place + 1]
+        if more.unit is None or more.worth == COUNTED.get(factors[place].word):
+            counted = None if following.operator or not following.word else self.one(following.word, factors[place + 2])
+            if counted is not None:  # 3.4 billion parameters
+                scale, more, place = more.worth, counted, place + 1
+            elif following.operator != "SLASH" and following.word not in _PER:
+                return more, place + 1
         while True:
-            for script in factors[place].scripts:
-                raised = self.literals.get(canonical(script).lstrip("^"))
-                if raised is None or raised.value.denominator != 1 or raised.value > _UNIT_POWER:
-                    raise UnreadError(_NOT_CLEAR)
-                sign *= int(raised.value)
-            scale, unit = scale * more[0] ** sign, unit * more[1] ** sign
+            power = sign * _power_of_unit(factors[place], self.literals)
+            scale, unit = scale * more.worth**power, unit * (more.unit or self.reader.unit) ** power
             place += 1
             following = factors[place]
-            spelled = following.word in ("per", "pro") and not following.operator
+            spelled = following.word in _PER and not following.operator
             if spelled:
                 place, following = place + 1, factors[place + 1]
             sign = -1 if spelled or following.operator == "SLASH" else 1
             if not following.name and spelled:
                 raise UnreadError(_NOT_CLEAR)
+            found = measure(following.name) if following.name and not following.negative else None
+            beside = found is not None and not following.operator and (
+                _power_of_unit(following, self.literals) < 0 or unit in _TIMED)  # B s^-1, GPU hours
             multiplied = following.operator in ("TIMES", "DOT") and not self.is_name(following.name)
-            if not following.name or following.negative or (sign > 0 and not multiplied):
-                return (scale, unit, prefix), place
-            found = measure(following.name)
+            if not following.name or following.negative or (sign > 0 and not multiplied and not beside):
+                return _Measured(scale, unit, prefix), place
             if found is None:
                 raise UnreadError(_NOT_CLEAR)
-            each = sign < 0 and found[1] in _EACH and found[1].powers[0][0] not in dict(self.reader.unit.powers)
-            more = (Fraction(1), ONE, 0) if each else found  # GiB per GPU: that is the question's to say
+            more = _Measured(*found)
 
     def bracketed(self, factors: list[_Factor], place: int) -> tuple[_Measured, int] | None:
         """A unit in brackets at the end: ``24 N D^2 [bytes]``."""
@@ -767,17 +800,30 @@ class _Reading:
     def one(self, word: str, behind: _Factor) -> _Measured | None:
         """One word as a unit, or as the size of a count."""
         unit = self.reader.unit
-        if word in COUNTED and (counts(unit) or len(word) > 4):
-            return Fraction(COUNTED[word]), unit, 0
+        behind_it = measure(behind.name) if behind.name and not behind.operator and measure(word) is None else None
+        if word in COUNTED and (counts(unit) or len(word) > 2 or behind_it is not None):
+            return _Measured(Fraction(COUNTED[word]), None)
         found = measure(word)
         if found is not None and _FLOPS.fullmatch(word):
             # The s at the end may be a second or a plural: a plural before /s, else as the question has it.
             count = Unit.parse("FLOP")
-            if behind.operator == "SLASH" or behind.word in ("per", "pro"):
-                return found[0], count, found[2]
+            if behind.operator == "SLASH" or behind.word in _PER:
+                return _Measured(found[0], count, found[2])
             rate = unit.powers == Unit.parse("FLOP/second").powers
-            return found[0], unit if rate or unit == count else found[1], found[2]
-        return found
+            return _Measured(found[0], unit if rate or unit == count else found[1], found[2])
+        return None if found is None else _Measured(*found)
+
+
+def _power_of_unit(factor: _Factor, literals: dict[str, Literal]) -> int:
+    """The power that the scripts of a unit say: 2 for s^2, -1 for s^-1."""
+    power = 1
+    for script in factor.scripts:
+        digits = canonical(script).lstrip("^")
+        raised = literals.get(digits.lstrip("-"))
+        if raised is None or raised.value.denominator != 1 or raised.value > _UNIT_POWER:
+            raise UnreadError(_NOT_CLEAR)
+        power *= int(raised.value) * (-1 if digits.startswith("-") else 1)
+    return power
 
 
 def _sliced(below: list[Form], more: str = "") -> UnreadError:

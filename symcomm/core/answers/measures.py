@@ -7,7 +7,7 @@ from functools import cache
 
 from symcomm.core.answers import UnreadError
 from symcomm.core.errors import SymcommError
-from symcomm.core.units import ONE, Quantity, Unit
+from symcomm.core.units import COUNTS, ONE, Quantity, Unit
 
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "ki": 10}
@@ -17,7 +17,7 @@ _LONG = {
     "nano": -9,
 }  # fmt: skip
 _LONG_BINARY = {"kibi": 10, "mebi": 20, "gibi": 30, "tebi": 40, "pebi": 50}
-_THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message")
+_THINGS = ("word", "element", "token", "layer", "stage", "iteration", "step", "message", "link")
 _BASES: dict[str, tuple[str, Fraction]] = {
     **{spelled: (name, Fraction(1)) for name in _THINGS for spelled in (name, f"{name}s")},
     "iter": ("iteration", Fraction(1)),
@@ -34,7 +34,10 @@ _BASES: dict[str, tuple[str, Fraction]] = {
     **dict.fromkeys(("min", "mins", "minute", "minutes"), ("second", Fraction(60))),
     **dict.fromkeys(("h", "hour", "hours"), ("second", Fraction(3600))),
     **dict.fromkeys(("day", "days"), ("second", Fraction(86_400))),
-    "Hz": ("cycle/second", Fraction(1)),
+    **dict.fromkeys(("OPS", "OPs/s"), ("FLOP/second", Fraction(1))), "Bps": ("byte/second", Fraction(1)),
+    **dict.fromkeys(("Token", "Tokens"), ("token", Fraction(1))),
+    **{f"{one}{s}": ("", Fraction(1)) for s in ("", "s") for one in ("head", "block", "bucket", "chunk", "expert")},
+    "Hz": ("cycle/second", Fraction(1)), "cent": ("", Fraction(100)),
     **dict.fromkeys(("Sekunde", "Sekunden", "Sek"), ("second", Fraction(1))),
     **dict.fromkeys(("Minute", "Minuten"), ("second", Fraction(60))),
     **dict.fromkeys(("Stunde", "Stunden"), ("second", Fraction(3600))),
@@ -48,12 +51,13 @@ CHINESE = {
     "毫秒": "ms", "微秒": "us", "纳秒": "ns", "秒": "s", "分钟": "min", "小时": "h", "天": "days",
     "千字节": "kB", "兆字节": "MB", "吉字节": "GB", "太字节": "TB", "字节": "bytes", "比特": "bits",
     "个参数": "parameters", "参数": "parameters", "元素": "elements", "次浮点运算": "FLOP", "浮点运算": "FLOP",
+    "个": " ", "块": " ", "台": " ",
     "次运算": "ops", "次每秒": "ops/s", "次/秒": "ops/s", "万亿": "*10^12", "亿": "*10^8", "万": "*10^4", "每": "/",
 }  # fmt: skip
 _PREFIXED = (
     "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
-    "op", "ops", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds", "Hz",
-    "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
+    "op", "ops", "OPS", "Bps", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds",
+    "Hz", "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
 )  # fmt: skip
 _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
     f"{p.lower()}b": 2**n for p, n in _BINARY.items()
@@ -65,7 +69,8 @@ COUNTED = {
     "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9, "trillion": 10**12, "Mio": 10**6,
     "Tausend": 10**3, "Millionen": 10**6, "Milliarden": 10**9, "Milliarde": 10**9, "Mrd": 10**9, "Billionen": 10**12,
 }  # fmt: skip
-_COUNTS = frozenset({"word", "parameter", "token", "element", "sample", "device", "layer", "step", "stage", "message"})
+_TIMES = frozenset({"device", "iteration", "layer", "step", "stage", "message", "link"})  # how often
+_COUNTS = _TIMES | {"word", "parameter", "token", "element", "sample"}
 
 
 @cache
@@ -122,11 +127,41 @@ def counts(unit: Unit) -> bool:
     return len(unit.powers) == 1 and unit.powers[0][1] == 1 and unit.powers[0][0] in _COUNTS
 
 
-def uncounted(unit: Unit) -> Unit:
+def uncounted(unit: Unit, asked: Unit = ONE, several: bool = False) -> Unit | None:
     """The unit without the things that are counted in it: 2 bytes/parameter * 3 parameters are bytes.
+
+    What a question has ``asked`` for stays, and a thing that stands alone: 3 layers. It does not in a product of ``several``
+    quantities, where layers or devices say only how often: 2 D^2 * 3 layers. None where nothing is left.
 
     >>> str(uncounted(Unit.parse("byte/parameter"))), str(uncounted(Unit.parse("parameter")))
     ('B', 'parameter')
+    >>> uncounted(Unit.parse("layer"), several=True)
     """
-    kept = tuple((base, power) for base, power in unit.powers if base not in _COUNTS)
-    return Unit(kept) if kept else unit
+    kept = tuple((base, power) for base, power in unit.powers if base not in _COUNTS or base in dict(asked.powers))
+    if kept or unit == ONE:
+        return Unit(kept)
+    return None if several and {base for base, _ in unit.powers} <= _TIMES else unit
+
+
+def same_kind(unit: Unit, asked: Unit, calculated: bool = False) -> bool:
+    """Whether a unit measures what a question asks for; words and elements are one thing, and a plain number counts anything.
+
+    One that was calculated may lack what is counted: 1.41 GHz * 1024 are FLOP/s, and TB / GB a number of devices.
+
+    >>> same_kind(Unit.parse("Hz"), Unit.parse("FLOP/s")), same_kind(Unit.parse("Hz"), Unit.parse("FLOP/s"), True)
+    (False, True)
+    """
+    if calculated and (unit == ONE or _amount(unit) != ONE) and _amount(unit) == _amount(asked):
+        return True
+    either = {unit, asked}
+    loose = {Unit.parse("word"), Unit.parse("element")}
+    return (
+        unit == asked
+        or either == {Unit.parse("FLOP"), Unit.parse("operation")}
+        or (unit in loose and asked in loose | {Unit.parse("parameter")})
+        or (asked == ONE and counts(unit))
+    )
+
+
+def _amount(unit: Unit) -> Unit:
+    return Unit(tuple(one for one in unit.powers if one[0] not in COUNTS | {"cycle", "FMA", "SM"}))

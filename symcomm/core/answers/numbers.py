@@ -12,7 +12,11 @@ from symcomm.core.text.tokens import EXPONENT_LIMIT
 
 _DIGITS_LIMIT = 100
 
-_THOUSANDS = re.compile(r"\d{1,3}(\{,\}|,|\.|'|_| {1,2})\d{3}(?:\1\d{3})+(?!\d)", re.ASCII)
+# Groups of three, one of them only before the other mark (3,914.68), or of two in India: 3,40,68,09,600.
+_THOUSANDS = re.compile(
+    r"\d{1,3}(\{,\}|,|\.|'|_| {1,2})\d{3}(?:(?:\1\d{3})+(?!\d)|(?=(?!\1)[.,]\d))|\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])",
+    re.ASCII,
+)
 _GROUPED_ONCE = re.compile(r"([1-9]\d{0,2})(?:['_]| +)(\d{3}(?:\.\d+)?)(?![\d.,'_])", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 _COMMA = re.compile(r"(\d+)(?:\{,\}|,)(\d+)", re.ASCII)
@@ -67,8 +71,8 @@ def scan(
     if text[start] == "0" and text[start + 1 : start + 2] in ("x", "X") and text[start + 2 : start + 3].isalnum():
         raise UnreadError("write the number in decimal")
     match = _THOUSANDS.match(text, start)
-    if match is not None and not (match[1] == "." and decimal_comma is False and match[0].count(".") < 2):
-        whole, mark, stop, behind = re.sub(r"\D", "", match[0]), match[1], match.end(), ""
+    if match is not None:
+        whole, mark, stop, behind = re.sub(r"\D", "", match[0]), match[1] or ",", match.end(), ""
         point = "." if mark in (",", "{,}") else ",." if mark != "." else ","
         if text[stop : stop + 1] and text[stop] in point and text[stop + 1 : stop + 2].isdigit():
             tail = _PLAIN.match(text, stop + 1)
