@@ -219,6 +219,14 @@ def test_an_answer_as_it_was_typed_gets_the_verdict_of_a_person(question):
     [
         ("fsdp_state", "96 GiB / 8 GiB"),  # twelve, but no bytes
         ("fsdp_state", "in GB: 12"),
+        ("dp_payload", "it is not 12.9 GB"),
+        ("dp_payload", "total minus 12.9 GB"),
+        ("dp_payload", "twice 12.9 GB"),
+        ("dp_payload", "without embeddings: 12.9 GB"),
+        ("dp_payload", "lambda x: 24*N*D^2"),
+        ("dp_payload", "12.9 GB / 12 GiB"),
+        ("ring_time", "不是 75.2 ms"),
+        ("ring_time", "75.2 s * 1 ms"),
         ("fsdp_state", "GB = 12"),
         ("dp_payload", "12.9 GB * 1 s"),
         ("dp_payload", "12.9 GB / (1 s)"),
@@ -241,6 +249,8 @@ def test_neither_a_word_nor_a_unit_that_says_otherwise_is_left_out(question, ans
         ("dp_payload", "24ND^2 per GPU", "per GPU: write the unit before it, or leave it out"),
         ("dp_payload", r"\sum_{i=1}^N 24 D^2", "write a sum of equal terms as a product"),
         ("dp_payload", r"\underbrace{24ND^2}_{all}", "write the formula without the brace"),
+        ("dp_payload", "12.9 GB (12 GiB)", "leave out the remark in brackets"),
+        ("fsdp_state", "12 GiB (per GPU)", "leave out the remark in brackets"),
         ("fsdp_state", "2 * (1 GiB + 2 ms)", "the terms have different units"),
         ("ring_time", "75 ms + 2 * (1 MB / 1 ms)", "the terms have different units"),
         ("bucket_size", "max(1 MB, 2 ms)", "the units do not fit together"),
@@ -251,6 +261,19 @@ def test_neither_a_word_nor_a_unit_that_says_otherwise_is_left_out(question, ans
 def test_the_hint_says_what_is_in_the_way(question, answer, hint):
     found = key(question).check(answer)
     assert (found.verdict, found.hint) == ("unreadable", hint)
+
+
+def test_more_answers_with_units_are_right():
+    for question, some in {
+        "ring_time": ["(22.549e9 B)/(300e9 B/s)", "2(k-1)/k * 12.885 GB / W", "n/(300 GB/s) * 1.75", "时间约为 75.2 ms",
+                      "5.3687 ms per step × 14 steps = 75.2 ms", "1/(13.305 Hz)", "2·(8−1)/8 · 12.885 GB/(300 GB/s)"],
+        "lm_params": ["32 layers × 104.86M + 51.2M", "104.86M per layer × 32 layers + 51.2M", "3.4B in total"],
+        "tf32_peak": ["108*1024 FLOP/clock * 1.41 GHz", "156 TOP/s", "155.93 TFLOP·s^{-1}", "155.93 T FLOP/s"],
+        "gpus_needed": ["⌈3.518 TB/(80 GB/GPU)⌉", "需要 44 个 GPU", "So we need 44 GPUs"],
+        "dp_payload": ["V := 24 N D^2", "V ← 24ND^2", "6.442 billion parameters × 2 bytes per parameter"],
+    }.items():
+        verdicts = {answer: key(question).check(answer).verdict for answer in some}
+        assert verdicts == dict.fromkeys(some, "right")
 
 
 def test_a_number_of_parts_is_shown_without_a_percent_sign():

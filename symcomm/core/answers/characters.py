@@ -52,7 +52,7 @@ _PER = re.compile(r"\\per(?![a-z])")
 _LATEX_SPACE = re.compile(r"\\[,;:!> ()\[\]]|\$")
 _QUOTED = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`|[“”„]([^“”]*)[“”]|«([^»]*)»)\s*\.?\s*""")
 _BOLD = re.compile(r"(?<![^\s:=≈])\*\*(?=\S)([^*]+(?:\*[^*]+)*)(?<=\S)\*\*(?![^\s.,:;])")
-_ARROW = re.compile(r"[-=]{1,2}>|[→⇒⟹⟶]|\\(?:(?:Long|long)?[Rr]ightarrow|implies|to)(?![A-Za-z])")
+_ARROW = re.compile(r"[-=]{1,2}>|[→⇒⟹⟶←≔]|:=|\\(?:(?:Long|long)?[Rr]ightarrow|implies|to)(?![A-Za-z])")
 _CUT_OFF = re.compile(r"(?<=\.\d)(\d*)(?:\.{3}|…)(?=\s*(?:[%=≈]|$))")  # 0.2727...
 _NEARLY = re.compile(r"(?<=\s)~(?=\s*[\d\\])")
 _MATHS = re.compile(r"\$\$?([^$]*)\$\$?")

@@ -378,6 +378,7 @@ class _Scanner(Scanner):
 
 _SIDE_BY_SIDE = "two numbers side by side: write * between them"
 _NOT_CLEAR = "the unit is not clear"
+_REMARK = "leave out the remark in brackets"
 _UNDER_THE_ROOT = "what is under the root? write brackets: √(...)"
 _ONES = (Num(Fraction(1)), Num(Fraction(-1)))
 _PER = frozenset({"per", "pro"})
@@ -514,7 +515,7 @@ class _Reading:
         below: list[Form] = []
         unit: _Measured | None = None
         literal: Literal | None = None
-        place, before, measured = 0, _END, False
+        place, before, measured, symbolic = 0, _END, False, False
         while (factor := factors[place]) is not _END:
             said = None if factor.operator else self.measured(factors, place, top)
             if said is not None:
@@ -524,6 +525,9 @@ class _Reading:
                     remark = bool(after) and not self.is_name(after)
                     raise UnreadError(self.reader.unknown(after) if remark else "the number is missing before the unit")
                 literal = self.written(factors[:place], above) if factors[stop] is _END else None
+                only = unit is not None and unit.unit is not None and uncounted(unit.unit, several=True) is None
+                if only and unit is not None and before.operator != "SLASH":
+                    unit, found = found, unit  # 32 layers * 2 MB: layers say only how often
                 if unit is None:
                     unit = found
                 elif measured or (top and found.unit == unit.unit and before.operator != "SLASH"):
@@ -534,6 +538,8 @@ class _Reading:
                 continue
             if above and not factor.operator:
                 if measured:
+                    if factor.group is not None:
+                        raise UnreadError(_REMARK)
                     raise UnreadError("words after the unit" if factor.name else _NOT_CLEAR)
                 if factor.atom.data == before.atom.data == "number":
                     raise UnreadError(_SIDE_BY_SIDE)
@@ -545,6 +551,7 @@ class _Reading:
             if factor.operator == "SLASH" and len(made) > 1:
                 raise _sliced(made)
             made = [Num(Fraction(-1)), *made] if factor.negative else made
+            symbolic = symbolic or (unit is not None and any(map(forms.names, made)))
             (below if factor.operator == "SLASH" else above).extend(made)
             before, measured = factor, False
         if unit is None:
@@ -553,18 +560,24 @@ class _Reading:
         if below:
             form = forms.Ratio(form, Product(tuple(below)) if len(below) > 1 else below[0])
         if top:
-            form, unit = self.whole(form, unit, several=any(one.operator for one in factors[:-1]))
+            form, unit = self.whole(form, unit, any(one.operator for one in factors[:-1]), symbolic)
         return form, unit, literal
 
-    def whole(self, form: Form, unit: _Measured | None, several: bool) -> tuple[Form, _Measured | None]:
-        """A term with all of its units together, and without what the question does not count: 32 layers * 2 MB."""
+    def whole(
+        self, form: Form, unit: _Measured | None, several: bool, symbolic: bool
+    ) -> tuple[Form, _Measured | None]:
+        """A term with all of its units together, and without what the question does not count: 32 layers * 2 MB.
+
+        What a symbol measures is not known here: those behind the unit (``symbolic``) may make it what is asked for, as
+        in 2 GB / W.
+        """
         asked = self.reader.unit
         worth, of, prefix = unit or (Fraction(1), ONE, 0)
         inside = [piece.unit for piece in forms.walk(form) if isinstance(piece, Num) and piece.unit != ONE]
         if inside:
             try:
                 together = (asked if of is None else of) * forms.unit_of(form, {})
-                if not self.names or uncounted(together, asked) == asked:  # what a name counts is not known here
+                if not self.names or uncounted(together, asked) == asked:
                     of = together
             except SymcommError:
                 if not self.names:
@@ -573,6 +586,8 @@ class _Reading:
         if unit is None and of == ONE:
             return form, None
         kept = uncounted(asked if of is None else of, asked, several)
+        if symbolic and kept != asked:
+            return forms.product(Num(worth), form), None
         return form, None if kept is None else _Measured(worth, kept, prefix)
 
     def written(self, factors: list[_Factor], above: list[Form]) -> Literal | None:
@@ -729,7 +744,7 @@ class _Reading:
             if factors[place].scripts or following is not _END:
                 raise UnreadError("a percent sign inside a formula")
             return _Measured(Fraction(1, 100), ONE), place + 1
-        if not top and len(word) == 1:
+        if not top and len(word) == 1 and not (word in "Bs" and factors[place - 1].digits):
             return None  # a letter in brackets is a name, or none
         symbols = self.is_name(word)
         if symbols and not (top and self.letters):
@@ -773,6 +788,8 @@ class _Reading:
             multiplied = following.operator in ("TIMES", "DOT") and not self.is_name(following.name)
             if not following.name or following.negative or (sign > 0 and not multiplied and not beside):
                 return _Measured(scale, unit, prefix), place
+            if found is None and self.is_name(following.name) and not spelled:
+                return _Measured(scale, unit, prefix), place
             if found is None:
                 raise UnreadError(_NOT_CLEAR)
             more = _Measured(*found)
@@ -787,11 +804,11 @@ class _Reading:
         letters = self.letters and group is not None and group.data == "square" and len(within) == 2
         if any(not one.word or (self.is_name(one.word) and not letters) for one in within[:-1]):
             return None
-        found = self.measured(within, 0, True)
+        found = None if within[0].word in _PER else self.measured(within, 0, True)
         if found is not None and within[found[1]] is _END:
             return found[0], place + 1
         if len(within) > 2 and all(len(one.word) > 1 and not one.operator for one in within[:-1]):
-            raise UnreadError("leave out the remark in brackets")
+            raise UnreadError(_REMARK)
         return None
 
     def is_name(self, word: str) -> bool:

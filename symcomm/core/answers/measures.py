@@ -24,7 +24,7 @@ _BASES: dict[str, tuple[str, Fraction]] = {
     **dict.fromkeys(("B", "byte", "bytes", "Byte", "Bytes"), ("byte", Fraction(1))),
     **dict.fromkeys(("bit", "bits", "Bit", "Bits"), ("byte", Fraction(1, 8))),
     **dict.fromkeys(("FLOP", "FLOPs", "flop", "flops", "Flop", "Flops"), ("FLOP", Fraction(1))),
-    **dict.fromkeys(("op", "ops", "operation", "operations"), ("FLOP", Fraction(1))),
+    **dict.fromkeys(("op", "ops", "OP", "operation", "operations"), ("FLOP", Fraction(1))),
     **dict.fromkeys(("FLOPS", "FLOPs/s", "Flop/s"), ("FLOP/second", Fraction(1))),
     **dict.fromkeys(("parameter", "parameters", "param", "params", "weight", "weights"), ("parameter", Fraction(1))),
     **dict.fromkeys(("sample", "samples", "sequence", "sequences"), ("sample", Fraction(1))),
@@ -56,8 +56,8 @@ CHINESE = {
 }  # fmt: skip
 _PREFIXED = (
     "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
-    "op", "ops", "OPS", "Bps", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds",
-    "Hz", "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
+    "op", "ops", "OP", "OPS", "Bps", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second",
+    "seconds", "Hz", "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
 )  # fmt: skip
 _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
     f"{p.lower()}b": 2**n for p, n in _BINARY.items()
@@ -130,8 +130,8 @@ def counts(unit: Unit) -> bool:
 def uncounted(unit: Unit, asked: Unit = ONE, several: bool = False) -> Unit | None:
     """The unit without the things that are counted in it: 2 bytes/parameter * 3 parameters are bytes.
 
-    What a question has ``asked`` for stays, and a thing that stands alone: 3 layers. It does not in a product of ``several``
-    quantities, where layers or devices say only how often: 2 D^2 * 3 layers. None where nothing is left.
+    What a question has ``asked`` for stays, and a thing that stands alone: 3 layers. In a product of ``several``
+    quantities layers or devices say only how often, and do not stay: 2 D^2 * 3 layers. None where nothing is left.
 
     >>> str(uncounted(Unit.parse("byte/parameter"))), str(uncounted(Unit.parse("parameter")))
     ('B', 'parameter')
@@ -144,7 +144,7 @@ def uncounted(unit: Unit, asked: Unit = ONE, several: bool = False) -> Unit | No
 
 
 def same_kind(unit: Unit, asked: Unit, calculated: bool = False) -> bool:
-    """Whether a unit measures what a question asks for; words and elements are one thing, and a plain number counts anything.
+    """Whether a unit measures what a question asks for; words are elements, and a plain number counts anything.
 
     One that was calculated may lack what is counted: 1.41 GHz * 1024 are FLOP/s, and TB / GB a number of devices.
 

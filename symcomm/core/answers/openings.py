@@ -23,8 +23,8 @@ _TELLING = frozenset(words(
     "per pro je each every only just without not no non if when or and than minus times plus half twice double third "
     "less more least most at nur ohne nicht und oder halb doppelt mindestens höchstens"
 ))  # fmt: skip
-_CHINESE = re.compile("(?:答案|答|结果|总共|总计|共计|一共|共|所以|因此|大约|约|是|为|等于|需要|得到)+")
-_CHINESE_TELLING = re.compile("[每不无仅只半倍]")
+_CHINESE = re.compile("[\u4e00-\u9fff]*(?:答案|答|结果|共|总计|共计|所以|因此|约|是|为|等于|需要|得到)")
+_CHINESE_TELLING = re.compile("[每不无仅只半倍最]")
 
 _FILLER = re.compile(r"\s*([^\W\d_]+)(?:['’]s)?[.,:：]*(?=[\s\d$\\(*≈~=]|$)")
 _LABEL = re.compile(
@@ -73,7 +73,8 @@ def is_scaled(word: str) -> bool:
 def _unfilled(text: str, names: frozenset[str]) -> str:
     place = 0
     while (found := _FILLER.match(text, place)) is not None and found[1] not in names:
-        if found[1].lower() not in _FILLERS and _CHINESE.fullmatch(found[1]) is None:
+        chinese = _CHINESE.fullmatch(found[1]) is not None and _CHINESE_TELLING.search(found[1]) is None
+        if found[1].lower() not in _FILLERS and not chinese:
             break
         place = found.end()
     return text[place:]
