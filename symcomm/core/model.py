@@ -43,7 +43,7 @@ from symcomm.core.readers.blueprint import Blueprint, PartGraph
 from symcomm.core.readers.reading import Leaves, read
 from symcomm.core.records import ByIdentity, dataclass
 from symcomm.core.setting import Setting
-from symcomm.core.text.finder import layer_tables
+from symcomm.core.text.finder import layer_tables, missing_table
 from symcomm.core.text.formula import parse_layer
 from symcomm.core.text.table import Table, as_text
 from symcomm.core.units import ONE, Number
@@ -603,9 +603,7 @@ def load(
             text, file = source.removeprefix("\ufeff"), file or "<text>"
         found = layer_tables(text, file)
         if not found:
-            raise TableError(
-                f"{file}: there is no layer table", hint="a layer table has the columns Computation, Input and Output"
-            )
+            raise TableError(f"{file}: there is no layer table", hint=missing_table(text, file))
         if table is None and len(found) > 1:
             lines = ", ".join(str(t.line) for t in found)
             raise TableError(f"{file}: there are {len(found)} layer tables (lines {lines})", hint="say which: table=1")

@@ -13,7 +13,7 @@ from symcomm.core.answers import UnreadError
 from symcomm.core.answers.measures import CHINESE
 from symcomm.core.answers.openings import opened
 from symcomm.core.notation import GREEK_LETTERS
-from symcomm.core.text.vocabulary import CHARACTERS, FONTS, LOWERED, RAISED, SPACES, TEXT_FONTS
+from symcomm.core.text.vocabulary import CHARACTERS, FONTS, LOWERED, RAISED, SPACES, TEXT_FONTS, VARIANTS
 
 LENGTH_LIMIT = 2_500
 _IS_CODE = "this is code or a command, not a formula"
@@ -36,7 +36,7 @@ _SIGNS = {
     **dict.fromkeys("，‚", ","),
     "≡": "=", "ˆ": "^", "˄": "^", "∶": ":", "µ": "μ", "ℓ": "l", "…": "...", "∛": "\\cbrt ",
 }  # fmt: skip
-_TABLE = str.maketrans(_SIGNS)
+_TABLE = VARIANTS | str.maketrans(_SIGNS)
 _GREEK = GREEK_LETTERS | {"ϵ": "epsilon", "ϕ": "phi"}
 
 _TEXT = rf"\\(?:{'|'.join(map(re.escape, sorted([*TEXT_FONTS, *FONTS], reverse=True)))}|boxed|fbox)(?![A-Za-z])"
@@ -121,9 +121,6 @@ def _plain(text: str, names: frozenset[str]) -> str:
     for c in text:
         if c.isascii() or c in CHARACTERS or c in RAISED or c in LOWERED:
             made.append(c)
-        elif "\uff01" <= c <= "\uff5e" or "\U0001d400" <= c <= "\U0001d7ff":
-            inner = unicodedata.normalize("NFKC", c)
-            made.append(f" {_GREEK[inner]} " if inner in _GREEK else inner if inner.isascii() else c)
         elif _GREEK.get(c) in names:
             made.append(f" {_GREEK[c]} ")
         elif unicodedata.category(c) == "No" and "/" in (parts := unicodedata.normalize("NFKC", c).replace("⁄", "/")):

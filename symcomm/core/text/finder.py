@@ -55,6 +55,20 @@ def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
     return found
 
 
+def missing_table(text: str, file: str) -> str:
+    """The hint for a text without a layer table: the columns that one has, and what is there instead.
+
+    >>> missing_table("Computation  Input  Output", "t.txt")
+    'a layer table has the columns Computation, Input and Output; put tabs or | between its cells'
+    """
+    said = "a layer table has the columns Computation, Input and Output"
+    tables = read_tables(text, file)
+    if tables:
+        return f"{said}; a table here has {', '.join(filter(None, tables[0].columns))}"[:300]
+    lowered = text.casefold()
+    return f"{said}; put tabs or | between its cells" if all(n.casefold() in lowered for n in LAYER_COLUMNS) else said
+
+
 class _Finder:
     def __init__(self, lines: list[str], file: str, shift: int, ending: str) -> None:
         self.lines, self.file, self.shift, self.ending = lines, file, shift, ending
@@ -95,7 +109,7 @@ class _Finder:
                     yield latex
                 index = last + 1
                 continue
-            if index + 1 < stop and "|" in line and markdown_table.is_delimiter(self.lines[index + 1]):
+            if index + 1 < stop and self._barred(index) and markdown_table.is_ruler(self.lines[index + 1]):
                 table, index = self._markdown(index, stop)
                 yield table
                 continue
@@ -123,9 +137,14 @@ class _Finder:
             return markdown_table.split_line(self.lines[position], position + self.shift, self.file)
 
         end = index + 2
-        while end < stop and "|" in self.lines[end] and self.lines[end].strip():
+        while end < stop and (self._barred(end) or markdown_table.is_ruler(self.lines[end])):
             end += 1
-        return build(self.file, cells(index), (cells(row) for row in range(index + 2, end))), end
+        rows = [row for row in range(index + 2, end) if not markdown_table.is_ruler(self.lines[row])]
+        return build(self.file, cells(index), map(cells, rows)), end
+
+    def _barred(self, index: int) -> bool:
+        line = self.lines[index]
+        return any(bar in line for bar in markdown_table.BARS) and not markdown_table.is_ruler(line)
 
     def _tab_row(self, index: int, stop: int) -> bool:
         return index < stop and "\t" in self.lines[index] and bool(self.lines[index].strip())

@@ -27,7 +27,7 @@ from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Numb
 from symcomm.core.text.vocabulary import GREEK
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
-_NOTHING = {"", "-", "–", "—", "$-$", "none", "None"}
+_NOTHING = {"", "-", "--", "---", "–", "—", "$-$", "/", "n/a", "N/A", "none", "None"}
 
 
 @dataclass(frozen=True)

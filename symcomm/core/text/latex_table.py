@@ -18,6 +18,13 @@ _RULE = re.compile(
 )
 
 
+# What sets several lines in a cell, or one cell beside several rows.
+_BOX = re.compile(
+    r"\s*\\(?:makecell|shortstack|thead|multirow\*?(?:\[[^\]]*\])?\{[^{}]*\}\{[^{}]*\})\s*"
+    r"(?:\[[^\]]*\])?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}\s*"
+)
+
+
 class Body:
     """The characters of an environment with the line and column each one is at."""
 
@@ -105,11 +112,10 @@ def read(lines: list[str], index: int, stop: int, column: int, shift: int, file:
 def _table(body: Body, rows: list[list[Cell]], file: str) -> Table | None:
     kept: list[list[Cell]] = []
     for row in rows:
-        first = _without_rules(row[0])
-        row = [first, *row[1:]]
+        row = [_without_rules(cell) for cell in row]
         blank = not any(cell.text.strip() for cell in row)
         # A row of one cell over all columns is a heading inside the table, not a layer.
-        heading = len(row) == 1 and first.text.strip().startswith("\\multicolumn")
+        heading = len(row) == 1 and row[0].text.strip().startswith("\\multicolumn")
         if not blank and not (heading and kept):
             kept.append(row)
     if not kept:
@@ -118,14 +124,16 @@ def _table(body: Body, rows: list[list[Cell]], file: str) -> Table | None:
 
 
 def _without_rules(cell: Cell) -> Cell:
-    """The cell without the rules before its text."""
+    """The cell without the rules before its text, and without the box around it."""
     position = 0
     while True:
         found = _RULE.match(cell.text, position)
         if found is None or found.end() == position:
             break
         position = found.end()
-    return cut(cell, position, len(cell.text))
+    cell = cut(cell, position, len(cell.text))
+    boxed = _BOX.fullmatch(cell.text)
+    return cell if boxed is None else cut(cell, *boxed.span(1))
 
 
 def _arguments(body: Body, line: int, position: int, count: int, opening: Span) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Markdown pipe tables: cells of a line, with pipes inside formulas left alone."""
+"""Tables with bars between cells, of Markdown, Org, reST or a terminal; bars inside formulas are left alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from symcomm.core.text.table import Cell
 
 _DELIMITER = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 
+BARS = "|│┃║"
+_RULER = re.compile(r"[|+:│┃║\u250c-\u254b\u2550-\u256c][-=+|:\u2500-\u256c]*")
+_LINES = re.compile("--|==|[─━═]")
+
 
 def is_delimiter(line: str) -> bool:
     """Whether a line is the ruler below a header.
@@ -18,6 +22,15 @@ def is_delimiter(line: str) -> bool:
     """
     # Possible characters first: the expression would try many ways on a long line of something else.
     return "|" in line and "-" in line and not line.strip("|:- \t>") and _DELIMITER.fullmatch(line) is not None
+
+
+def is_ruler(line: str) -> bool:
+    """Whether a line only separates rows, in Markdown, Org, a reST grid or a box.
+
+    >>> [is_ruler(line) for line in ("|---+---|", "+===+===+", "├─────┼─────┤", "| x | - |", "-----")]
+    [True, True, True, False, False]
+    """
+    return is_delimiter(line) or (_RULER.fullmatch(line.strip()) is not None and _LINES.search(line) is not None)
 
 
 def split_line(line: str, number: int, file: str) -> list[Cell]:
@@ -46,7 +59,7 @@ def _pipes(line: str) -> list[int]:
         elif line[position] == "\\":
             position += 2
         else:
-            if line[position] == "|":
+            if line[position] in BARS:
                 pipes.append(position)
             position += 1
     return pipes

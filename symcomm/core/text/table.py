@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from symcomm.core.errors import Span, TableError
-from symcomm.core.records import dataclass
+from symcomm.core.records import dataclass, replace
 
 TEXT_LIMIT = 2_000_000  # characters of one input
 CELL_LIMIT = 2_000  # characters of one cell
@@ -212,7 +212,9 @@ def header_name(text: str) -> str:
     """
     text = text.strip().strip("$").strip()
     while True:
-        inner = re.fullmatch(r"\\(?:multicolumn\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]+)\s*\{(.*)\}", text, re.DOTALL)
+        inner = re.fullmatch(
+            r"(?:\\(?:multicolumn\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]+)\s*(?:\[[^\]]*\])?)?\{(.*)\}", text, re.DOTALL
+        )
         if inner is None:
             break
         text = inner.group(1).strip()
@@ -228,24 +230,30 @@ def check_text(text: str, file: str) -> None:
         )
 
 
-def _plain(column: str) -> str:
-    return re.sub(r"s$", "", column.casefold())
-
-
-_WANTED = tuple(_plain(name) for name in LAYER_COLUMNS)
+_HEADINGS = {
+    "computation": "Computation", "computations": "Computation", "berechnung": "Computation", "计算": "Computation",
+    "input": "Input", "inputs": "Input", "eingabe": "Input", "eingaben": "Input", "输入": "Input",
+    "output": "Output", "outputs": "Output", "ausgabe": "Output", "ausgaben": "Output", "输出": "Output",
+}  # fmt: skip
+_RELATION = re.compile(r"[=←≔:∈]|\\(?:gets|leftarrow|coloneqq|in)(?![a-z])")
+_HEADING_WORD = re.compile(r"(?<![\\\w])[^\W\d_¹²³]{2,}")
 
 
 def layer_columns(columns: Iterable[str]) -> dict[str, int]:
     """The positions of the columns Computation, Input and Output, as far as they are there.
 
-    >>> layer_columns(("Outputs", "Note", "computation"))
-    {'Output': 0, 'Computation': 2}
+    More words may stand behind Input and Output, and marks of footnotes behind each.
+
+    >>> layer_columns(("Output (shape)", "Note", "computation[^1]"))
+    {'Computation': 2, 'Output': 0}
     """
     found: dict[str, int] = {}
-    for position, column in enumerate(columns):
-        plain = _plain(column)
-        if plain in _WANTED:
-            found.setdefault(LAYER_COLUMNS[_WANTED.index(plain)], position)
+    words = [_HEADING_WORD.findall(column.casefold()) for column in columns]
+    for longest in (1, 6):
+        for position, said in enumerate(words):
+            name = _HEADINGS.get(said[0]) if said and len(said) <= longest else None
+            if name is not None and (longest == 1 or name != "Computation"):
+                found.setdefault(name, position)
     return found
 
 
@@ -281,7 +289,13 @@ def as_layer_table(table: Table) -> Table:
                 extra.span(),
                 "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
             )
-    return table
+    return replace(table, rows=tuple(row for row in table.rows if not _is_heading(row)))
+
+
+def _is_heading(row: tuple[Cell, ...]) -> bool:
+    """Whether a row names those below it: one cell with words, and no computation."""
+    said = [cell.text for cell in row if cell.text]
+    return len(said) == 1 and row[0].text == said[0] and _RELATION.search(said[0]) is None
 
 
 def as_text(table: Table) -> str:

@@ -26,6 +26,7 @@ from symcomm.core.text.vocabulary import (
     SPACES,
     SPACING_COMMANDS,
     TEXT_FONTS,
+    VARIANTS,
 )
 
 DEPTH_LIMIT = 60
@@ -58,6 +59,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "closed": ("this `{shown}` closes nothing", "take it away, or open it before"),
     "character": ("unexpected character `{shown}`", "{hint}"),
     "dots": ("unexpected character `{shown}`", "a decimal is written 0.5; a list is cut short by `...`"),
+    "dotted": ("unexpected character `{shown}`", "write names and functions without a dot: relu(A), x [B, L, D]"),
     "dollar sign": (r"unexpected character `\$`", "write `$` around formulas, not `\\$`"),
     "backslash": ("this backslash starts no command", "take it away"),
     "refused": ("`{shown}` is not read here", "{hint}"),
@@ -97,7 +99,8 @@ class Scanner:
     limit = CELL_LIMIT
 
     def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
-        self.cell, self.text, self.known = cell, cell.text, known
+        self.cell, self.known = cell, known
+        self.text = cell.text if cell.text.isascii() else cell.text.translate(VARIANTS)
         self.position = 0
         self.found: list[Token] = []
         self.words_join = words_join
@@ -276,7 +279,8 @@ class Scanner:
         elif stop - start == 1 and not self.text[stop:].replace("\\]", "").replace("\\)", "").strip(" \t\n$`"):
             pass  # the full stop of a sentence
         else:
-            raise self.error("dots", start, stop)
+            within = self.text[start - 1 : start].isalpha() and self.text[stop : stop + 1].isalpha()
+            raise self.error("dotted" if within else "dots", start, stop)
         self.position = stop
 
     def _raised(self, letters: dict[str, str]) -> None:

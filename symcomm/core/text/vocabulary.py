@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from symcomm.core import notation
 
 
@@ -132,6 +134,9 @@ CHARACTERS: dict[str, tuple[str, str]] = {
     )
     for name in words(names)
 }
+# Letters of mathematical alphabets and full-width signs are the plain ones.
+VARIANTS = {n: plain for n in (0x210E, *range(0xFF01, 0xFF5F), *range(0x1D400, 0x1D800))
+            if len(plain := unicodedata.normalize("NFKC", chr(n))) == 1 and plain != chr(n)}  # fmt: skip
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿᵏ", "0123456789-nk", strict=True))
 LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
 # What to write instead of a character that means nothing here.
@@ -143,5 +148,5 @@ CHARACTER_HINTS = {
     "%": "write a fraction: 5/100",
     '"': "write the name without quotes",
     ">": "a range is written i = 1, \\dots, n",
-    "<": "a range is written i = 1, \\dots, n",
+    "<": "a range is written i = 1, \\dots, n, and a script ^2 or _2",
 }
