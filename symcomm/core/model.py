@@ -278,7 +278,7 @@ class Model(DerivedQuantities):
 
     >>> model = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")
     >>> model.flops().expr, str(model.parameters().at(D=3, F=5))
-    (2*B*D*F, '15 parameter')
+    (2*B*D*F, '15 parameters')
     """
 
     graph: Graph

@@ -66,6 +66,10 @@ COUNTS = frozenset(
     {"FLOP", "operation", "element", "parameter", "token", "sample", "layer", "stage", "step", "device", "message"}
 )
 _SYMBOLS = {"byte": "B", "second": "s", "device": "GPU"}
+# What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
+_COUNTED = re.compile(
+    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)"
+)
 _NAMED = {(("cycle", 1), ("second", -1)): "Hz", (("hour", 1), ("watt", 1)): "Wh"}  # printed by their names
 
 
@@ -388,7 +392,7 @@ class Quantity:
     @cached_property
     def _ways(self) -> list[tuple[str, str]]:
         """The exact number, its decimal reading and its binary one, as far as they differ."""
-        suffix = "" if self.unit == ONE else f" {self.unit}"
+        suffix = "" if self.unit == ONE else f" {_counted(self.value, str(self.unit))}"
         if endless(self.value):
             return [("", decimal_text(self.value) + suffix)]
         said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
@@ -450,7 +454,7 @@ class Quantity:
         """The same amount in a unit that measures the same; as it is where the unit does not.
 
         >>> str(Quantity.parse("36 h").within(Unit.parse("day")))
-        '3/2 day = 1.5 day'
+        '3/2 days = 1.5 days'
         """
         one, mine = Quantity(Fraction(1), unit).base(), self.base()
         return Quantity(mine.value / one.value, unit) if one.unit == mine.unit else self
@@ -470,12 +474,17 @@ class Converted(Quantity):
         return int(Quantity(self.number))
 
     def lines(self) -> tuple[tuple[str, str], ...]:
+        unit = _counted(self.number, self.spelling)
         if endless(self.number):
-            return (("≈", f"{decimal_text(self.number)} {self.spelling}"),)
+            return (("≈", f"{decimal_text(self.number)} {unit}"),)
         exact = exact_text(self.number)
         if self.number.denominator == 1 or decimals(self.number):
-            return (("", f"{exact} {self.spelling}"),)
-        return (("", f"{exact} {self.spelling}"), ("≈", f"{decimal_text(self.number)} {self.spelling}"))
+            return (("", f"{exact} {unit}"),)
+        return (("", f"{exact} {unit}"), ("≈", f"{decimal_text(self.number)} {unit}"))
+
+
+def _counted(number: Fraction, unit: str) -> str:
+    return unit if abs(number) == 1 else _COUNTED.sub(r"\1s", unit)
 
 
 Number = int | Fraction | str | Quantity  # how a number may be given: a text has its unit

@@ -103,7 +103,7 @@ def test_a_fraction_is_said_exactly_and_rounded() -> None:
 def test_a_rate_of_a_link_or_a_device_has_its_prefix_and_a_count_of_layers_none() -> None:
     assert Quantity(Fraction(25 * 10**9), Unit.parse("byte/(link*second)")).reading == "25 GB/(link·s)"
     assert Quantity(Fraction(4 * 10**14), Unit.parse("FLOP/(device*second)")).reading == "400 TFLOP/(GPU·s)"
-    assert Quantity(Fraction(4 * 10**6), Unit.parse("layer")).reading == "4 000 000 layer"
+    assert Quantity(Fraction(4 * 10**6), Unit.parse("layer")).reading == "4 000 000 layers"
 
 
 def test_an_unknown_unit_is_refused_with_a_near_one() -> None:

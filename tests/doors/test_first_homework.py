@@ -72,7 +72,7 @@ def test_a_gain_with_the_wrong_sign_of_multiplication_hints_at_the_right_one():
 def test_a_configuration_is_the_model_of_a_problem_file():
     said = "{model_type: gpt2, n_embd: 64, n_layer: 2, n_head: 4, vocab_size: 128, n_positions: 32}"
     layer, embedding = 12 * 64 * 64 + 13 * 64, (128 + 32) * 64 + 2 * 64
-    count = f"{(2 * layer + embedding):,} parameter".replace(",", " ")
+    count = f"{(2 * layer + embedding):,} parameters".replace(",", " ")
     assert answers("ask: parameters", f"model: gpt\nconfig: {said}", "") == [count]
     with pytest.raises(sc.SymcommError, match=r"h\.md:10: 'loss' is yes or no, not 'maybe'"):
         answers("ask: parameters", f"model: gpt\nconfig: {said}\nloss: maybe", "")

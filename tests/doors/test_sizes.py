@@ -53,7 +53,7 @@ def test_a_long_chain_is_read_as_a_short_one_is():
         for n in range(60)
     ]
     made = sc.load("Computation\tInput\tOutput\n" + "".join(rows))
-    assert str(made.parameters().at(D=3)) == "540 parameter"
+    assert str(made.parameters().at(D=3)) == "540 parameters"
     broken = [*rows[:40], rows[40].replace("W_{40} [D, D]", "W_{40} [D, E]"), *rows[41:]]
     with pytest.raises(sc.SymcommError, match=r"<text>:42, column Output: x_41 is declared as B × D, but its formula"):
         sc.load("Computation\tInput\tOutput\n" + "".join(broken))

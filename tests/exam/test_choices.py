@@ -57,7 +57,7 @@ def test_an_option_is_written_in_a_unit_with_four_digits():
     said = [option_text(Quantity.parse(text), unit) for text, unit in (
         ("12 GiB", "GiB"), ("12 GB", "GiB"), ("77199360 parameter", "parameter"), ("1/7", ""), ("0.44044 s", "ms"),
     )]  # fmt: skip
-    assert said == ["12 GiB", "11.18 GiB", "77 199 360 parameter", "0.1429", "440.4 ms"]
+    assert said == ["12 GiB", "11.18 GiB", "77 199 360 parameters", "0.1429", "440.4 ms"]
 
 
 def test_multiprocessors_are_no_ranks_and_the_idle_share_is_offered_for_the_busy_one(offered):

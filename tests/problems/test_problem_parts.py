@@ -46,7 +46,7 @@ def test_printed_numbers_stand_beside_derived_ones_in_one_table_for_each_heading
     assert first.derivation.exhibits == ()
     [table] = second.derivation.exhibits
     assert table.rows == (
-        ("All", "320 parameter", "320 parameter", "none, to the last printed digit"),
+        ("All", "320 parameters", "320 parameters", "none, to the last printed digit"),
         ("States", "3 kB", "2.6 kB", "440 B (+17 %)"),
     )
     # 5120 B are 5.1 kB to the digits that are printed.

@@ -363,7 +363,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text_or_a_file(tmp_path: Path) -> Non
     table = "\ufeffComputation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
     known = str(load_known(BERT).parameters().at())  # type: ignore[union-attr]
     assert [str(sc.load(source).parameters().at()) for source in ("\ufeff" + text, path)] == [known, known]
-    assert str(sc.load(table).parameters().at(D=3, F=5)) == "15 parameter"
+    assert str(sc.load(table).parameters().at(D=3, F=5)) == "15 parameters"
 
 
 def test_what_is_no_model_at_all_is_refused() -> None:

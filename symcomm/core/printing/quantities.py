@@ -11,10 +11,6 @@ from symcomm.core.records import dataclass
 from symcomm.core.units import ONE, Quantity, decimal_text, decimals
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
-# What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
-_COUNTED = re.compile(
-    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)"
-)
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,7 @@ def said(quantity: Quantity) -> tuple[QuantityText, ...]:
         if len(groups) > 5 and not decimals and not lower and not exponent:  # 5.76·10^23 rather than all its noughts
             noughts = next(n for n, group in enumerate([*reversed(groups), "1"]) if group != "000")
             groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
-        unit = (unit or "") if re.match(r"-?1 \D", text.strip()) else _COUNTED.sub(r"\1s", unit or "")
-        out.append(QuantityText(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
+        out.append(QuantityText(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit or ""))
     return tuple(out)
 
 
@@ -101,8 +96,7 @@ def short(quantity: Quantity) -> str:
     if len(ways) == 1 and "second" in dict(quantity.unit.powers) and len(decimals(quantity.value)) > 6:
         return f"≈ {decimal_text(quantity.value, 4)} {quantity.unit}"
     if len(ways) == 1:
-        number, _, unit = ways[0][1].rpartition(" ")
-        return ways[0][1] if not number or quantity.value == 1 else number + " " + _COUNTED.sub(r"\1s", unit)
+        return ways[0][1]
     found = next((way for way in ways[1:] if way[0] == "="), ways[1])
     return ("" if found[0] == "=" else "≈ ") + found[1]
 
