@@ -112,6 +112,14 @@ def test_a_number_that_is_not_read_and_a_symbol_of_another_question_have_a_hint(
     assert told.endswith("has no symbol 'B'\nhint: numbers of several questions go in a mapping: at({...})\n")
 
 
+def test_large_whole_numbers_are_read_with_an_exponent():
+    sizes = ("--parameters", "8e9", "--tokens", "1.5e13")
+    shown = run("derive", "training_run", *sizes, "--want", "flops").output
+    assert "6·8 000 000 000·15 000 000 000 000\n    = 720·10²¹ FLOP" in shown
+    told = run("derive", "training_run", "--parameters", "8.15e1", "--tokens", "1", "--want", "flops", status=2).output
+    assert told.startswith("error: 'parameters' must be a whole number or a symbol, but is '8.15e1'\n")
+
+
 def test_conventions_are_named_on_the_command_line_by_name_or_by_field():
     command = ("derive", "communication", "--model", HOMEWORK, "--strategy", "data(8)", "--to", "json", "--accounting")
     values = {name: json.loads(run(*command, name).output)["value"]["exact"] for name in ("payload", "all_links")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -170,6 +171,8 @@ class Option:
                 Quantity.parse(text)  # kept as text, so that the quantity can check its unit
             case "size" | "count":
                 text = text.strip()
+                if re.fullmatch(r"\d{1,15}(\.\d{1,15})?[eE]\d{1,2}", text) and Fraction(text).denominator == 1:
+                    text = str(int(Fraction(text)))  # 15e12 tokens
                 if re.fullmatch(r"\d{1,40}", text):
                     if not int(text) and kind == "size":
                         raise DocumentError(f"'{name}' must be positive")
