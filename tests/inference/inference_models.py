@@ -10,12 +10,14 @@ from typing import Any
 import symcomm as sc
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "golden_inference.json").read_text())
+# Of OPT the set has matrices alone: GPT-NeoX has the same, and no table of positions.
 FAMILIES = {
-    "llama": "llama", "opt": "opt", "mixtral": "mixtral", "deepseek": "deepseek_v3", "t5": "t5", "window": "mistral",
+    "llama": "llama", "opt": "gpt_neox", "mixtral": "mixtral", "deepseek": "deepseek_v3", "t5": "t5",
+    "window": "mistral",
     "pattern": "gemma3_text",
 }  # fmt: skip
 CLASSES = {
-    "llama": "LlamaForCausalLM", "opt": "OPTForCausalLM", "mixtral": "MixtralForCausalLM",
+    "llama": "LlamaForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "mixtral": "MixtralForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM", "t5": "T5ForConditionalGeneration", "mistral": "MistralForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
 }  # fmt: skip
@@ -28,13 +30,12 @@ KEYS = {
 }  # fmt: skip
 OTHER_KEYS = {
     "mixtral": {"E": "num_local_experts"},
-    "opt": {"F": "ffn_dim"},
     "deepseek_v3": {"E": "n_routed_experts", "F": "moe_intermediate_size"},
     "t5": {"D": "d_model", "N": "num_layers", "nh": "num_heads", "H": "d_kv", "F": "d_ff"},
 }
-LEFT_OUT = {"opt": {"nkv", "H"}, "t5": {"nkv", "Nenc"}}
+LEFT_OUT = {"gpt_neox": {"nkv", "H"}, "t5": {"nkv", "Nenc"}}
 FIXED: dict[str, dict[str, Any]] = {
-    "opt": {"max_position_embeddings": 10**6},
+    "gpt_neox": {"rotary_pct": 1.0},
     "mixtral": {"sliding_window": None},
     "t5": {"relative_attention_num_buckets": 32, "feed_forward_proj": "relu"},
 }

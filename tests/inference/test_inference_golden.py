@@ -197,8 +197,8 @@ def even_capacity(case: Case) -> Any:
 
 
 def capacity(case: Case) -> Any:
-    numbers, ranks, sizes = case["at"], int(case["at"]["t"]), GOLDEN["models"][case["model"]]
-    if ranks > sizes.get("nkv", ranks) or sizes["family"] == "opt":  # its table of positions is not among the matrices
+    numbers, ranks = case["at"], int(case["at"]["t"])
+    if ranks > GOLDEN["models"][case["model"]].get("nkv", ranks):
         return even_capacity(case)
     made = model(case["model"]).serving_capacity(
         f"{numbers['M']} B", tokens=int(numbers["c"]), capacity_is="usable", page=int(numbers["page"]),

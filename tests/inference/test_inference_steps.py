@@ -313,3 +313,22 @@ def test_conventions_of_a_step_are_told_where_they_decide() -> None:
     assert "logits" in small("LlamaForCausalLM").prefill().flops().touched
     told = small("LlamaForCausalLM").decode().flops(accounting={"mla": "expanded"}).notes
     assert any("Nothing here depends on `mla: expanded`" in note for note in told)
+
+
+@pytest.mark.parametrize("how", ["matrices", "weights_and_cache"])
+def test_a_prefill_with_latents_reads_no_gain_of_the_norm_before_its_cache(how: str) -> None:
+    """Sizes of tiny-mla; a dense layer, three with five experts and a shared one, a head, and one row of words."""
+    attention = 9 * 7 + 7 * 3 * 6 + 9 * 8 + 6 * 3 * 9 + 3 * 5 * 9
+    matrices = 4 * attention + 3 * 9 * 11 + 3 * (9 * 5 + 6 * 3 * 9 * 3) + 9 * 19
+    moved = {"matrices": 0, "weights_and_cache": 3 * 9 + 3 * 4 * 8 + 19}[how]  # of three words; latents, and logits
+    said = {"traffic": how, "experts_read": "every_expert"}
+    made = model("tiny-mla").prefill(new=3).traffic(dtype="fp8", accounting=said)
+    assert made.at(B=1).value == matrices + moved
+    made.check(deep=True)
+
+
+def test_the_traffic_of_a_step_behind_an_encoder_may_have_a_number_of_earlier_positions() -> None:
+    """Four attention matrices, queries and outputs of cross-attention, a feed-forward of 3072; head of 32,128 words."""
+    matrices = 12 * (6 * 768**2 + 2 * 768 * 3072) + 768 * 32128
+    step = model("T5-base").decode(past=3)
+    assert step.traffic(dtype="fp8", accounting="matrices").at(B=2, L_enc=5).value == matrices

@@ -302,7 +302,9 @@ def _at_the_ends(graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
 def _left(graph: Graph) -> set[str]:
     """What a prefill leaves for later steps, and any step of its recurrences."""
     kept = graph.step.kept if graph.step is not None else ()
-    return {one.tensor for one in kept if not one.before or graph.producers[one.tensor].attribute("slice")}
+    made = graph.producers
+    return {one.tensor for one in kept
+            if not one.before or (one.tensor in made and made[one.tensor].attribute("slice"))}  # fmt: skip
 
 
 def sizes_moved(graph: Graph, op: Op, name: str) -> tuple[Expr, ...]:
@@ -326,7 +328,9 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     """
     convention, kernel = TRAFFIC[setting.choice("traffic")], graph.kernels.get(op.output)
     if convention.ends:
-        return {name: one for name, one in _at_the_ends(graph, op).items() if one[0] in convention.times}
+        # The gain of a norm behind which rows are kept is no weight of a product.
+        read = convention.times.keys() - (set() if counts(setting, graph, op) else {"weight"})
+        return {name: one for name, one in _at_the_ends(graph, op).items() if one[0] in read}
     if kernel and setting.choice("softmax") != "fused":
         kernel = None
     there = graph.scores if kernel else frozenset[str]()
