@@ -22,11 +22,15 @@ from inference_models import model
 SERVING = Path(__file__).parents[2] / "examples" / "serving" / "serving.md"
 GPT2 = """{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 64, "n_embd": 768, "n_layer": 12,
            "n_head": 12, "vocab_size": 50257}"""
-MODELS = ("Llama-3-8B", "Gemma-2-9B", "DeepSeek-V3", "Mixtral-8x7B", "T5-base", "Mistral-7B-v0.1", "OPT-13B", "gpt2")
+OPT = """{"model_type": "opt", "architectures": ["OPTForCausalLM"], "max_position_embeddings": 1000000,
+          "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "ffn_dim": 20480,
+          "vocab_size": 50272, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}"""
+WRITTEN = {"gpt2": GPT2, "opt": OPT}
+MODELS = ("Llama-3-8B", "Gemma-2-9B", "DeepSeek-V3", "Mixtral-8x7B", "T5-base", "Mistral-7B-v0.1", "OPT-13B", *WRITTEN)
 
 
 def named(name: str) -> sc.Model:
-    return sc.load(GPT2) if name == "gpt2" else model(name)
+    return sc.load(WRITTEN[name]) if name in WRITTEN else model(name)
 
 
 def row(found: Verification, what: str) -> Fraction:
