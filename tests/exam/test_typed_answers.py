@@ -6,6 +6,7 @@ The verdicts were decided by hand before the answers were tried; where the rules
 
 import pytest
 from test_answers_golden import QUESTIONS, key
+from test_fresh_answers import KEYS as FRESH
 
 ANSWERS = {
     "dp_payload": {
@@ -274,6 +275,15 @@ def test_more_answers_with_units_are_right():
     }.items():
         verdicts = {answer: key(question).check(answer).verdict for answer in some}
         assert verdicts == dict.fromkeys(some, "right")
+
+
+def test_quantities_in_brackets_and_beside_formulas_are_right():
+    asked = FRESH["ring"]  # 62 messages of 3.2 GB / 32, at 50 GB/s and with a latency of 100 us
+    some = ["62 * (100 us + 3.2 GB / (32 * 50 GB/s))", "2(k-1)(ceil(n/k)/W + 100 us)", "62 (100 us + ceil(n/32)/W)",
+            "62 ceil(n/32)/W + 62 * 0.1 ms", "62 messages × 2.1 ms/message", "62 × (0.1 GB / (50 GB/s) + alpha)"]  # fmt: skip
+    assert {answer: asked.check(answer).verdict for answer in some} == dict.fromkeys(some, "right")
+    wrong = ["62 * (100 us + 3.2 GB / (32 * 50 Gbit/s))", "2(k-1)(ceil(n/k)/W + 100 ms)", "62 (100 us + 3.2 GB / 32)"]
+    assert not any(asked.check(answer).right for answer in wrong)
 
 
 def test_a_number_of_parts_is_shown_without_a_percent_sign():

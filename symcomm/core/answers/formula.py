@@ -497,6 +497,9 @@ class _Reading:
                 self.literal = None if terms else literal and literal.times(Fraction(-1 if negative else 1))
             terms.append(forms.negative(form) if negative else form)
             units.append(unit)
+        if first := next(filter(None, units), None):  # a formula beside quantities is in base units: n/W + 20 us
+            base = _Measured(Fraction(1), first.unit)
+            units = [base if u is None and forms.names(term) else u for u, term in zip(units, terms, strict=True)]
         given = [u for u in units if u is not None]
         scales = {u.worth for u in given}
         if len({u.unit for u in given}) > 1:
@@ -559,8 +562,7 @@ class _Reading:
         form = Product(tuple(above)) if len(above) > 1 else above[0]
         if below:
             form = forms.Ratio(form, Product(tuple(below)) if len(below) > 1 else below[0])
-        if top:
-            form, unit = self.whole(form, unit, any(one.operator for one in factors[:-1]), symbolic)
+        form, unit = self.whole(form, unit, any(one.operator for one in factors[:-1]), symbolic)
         return form, unit, literal
 
     def whole(
@@ -744,7 +746,7 @@ class _Reading:
             if factors[place].scripts or following is not _END:
                 raise UnreadError("a percent sign inside a formula")
             return _Measured(Fraction(1, 100), ONE), place + 1
-        if not top and len(word) == 1 and not (word in "Bs" and factors[place - 1].digits):
+        if not top and len(word) == 1 and not (word in "Bs" and not factors[place - 1].name):
             return None  # a letter in brackets is a name, or none
         symbols = self.is_name(word)
         if symbols and not (top and self.letters):
@@ -818,7 +820,8 @@ class _Reading:
         """One word as a unit, or as the size of a count."""
         unit = self.reader.unit
         behind_it = measure(behind.name) if behind.name and not behind.operator and measure(word) is None else None
-        if word in COUNTED and (counts(unit) or len(word) > 2 or behind_it is not None):
+        sized = counts(unit) and (word != "B" or uncounted(unit, several=True) is not None)  # bytes, beside GPUs
+        if word in COUNTED and (sized or len(word) > 2 or behind_it is not None):
             return _Measured(Fraction(COUNTED[word]), None)
         found = measure(word)
         if found is not None and _FLOPS.fullmatch(word):

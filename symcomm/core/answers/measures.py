@@ -37,7 +37,7 @@ _BASES: dict[str, tuple[str, Fraction]] = {
     **dict.fromkeys(("OPS", "OPs/s"), ("FLOP/second", Fraction(1))), "Bps": ("byte/second", Fraction(1)),
     **dict.fromkeys(("Token", "Tokens"), ("token", Fraction(1))),
     **{f"{one}{s}": ("", Fraction(1)) for s in ("", "s") for one in ("head", "block", "bucket", "chunk", "expert")},
-    "Hz": ("cycle/second", Fraction(1)), "cent": ("", Fraction(100)),
+    "J": ("watt*second", Fraction(1)), "Hz": ("cycle/second", Fraction(1)), "cent": ("", Fraction(100)),
     **dict.fromkeys(("Sekunde", "Sekunden", "Sek"), ("second", Fraction(1))),
     **dict.fromkeys(("Minute", "Minuten"), ("second", Fraction(60))),
     **dict.fromkeys(("Stunde", "Stunden"), ("second", Fraction(3600))),
@@ -56,7 +56,7 @@ CHINESE = {
 }  # fmt: skip
 _PREFIXED = (
     "B", "byte", "bytes", "Byte", "Bytes", "bit", "bits", "Bit", "Bits", "FLOP", "FLOPs", "FLOPS", "flop", "flops",
-    "op", "ops", "OP", "OPS", "Bps", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second",
+    "op", "ops", "OP", "OPS", "Bps", "J", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second",
     "seconds", "Hz", "parameters", "params", "tokens", "Sekunde", "sekunde", "Sekunden", "sekunden",
 )  # fmt: skip
 _LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
@@ -140,7 +140,9 @@ def uncounted(unit: Unit, asked: Unit = ONE, several: bool = False) -> Unit | No
     kept = tuple((base, power) for base, power in unit.powers if base not in _COUNTS or base in dict(asked.powers))
     if kept or unit == ONE:
         return Unit(kept)
-    return None if several and {base for base, _ in unit.powers} <= _TIMES else unit
+    if several and {base for base, _ in unit.powers} <= _TIMES:
+        return None
+    return Unit(tuple((base, power) for base, power in unit.powers if power > 0 or base not in _TIMES))
 
 
 def same_kind(unit: Unit, asked: Unit, calculated: bool = False) -> bool:

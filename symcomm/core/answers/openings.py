@@ -42,6 +42,8 @@ def opened(text: str, names: frozenset[str]) -> str:
     [' 12 GB', '24 N = 12', 'per GPU: 12']
     """
     text, before = _CLOSING.sub("", text), ""
+    if not (text.lstrip()[:1].isalpha() or "=" in text or "≈" in text):
+        return text
     while text != before:
         before = text
         text = _LABEL.sub(lambda found: found[0] if _tells(found, names) else "", text)
