@@ -279,8 +279,9 @@ def test_more_answers_with_units_are_right():
 
 def test_quantities_in_brackets_and_beside_formulas_are_right():
     asked = FRESH["ring"]  # 62 messages of 3.2 GB / 32, at 50 GB/s and with a latency of 100 us
-    some = ["62 * (100 us + 3.2 GB / (32 * 50 GB/s))", "2(k-1)(ceil(n/k)/W + 100 us)", "62 (100 us + ceil(n/32)/W)",
-            "62 ceil(n/32)/W + 62 * 0.1 ms", "62 messages × 2.1 ms/message", "62 × (0.1 GB / (50 GB/s) + alpha)"]  # fmt: skip
+    some = ["62 * (100 us + 3.2 GB / (32 * 50 GB/s))", "2(k-1)(ceil(n/k)/W + 100 us)",
+            "62 (100 us + ceil(n/32)/W)", "62 ceil(n/32)/W + 62 * 0.1 ms",
+            "62 messages × 2.1 ms/message", "62 × (0.1 GB / (50 GB/s) + alpha)"]  # fmt: skip
     assert {answer: asked.check(answer).verdict for answer in some} == dict.fromkeys(some, "right")
     wrong = ["62 * (100 us + 3.2 GB / (32 * 50 Gbit/s))", "2(k-1)(ceil(n/k)/W + 100 ms)", "62 (100 us + 3.2 GB / 32)"]
     assert not any(asked.check(answer).right for answer in wrong)
