@@ -466,6 +466,7 @@ class _Reading:
         self.reader, self.literals = reader, literals
         self.letters = letters  # whether the letter of a symbol may be a unit, and 25 302 a number
         self.lettered = self.joined = False  # whether one was
+        self.measures = False  # whether a unit is a factor of a formula
         self.literal: Literal | None = None
         self.names: set[str] = set()
         self.supposed: dict[str, None] = {}
@@ -537,6 +538,7 @@ class _Reading:
                     raise UnreadError("the unit is there twice" if found == unit else "two units")
                 else:
                     (below if before.operator == "SLASH" else above).append(found.form)
+                    self.measures = True
                 place, measured = stop, True
                 continue
             if above and not factor.operator:
@@ -573,6 +575,8 @@ class _Reading:
         What a symbol measures is not known here: those behind the unit (``symbolic``) may make it what is asked for, as
         in 2 GB / W.
         """
+        if unit is None and not self.measures:
+            return form, None
         asked = self.reader.unit
         worth, of, prefix = unit or (Fraction(1), ONE, 0)
         inside = [piece.unit for piece in forms.walk(form) if isinstance(piece, Num) and piece.unit != ONE]
@@ -693,6 +697,7 @@ class _Reading:
         if any(len(item.children) > 1 for item in items):
             raise UnreadError("an equals sign inside brackets")
         found = [self.sum(branches(item)[0]) for item in items]
+        self.measures = self.measures or any(unit is not None for _, unit in found)
         return [form if unit is None else forms.product(unit.form, form) for form, unit in found]
 
     def argument(self, tree: Branch) -> Form:
