@@ -235,7 +235,7 @@ _HEADINGS = {
     "input": "Input", "inputs": "Input", "eingabe": "Input", "eingaben": "Input", "输入": "Input",
     "output": "Output", "outputs": "Output", "ausgabe": "Output", "ausgaben": "Output", "输出": "Output",
 }  # fmt: skip
-_RELATION = re.compile(r"[=←≔:∈]|\\(?:gets|leftarrow|coloneqq|in)(?![a-z])")
+_WORDS = re.compile(r"[*_\s]*[^\W\d_]{2,}(?:[\s,:;&/–-]+[^\W\d_]{2,})*[*_:\s]*")
 _HEADING_WORD = re.compile(r"(?<![\\\w])[^\W\d_¹²³]{2,}")
 
 
@@ -293,9 +293,13 @@ def as_layer_table(table: Table) -> Table:
 
 
 def _is_heading(row: tuple[Cell, ...]) -> bool:
-    """Whether a row names those below it: one cell with words, and no computation."""
+    """Whether a row names those below it: one cell of words alone, since a formula without its sizes is a mistake.
+
+    >>> [_is_heading((Cell(said, "t.md", 1, said, 0),)) for said in ("**The head**", "relu(A)")]
+    [True, False]
+    """
     said = [cell.text for cell in row if cell.text]
-    return len(said) == 1 and row[0].text == said[0] and _RELATION.search(said[0]) is None
+    return len(said) == 1 and row[0].text == said[0] and _WORDS.fullmatch(said[0]) is not None
 
 
 def as_text(table: Table) -> str:
