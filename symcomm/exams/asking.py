@@ -162,7 +162,7 @@ class ModelQuestion:
             forgotten = step.reason.rule == "keep" and step.name in self.forgotten
             if forgotten or (step.reason.source is not None and step.reason.source in left_out):
                 form = Num(Fraction(0), step.unit)
-            if isinstance(step.form, Num) and step.form.number > 1 and not _used(made, step.name):
+            if isinstance(step.form, Num) and step.form.number > 1:
                 form = Sym(step.name, step.form.number.denominator == 1, step.unit)
             known[step.name] = form
         found = known[self.step] if self.step in known else known[made.answer.name]
@@ -353,10 +353,6 @@ def serves(derivation: Derivation, told: Mapping[str, Fraction], values: Mapping
         return derivation.otherwise is None or derivation.otherwise(known) is None
     except SymcommError:
         return False
-
-
-def _used(made: Derivation, name: str) -> bool:
-    return any(name in forms.names(step.form) and step.name == name for step in made.steps)
 
 
 @lru_cache(maxsize=256)  # what is kept of a graph is kept of it without these weights, too

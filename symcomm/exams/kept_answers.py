@@ -139,7 +139,6 @@ class KeptAnswers:
         self._own = Remembered[Hashable, Answer]()
         self._answers: dict[Hashable, _Shared[_Formula]] = {}
         self._keys: dict[Hashable, _Shared[Key]] = {}
-        self._of_keys: dict[Hashable, list[tuple[str, ...]]] = {}
         self._digests = Remembered[ByIdentity[object], str]()  # of tables
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -238,9 +237,8 @@ class KeptAnswers:
                 return own(shared_by, None if told == shared_by.values else told)
             return None
 
-        about, first = (shared_by.about, ask.answer, problem.mistakes_in(ask)), [*bases]
-        tried = self._of_keys.setdefault((ask.exam.id, *first), first)  # the choices of a question need the same
-        shared = self._keys.setdefault(about, _Shared(tried))
+        about = shared_by.about, ask.answer, problem.mistakes_in(ask)
+        shared = self._keys.setdefault(about, _Shared([*bases]))
         key = shared.at(shared_by.values, make)
         made = own() if key is None else replace(key.at(shared_by.values), anew=own, asked=key.candidates.asked)
         return made, shared
