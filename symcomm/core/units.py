@@ -392,7 +392,7 @@ class Quantity:
     @cached_property
     def _ways(self) -> list[tuple[str, str]]:
         """The exact number, its decimal reading and its binary one, as far as they differ."""
-        suffix = "" if self.unit == ONE else f" {_counted(self.value, str(self.unit))}"
+        suffix = "" if self.unit == ONE else f" {self.counted(self.value, str(self.unit))}"
         if endless(self.value):
             return [("", decimal_text(self.value) + suffix)]
         said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
@@ -415,6 +415,15 @@ class Quantity:
             if not decimals(self.value) or len(said[0][1]) - len(suffix) > 12:
                 said.append((_relation(read, self.value), read + suffix))
         return said
+
+    @staticmethod
+    def counted(number: Fraction, unit: str) -> str:
+        """A unit as it stands behind a number.
+
+        >>> Quantity.counted(Fraction(8), "layer"), Quantity.counted(Fraction(18), "link/GPU")
+        ('layers', 'links/GPU')
+        """
+        return unit if abs(number) == 1 else _COUNTED.sub(r"\1s", unit)
 
     @property
     def relation(self) -> str:
@@ -474,17 +483,13 @@ class Converted(Quantity):
         return int(Quantity(self.number))
 
     def lines(self) -> tuple[tuple[str, str], ...]:
-        unit = _counted(self.number, self.spelling)
+        unit = self.counted(self.number, self.spelling)
         if endless(self.number):
             return (("≈", f"{decimal_text(self.number)} {unit}"),)
         exact = exact_text(self.number)
         if self.number.denominator == 1 or decimals(self.number):
             return (("", f"{exact} {unit}"),)
         return (("", f"{exact} {unit}"), ("≈", f"{decimal_text(self.number)} {unit}"))
-
-
-def _counted(number: Fraction, unit: str) -> str:
-    return unit if abs(number) == 1 else _COUNTED.sub(r"\1s", unit)
 
 
 Number = int | Fraction | str | Quantity  # how a number may be given: a text has its unit

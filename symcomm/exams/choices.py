@@ -127,4 +127,4 @@ def option_text(quantity: Quantity, unit: str) -> str:
     value = quantity.value / (Quantity.parse(f"1 {unit}").value if unit else 1)
     whole = value.denominator == 1 and value < _EXACT
     number = exact_text(value) if whole else Quantity(value).rounded()
-    return f"{number} {unit}".rstrip()
+    return f"{number} {Quantity.counted(value, unit)}".rstrip()
