@@ -418,7 +418,7 @@ class Quantity:
 
     @staticmethod
     def counted(number: Fraction, unit: str) -> str:
-        """A unit as it stands behind a number.
+        """A unit as it is written behind a number.
 
         >>> Quantity.counted(Fraction(8), "layer"), Quantity.counted(Fraction(18), "link/GPU")
         ('layers', 'links/GPU')

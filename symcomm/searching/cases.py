@@ -38,8 +38,10 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
         groups: dict[tuple[int, Nesting | None, tuple[tuple[str, int], ...]], list[tuple[int, ...]]] = {}
         for shape in found.shapes:
             sizes = dict(zip(found.axes, shape, strict=True))
-            copied = tuple(sizes.items()) if _has_copies(question, draft, sizes) else ()
-            nesting = None if holds is None or copied or strategy is None else _nesting(strategy, holds, sizes)
+            copies = _copies(question, draft, sizes)
+            copied = tuple(sizes.items()) if copies is not None else ()
+            laid = copies or strategy
+            nesting = None if holds is None or laid is None else _nesting(laid, holds, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
             fixed = {**dict(copied), **({PIPELINE: stages} if stages else {})}
@@ -48,12 +50,17 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
                 yield made, replace(found, shapes=tuple(some), lists=lists)
 
 
-def _has_copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) -> bool:
-    """Whether more ranks than there are key/value heads cut them while text is generated: a mesh of one more axis."""
+def _copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) -> Strategy | None:
+    """The strategy where more ranks than there are key/value heads cut them while text is generated, else None.
+
+    Its mesh has one more axis: the ranks that share a head.
+    """
     graph = question.model.graph
     strategy = None if graph.step is None else composed(_fixed(draft, sizes).pieces)
-    return strategy is not None and (
-        with_copies(strategy, graph, graph.relations.complete(question.model.values)) is not strategy)  # fmt: skip
+    if strategy is None:
+        return None
+    made = with_copies(strategy, graph, graph.relations.complete(question.model.values))
+    return None if made is strategy else made
 
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
@@ -72,7 +79,8 @@ def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterat
 
 
 def _nesting(strategy: Strategy, holds: tuple[int, ...], sizes: dict[str, int]) -> Nesting | None:
-    ordered = {axis: sizes[axis] for axis in strategy.mesh_order}
+    known = {axis: int(size.number) for axis, size in strategy.sizes.items() if isinstance(size, forms.Num)}
+    ordered = {axis: known[axis] if axis in known else sizes[axis] for axis in strategy.mesh_order}
     return Nesting.of(holds, ordered | ({PIPE: sizes[PIPELINE]} if PIPELINE in sizes else {}))
 
 

@@ -22,7 +22,7 @@ from symcomm.core.quantities.communication.links import PIPE, Links
 from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.memory.capacity import capacity_and_meaning
 from symcomm.core.quantities.recipes import recipe_of
-from symcomm.core.quantities.time.generating_time import AT_ONCE
+from symcomm.core.quantities.time.terms import AT_ONCE
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
@@ -312,9 +312,8 @@ def _outcome(
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
     still = sorted(question.frozen)
     frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
-    limits = [SERVED if serves else _LIMITS[0], *([] if question.links.said else [_LIMITS[1]])]
-    if serves and devices > 1 and not question.links.said and "latency" not in dict(question.rates):
-        limits.append(AT_ONCE)
+    limits = [SERVED if serves else _LIMITS[0], *([] if question.links.said or devices == 1 else [_LIMITS[1]])]
+    told_too = (note for s, _ in made for note in s.notes if devices > 1 or note != AT_ONCE)  # one sends no messages
     if question.links.units is not None:
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides
@@ -322,7 +321,7 @@ def _outcome(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), _front(front),
         tuple(top), tuple(near), decided.statements(tuple(touched)),
-        tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
+        tuple(dict.fromkeys((*notes, *frozen, *unused, *told_too, *limits))),
         tuple((n.amount, Quantity(n.most, BYTE if n.amount.endswith("memory") else SECOND)) for n in goal.limits[1:]),
     )  # fmt: skip
 

@@ -189,3 +189,12 @@ def test_a_search_of_decode_steps_says_where_messages_take_no_latency():
     assert said in searched(top=1).notes
     for more in ({"latency": "3 us"}, {"links": "node=4, inside=2 GB/s @ 3 us, between=1 GB/s @ 5 us"}, {"devices": 1}):
         assert said not in searched(top=1, **more).notes
+
+
+@pytest.mark.parametrize("joined", [2, 4])
+def test_a_search_sends_over_the_links_of_a_node_where_ranks_share_a_head(joined: int):
+    links = f"node={joined}, inside=2 GB/s @ 3 us, between=1 GB/s @ 5 us"
+    found = searched(links=links, network=None, sizes={"tensor": [8]}, batch=4).top[0]
+    assert found.strategy == "tensor(8)"
+    rates = {**RATES, "links": links} | {"network": "1 GB/s"}
+    assert found.time == sc.load(LLAMA).decode_time("tensor(8)", 63, accounting=HOW, **rates).at(B=4)

@@ -20,8 +20,6 @@ from symcomm.core.quantities.time.terms import SECOND
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting, StepWriter
 
-AT_ONCE = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
-
 Past = Annotated[Whole, Meaning("the tokens of each sequence before the step; c unless told")]
 
 
@@ -43,9 +41,6 @@ def derive_decode_time(
     Source: Pope et al., arXiv 2211.05102, section 2.
     """
     made = forward(step_of(setting, "decode", new, past), strategy, dtype, rates)
-    known = {name.partition("_")[0] for name, _ in made.given if name != "W_mem"}
-    if "W" in known and "alpha" not in known and any(name.startswith("t_network") for name in made.worth):
-        made = replace(made, notes=(*made.notes, AT_ONCE))
     return replace(made, title="Time of a decode step")
 
 

@@ -29,6 +29,7 @@ from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 SECOND = Unit.parse("second")
 TERMS = ("compute", "memory", "network")
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
+AT_ONCE = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
 
 
 @dataclass(frozen=True)
@@ -290,11 +291,20 @@ class TimeWriter:
         return self.total(time, [one.time for one in found], SECOND, "add", text), tuple(found)
 
     def told(self, steps: Iterable[Step]) -> tuple[str, ...]:
-        """Where the axes of the mesh lie, and which links were named though nothing in these steps goes over them."""
+        """Where the axes of the mesh lie, which links were named to no effect, and that messages have no latency."""
         kept = {step.name for step in steps}
         idle = [name for name in self.machine.named if not kept & self.steps_of.get(name, set())]
         said = f"Nothing in this answer is sent {' or '.join(map(spot, idle))}: `links` changes nothing there."
-        return (*self.machine.notes, *([said] if idle else []))
+        return (*self.machine.notes, *([said] if idle else []), *([AT_ONCE] if self.at_once else []))
+
+    @property
+    def at_once(self) -> bool:
+        """Whether messages of a decode step have a bandwidth in numbers, but no latency: they are small there."""
+        machine, step = self.machine, self.setting.graph.step
+        links = [*machine.levels, *(link for route in machine.routes.values() for link, _ in route)]
+        late = machine.latency is not None or any(link.latency is not None for link in links)
+        rates = {rate.name for rate in (machine.network, *machine.of_links)} & dict(machine.given).keys()
+        return bool(step is not None and step.phase == "decode" and self.steps_of and rates) and not late
 
     # -- terms ---------------------------------------------------------------------------------
 
