@@ -28,10 +28,12 @@ def new(file: Path, kind: str | None) -> None:
 
     It can be solved at once. A file that is there is never written over.
     """
-    for path in write_starter(file, kind or (file.stem if file.stem in KINDS else "homework")):
+    kind = kind or (file.stem if file.stem in KINDS else "homework")
+    for path in write_starter(file, kind):
         click.echo(str(path))
-    shown = f"{file.stem}-homework.md" if (kind or file.stem) == "worksheet" else file.with_suffix(".md").name
-    click.echo(f"next: symcomm solve {file.parent / shown}", err=True)
+    shown = file.parent / (f"{file.stem}-homework.md" if kind == "worksheet" else f"{file.stem}.md")
+    following = f"exam {shown} --variants 3 -o papers" if kind == "exam" else f"solve {shown}"
+    click.echo(f"next: symcomm {following}", err=True)
 
 
 def write_starter(file: Path, kind: str) -> list[Path]:

@@ -93,7 +93,8 @@ def test_prose_without_pandoc_names_the_libraries_and_the_format_that_needs_none
 
 
 def test_a_new_exam_passes_its_own_test_and_gives_each_student_numbers(here: Path):
-    run("new", "midterm", "--kind", "exam")
+    told = run("new", "midterm", "--kind", "exam").output
+    assert told == "midterm.md\nnext: symcomm exam midterm.md --variants 3 -o papers\n"
     assert "every answer exists" in run("exam", "midterm.md", "--test", "--draws", "20").output
     run("exam", "midterm.md", "--variants", "3", "--to", "json", "-o", "papers")
     keys = json.loads((here / "papers" / "keys.json").read_text(encoding="utf-8"))
