@@ -114,19 +114,14 @@ class _Formula:
 
 @dataclass(frozen=True)
 class _Read:
-    """A question of a paper: the numbers that are known, and all else that it depends on, which papers share.
+    """A question of a paper: the numbers that are known, and all else that it depends on, which papers share."""
 
-    In ``asked`` options that do nothing but give a symbol its number are ``given`` like other numbers. ``answers`` are
-    without pages and with them; ``in_symbols`` is the same with symbols for the sizes among its options, where it has
-    some and a number is asked for.
-    """
-
-    asked: Ask
+    asked: Ask  # options that do nothing but give a symbol its number are given like other numbers
     known: tuple[Known, ...]
     values: Values
     about: tuple[Hashable, ...]
-    in_symbols: _Read | None = None
-    answers: dict[bool, Answer] = field(default_factory=dict)
+    in_symbols: _Read | None = None  # with symbols for the sizes among its options, where a number is asked for
+    answers: dict[bool, Answer] = field(default_factory=dict)  # without pages, and with them
 
 
 class KeptAnswers:

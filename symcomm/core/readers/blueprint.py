@@ -29,9 +29,6 @@ class ReaderError(SymcommError):
 class PartTable:
     """A part of a model: a layer table, and the symbol that says how often the part occurs (or nothing).
 
-    ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``layers_before`` names the
-    tensor that stands for the result of the layers: what makes it runs before them, the rest after them.
-
     >>> PartTable("head", "y = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph().weights[0].name
     'W'
     """
@@ -39,9 +36,9 @@ class PartTable:
     name: str
     rows: str
     repeat: str = ""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()  # tensors that are inputs or weights, where the table alone would mislead
     weights: tuple[str, ...] = ()
-    layers_before: str = ""
+    layers_before: str = ""  # the tensor that stands for the result of the layers: what makes it runs before them
 
     @property
     def text(self) -> str:

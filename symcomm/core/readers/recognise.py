@@ -18,17 +18,12 @@ from symcomm.core.records import dataclass
 
 @dataclass(frozen=True)
 class Trace:
-    """Where a module tree keeps the sizes of an architecture.
+    """Where a module tree keeps the sizes of an architecture."""
 
-    ``families`` are those that keep them so; none: all that no other trace is of. ``inner`` is the name of the base
-    model in models with a head, the family's where it is empty. ``sizes`` maps a key of the configuration to a path
-    and to which of the leaf's sizes it is; ``layers`` is the path of the repeated layers.
-    """
-
-    families: tuple[str, ...]
-    inner: str
-    sizes: Mapping[str, tuple[str, str]]
-    layers: str
+    families: tuple[str, ...]  # those that keep them so; none: all that no other trace is of
+    inner: str  # the name of the base model in models with a head; the family's where it is empty
+    sizes: Mapping[str, tuple[str, str]]  # by key of the configuration: a path, and which of the leaf's sizes it is
+    layers: str  # the path of the repeated layers
     layers_key: str = "num_hidden_layers"
     dropouts: Mapping[str, str] | None = None
 

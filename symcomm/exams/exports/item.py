@@ -49,27 +49,22 @@ class QuestionOption:
 
 @dataclass(frozen=True)
 class QuestionPart:
-    """One answer: what comes before its field, its points, what is right and what is recognised.
-
-    ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
-    ``tolerance`` is a share of the number; None is half a unit of its third digit. ``symbols`` are those that a formula
-    may have; ``relations`` hold between them, a name and what it stands for each.
-    """
+    """One answer: what comes before its field, its points, what is right and what is recognised."""
 
     id: str
     kind: Kind
     prompt: str
     points: Fraction
     answer: Fraction | None
-    unit: str
-    units: tuple[tuple[str, Fraction], ...]
-    tolerance: Fraction | None
+    unit: str  # of the answer
+    units: tuple[tuple[str, Fraction], ...]  # all in which it may be said, and what the number is multiplied by
+    tolerance: Fraction | None  # a share of the number; None is half a unit of its third digit
     form: Form
-    symbols: tuple[str, ...]
+    symbols: tuple[str, ...]  # those that a formula may have
     recognised: tuple[Recognised, ...]
     options: tuple[QuestionOption, ...]
     worked: str
-    relations: tuple[tuple[str, Form], ...] = ()
+    relations: tuple[tuple[str, Form], ...] = ()  # between the symbols: a name, and what it stands for
 
     @property
     def answers(self) -> tuple[Recognised, ...]:

@@ -116,19 +116,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it.
-
-    ``of`` says that it is about a quantity: the option ``of`` names it, or the quantity is this one. ``needed`` options
-    have to be there; of the options of the quantity it takes ``only`` some, where these are named.
-    """
+    """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it."""
 
     name: str
     summary: str
     options: tuple[Option, ...]
-    needed: tuple[str, ...]
+    needed: tuple[str, ...]  # options that have to be there
     draw: Callable[[Request], tuple[Any, str]]
-    of: str = ""
-    only: tuple[str, ...] = ()
+    of: str = ""  # the quantity that it is about, or "of" where that option names it
+    only: tuple[str, ...] = ()  # the options of the quantity that it takes; all, where none is named
 
 
 # -- the kinds ------------------------------------------------------------------------------------------
