@@ -189,6 +189,10 @@ def search(
             best = evaluate.merged([*([best] if best is not None else []), *parts], most)
             tell(best.tried, total, "configurations")
     found = _outcome(question, devices, (goal, meaning), made, best, notes)
+    batches = lists.get(batch_symbol(model), ()) if bounds is not None else ()
+    if len(batches) > 1 and found.top and dict(found.top[0].sizes)[batch_symbol(model)] == max(batches):
+        note = f"The best has the largest batch that was tried, {max(batches)}: a larger one may be better."
+        found = replace(found, notes=(note, *found.notes))
     return _at_peak(found, question, top) if peaks else found
 
 

@@ -198,3 +198,13 @@ def test_a_search_sends_over_the_links_of_a_node_where_ranks_share_a_head(joined
     assert found.strategy == "tensor(8)"
     rates = {**RATES, "links": links} | {"network": "1 GB/s"}
     assert found.time == sc.load(LLAMA).decode_time("tensor(8)", 63, accounting=HOW, **rates).at(B=4)
+
+
+def test_a_search_of_batches_says_that_the_best_is_the_last_one_tried():
+    """A megabyte holds more than 12 sequences, and fewer than 400."""
+    said = "The best has the largest batch that was tried, 12: a larger one may be better."
+    assert searched().notes[0] == said
+    assert searched(batch="12").notes[0] != said
+    full = searched(batch="1..400")
+    assert dict(full.top[0].sizes)["B"] < 400
+    assert "largest batch" not in " ".join(full.notes)
