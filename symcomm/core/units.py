@@ -68,7 +68,8 @@ COUNTS = frozenset(
 _SYMBOLS = {"byte": "B", "second": "s", "device": "GPU"}
 # What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
 _COUNTED = re.compile(
-    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)"
+    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|operation|dollar|GPU|SM|minute|hour"
+    r"|day|week)(?=$|/)"
 )
 _NAMED = {(("cycle", 1), ("second", -1)): "Hz", (("hour", 1), ("watt", 1)): "Wh"}  # printed by their names
 

@@ -470,8 +470,8 @@ LOADS = """# Loads
 
 def test_a_sheet_has_units_of_its_own():
     made = sc.worksheet(LOADS)(trucks="5 trucks", fare="3 dollar/truck")
-    assert str(made.at()) == "15 dollar"
-    assert str(sc.worksheet(LOADS)().at(N="2 trucks", c="3 dollar/truck")) == "6 dollar"
+    assert str(made.at()) == "15 dollars"
+    assert str(sc.worksheet(LOADS)().at(N="2 trucks", c="3 dollar/truck")) == "6 dollars"
     with pytest.raises(ValuesError, match="trucks is given in GPU, but must be in truck"):
         sc.worksheet(LOADS)(trucks="5 devices")
 
