@@ -72,7 +72,7 @@ def test_derive_is_brief_and_says_what_each_line_is_worth_in_its_unit(tmp_path: 
     assert f" ≈ {products / 989.4e12 * 1000:.2f} ms\n" in shown
     capacity = ("derive", "serving_capacity", *asked[:2], "--capacity", "80 GB", "--tokens", "8192")
     shown = run(*capacity, "--accounting", "nominal_GB").output
-    assert "  M_device = 80 000 000 000 B\n" in shown
+    assert "  M_device = 80 GB\n" in shown
 
 
 def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):

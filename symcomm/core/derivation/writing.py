@@ -210,7 +210,7 @@ def _brief(d: Derived, values: Mapping[str, Fraction] | None, wide: int, exact: 
             told = [] if isinstance(line.last, forms.Num) and line.name in known else [f"= {plain(line.last)}"]
             if line.name in known:
                 quantity = Quantity(known[line.name], units[line.name])
-                worth = short(quantity) if quantity.is_long and not exact else amounts("text", quantity)[0][1]
+                worth = amounts("text", quantity)[0][1] if exact else short(quantity)
                 told += [worth if worth.startswith("≈") else f"= {worth}"]
             out.append(" ".join((f"  {name_in('text', line.name)}", *told)))
     for text in (*(d.lead or (last.reason,)), *d.notes):
