@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from symcomm.core import form as forms
-from symcomm.core.errors import ValuesError
-from symcomm.core.parallel.strategy import Strategy, with_copies
+from symcomm.core.errors import StrategyError, ValuesError
+from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.quantities.communication.links import PIPE, Nesting
 from symcomm.core.quantities.memory.state_memory import added_whole
 from symcomm.core.records import replace
 from symcomm.searching.space import Grid
-from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
+from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion, constraints
 from symcomm.searching.template import PIPELINE, composed
 
 if TYPE_CHECKING:
@@ -29,38 +29,57 @@ Lists = tuple[tuple[str, tuple[int, ...]], ...]  # of a grid: names with their v
 def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iterator[tuple[Draft, Grid]]:
     """Each structure with the shapes of its mesh that share their closed forms.
 
-    Where heads have copies, each shape is one by itself. Raises ``ValuesError`` for kinds of layers whose numbers are
-    not known.
+    Where heads have copies, each number of ranks that share them is one by itself. Raises ``ValuesError`` for kinds of
+    layers whose numbers are not known.
     """
     holds = question.links.units
     for draft, found in pairs:
-        strategy = composed(draft.pieces)
         groups: dict[tuple[int, Nesting | None, tuple[tuple[str, int], ...]], list[tuple[int, ...]]] = {}
+        shared = dict[tuple[tuple[str, int], ...], Strategy | None]()
+        heads = _cuts_heads(question, draft)
         for shape in found.shapes:
             sizes = dict(zip(found.axes, shape, strict=True))
-            copies = _copies(question, draft, sizes)
-            copied = tuple(sizes.items()) if copies is not None else ()
-            laid = copies or strategy
+            copied = tuple((axis, n) for axis, n in sizes.items() if axis in heads)
+            if copied not in shared:
+                shared[copied] = _copies(question, draft, dict(copied))
+            laid = shared[copied] or composed(draft.pieces)
+            copied = copied if shared[copied] is not None else ()
             nesting = None if holds is None or laid is None else _nesting(laid, holds, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
             fixed = {**dict(copied), **({PIPELINE: stages} if stages else {})}
             for single, lists in _microbatches(question, draft, found):
-                made = replace(_fixed(draft, fixed), nesting=nesting, single=single)
+                made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied))
                 yield made, replace(found, shapes=tuple(some), lists=lists)
 
 
+def _cuts_heads(question: SearchQuestion, draft: Draft) -> frozenset[str]:
+    """The axes of the mesh that decide whether ranks share key/value heads; none where no strategy has copies."""
+    strategy = composed(draft.pieces)
+    rules = [] if strategy is None else [rule for _, rule in strategy.rules if rule.axis in ("paired", "heads")]
+    if question.model.graph.step is None and all(rule.axis != "heads" for rule in rules):
+        return frozenset()
+    return frozenset(rule.mesh for rule in rules)
+
+
 def _copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) -> Strategy | None:
-    """The strategy where more ranks than there are key/value heads cut them while text is generated, else None.
+    """The strategy where ranks outnumber the key/value heads that they cut, else None; also where they do not divide.
 
     Its mesh has one more axis: the ranks that share a head.
     """
-    graph = question.model.graph
-    strategy = None if graph.step is None else composed(_fixed(draft, sizes).pieces)
-    if strategy is None:
+    if not sizes:
         return None
-    made = with_copies(strategy, graph, graph.relations.complete(question.model.values))
-    return None if made is strategy else made
+    known, fixed = question.known, replace(_fixed(draft, sizes), shares=True)
+    try:
+        graph, strategy = fixed.placed(question.model.graph, known)
+        if strategy is None or strategy == composed(fixed.pieces):
+            return None
+        uneven = (forms.evaluate(size, known) % forms.evaluate(divisor, known)
+                  for _, size, divisor in constraints(graph, strategy, forms.Sym("m"))
+                  if {*forms.names(size), *forms.names(divisor)} <= known.keys())  # fmt: skip
+        return None if any(uneven) else strategy
+    except StrategyError:  # counted with what does not divide
+        return None
 
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:

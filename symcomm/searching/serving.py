@@ -16,7 +16,7 @@ from symcomm.core.collected import collect
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
-from symcomm.core.parallel.strategy import Strategy, with_copies
+from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
 from symcomm.core.program.vocabulary import whole_words
 from symcomm.core.quantities.counting.load import microbatched
@@ -34,7 +34,7 @@ from symcomm.searching.options import batch_symbol
 from symcomm.searching.result import RATE, SECOND, ServingConfiguration
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core, Draft, Limit, Objective, SearchQuestion, SolvedDraft
-from symcomm.searching.template import PIPELINE, composed, degrees, written
+from symcomm.searching.template import PIPELINE, degrees, written
 
 FIRST, EACH, COST, MEMORY = "first token", "token of a sequence", "token", "memory"
 PARTS = ("weights", "cache")
@@ -69,15 +69,11 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
     model = question.model
-    known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    plain = composed(draft.pieces)
-    strategy = None if plain is None else with_copies(plain.at({}), model.graph, known)
+    known = question.known
+    _, strategy = draft.placed(model.graph, known)
+    strategy = None if strategy is None else strategy.at({})
     setting = Setting(model.graph, question.accounting, model.dtype, model.notation, known, told=False)
-    rates = question.rates_of(plain, draft.nesting)
-    links = rates.get("links")
-    if isinstance(links, dict) and plain is not None and strategy is not None:
-        for axis in strategy.sizes.keys() - plain.sizes.keys():  # the ranks of a head have the links of its axis
-            links.update([(axis, on) for name, on in links.items() if axis.startswith(f"{name}_of_")])
+    rates = question.rates_of(draft, strategy)
     steps, touched, notes = [], list[str](), list[str]()
     constraints: dict[tuple[str, Form, Form], None] = {}
     m = training.fresh("m", setting, strategy)

@@ -22,6 +22,7 @@ from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.libraries import Expr
+from symcomm.core.parallel.copies import with_shared_heads
 from symcomm.core.parallel.placement import cut_axes
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program import pipeline
@@ -64,10 +65,17 @@ class SearchQuestion:
     prompts: int = 1  # that are read at once
     shared: tuple[tuple[Literal["host", "nvme"], int], ...] = ()  # the ranks that share a tier that is limited
 
-    def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
-        """The rates, and the links of the axes of the mesh that a strategy has."""
-        links = self.links.given(strategy, nesting)
+    def rates_of(self, draft: Draft, strategy: Strategy | None) -> dict[str, object]:
+        """The rates, and the links of the axes of the mesh that the strategy of a draft has."""
+        symbols = {text: axis for piece in draft.pieces for _, text, axis in piece.arguments if axis}
+        links = self.links.given(strategy, draft.nesting, symbols)
         return {**dict(self.rates), **({"links": links} if links else {})}
+
+    @property
+    def known(self) -> dict[str, Fraction]:
+        """The sizes of the model that are one number in all of the search."""
+        model = self.model
+        return {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in self.varied}
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,17 @@ class Draft:
     nesting: Nesting | None = None
     single: bool = False  # one microbatch: there are no gradients to be added
     format: str = ""  # the number formats of weights, cache and products, where they are not the model's
+    shares: bool = False  # ranks outnumber the key/value heads, and have copies of them
+
+    def placed(self, graph: Graph, known: Mapping[str, Fraction]) -> tuple[Graph, Strategy | None]:
+        """The graph and the strategy that cuts it, with copies of heads where ranks share them.
+
+        Raises ``StrategyError`` where these ranks cannot.
+        """
+        strategy = composed(self.pieces)
+        if strategy is None or not self.shares:
+            return graph, strategy
+        return with_shared_heads(graph, strategy, known)
 
     @property
     def degrees(self) -> dict[str, Form]:
@@ -205,7 +224,8 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
     this, plain = ByIdentity(question), replace(draft, nesting=None, bucketed=False)
     setting, strategy, m = _asked(this, replace(plain, single=False))
     timed, memory = _timed(this, replace(draft, single=False)), _held(this, plain, settled)
-    made, words = timed.made, ["vocabulary"] if setting.graph is not question.model.graph else []
+    made, axes = timed.made, setting.graph.axes
+    words = [] if all(axes[name] is axis for name, axis in question.model.graph.axes.items()) else ["vocabulary"]
     touched = (*made.work.rests_on, *words, *memory.touched)
     stages = [SearchStage(kind, *times, holds, memory)
               for times, (kind, holds, memory) in zip(timed.stages, memory.stages, strict=True)]  # fmt: skip
@@ -230,13 +250,13 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
 @lru_cache(maxsize=1)  # the ways to fill nodes are asked for one after the other, and one microbatch beside several
 def _asked(held: ByIdentity[SearchQuestion], draft: Draft) -> tuple[Setting, Strategy | None, Sym]:
     """The setting of a draft's step, and its strategy with so many microbatches."""
-    question, model, strategy = held.it, held.it.model, composed(draft.pieces)
+    question, model, known = held.it, held.it.model, held.it.known
+    graph, strategy = draft.placed(model.graph, known)
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
-    known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    setting = Setting(model.graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
+    setting = Setting(graph, accounting, model.dtype, model.notation, known, question.frozen, told=False)
     m = fresh("m", setting, strategy)
-    setting = replace(setting, graph=whole_words(model.graph, strategy, accounting), keeps=question.recipe)
+    setting = replace(setting, graph=whole_words(graph, strategy, accounting), keeps=question.recipe)
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=m))
     return setting, strategy, m
@@ -250,7 +270,7 @@ def _timed(held: ByIdentity[SearchQuestion], draft: Draft) -> _TimedDraft:
     if draft.bucketed:
         cut_up = {"buckets": fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype,
-                           question.rates_of(strategy, draft.nesting), draft.schedule or None, **cut_up)  # fmt: skip
+                           question.rates_of(draft, strategy), draft.schedule or None, **cut_up)  # fmt: skip
     stages = []
     for kind, number in pipeline.fullest(setting.graph, made.strategy.pipeline, setting.values):
         there = pipeline.held(setting.graph, made.strategy.pipeline, number, setting.values)

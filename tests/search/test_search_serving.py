@@ -208,3 +208,17 @@ def test_a_search_of_batches_says_that_the_best_is_the_last_one_tried():
     full = searched(batch="1..400")
     assert dict(full.top[0].sizes)["B"] < 400
     assert "largest batch" not in " ".join(full.notes)
+
+
+def test_a_mesh_whose_ranks_cannot_share_the_heads_is_counted_and_the_others_are_told():
+    found = searched(devices=16, batch=16, strategies="data + tensor")
+    shapes = {(16, 1), (8, 2), (4, 4), (2, 8)}
+    assert {tuple(n for _, n in c.mesh) for c in found.top} == shapes
+    assert found.refused == (("does not divide: n_kv by tensor", 1),)
+
+
+def test_links_by_the_symbol_of_a_degree_are_those_of_the_ranks_that_share_a_head():
+    times = {searched(links=f"{name}=2 GB/s @ 3 us", sizes={"tensor": [8]}, batch=4, strategies="tensor").top[0].time
+             for name in ("tensor", "N_TP")}  # fmt: skip
+    alone = sc.load(LLAMA).decode_time("tensor(8)", 63, accounting=HOW, links="tensor=2 GB/s @ 3 us", **RATES)
+    assert times == {alone.at(B=4)}

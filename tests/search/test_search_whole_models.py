@@ -136,3 +136,18 @@ def test_a_search_names_how_a_configuration_attends(said, attends):
     model = sc.load(CONFIGURATIONS["llama"] | said).at(B=8, L=16)
     found = sc.search(model, devices=2, capacity="1 TB", capacity_is="nominal_GB", strategies="data", **RATES)
     assert {row.field: row.name for row in found.conventions}["softmax"] == attends
+
+
+@pytest.mark.parametrize("name", ["llama", "deepseek"])
+def test_ranks_of_ulysses_that_outnumber_the_heads_share_them_as_one_by_one(name):
+    """Two key/value heads over four ranks; of DeepSeek the ranks share the part of the keys that all heads have."""
+    ranks = 4 if name == "llama" else 2
+    found = searched(name, 2 * ranks, "data + ulysses", microbatches="1,2", links="ulysses=3 GB/s")
+    told = [c for c in found.top if dict(c.mesh)["ulysses"] == ranks]
+    assert [c.strategy for c in told] == [f"data(2) + ulysses({ranks})"] * 2
+    model = whole(name).at(B=8, L=16)
+    for c in told:
+        rates = RATES | {"microbatches": c.microbatches, "links": "ulysses=3 GB/s"}
+        small = whole(name).at(B=Fraction(8, c.microbatches), L=16).activation_memory(c.strategy).at().value
+        states = model.state_memory(c.strategy, microbatches=c.microbatches).at().value
+        assert (c.time, c.memory.value) == (model.step_time(c.strategy, **rates).at(), small + states)

@@ -15,7 +15,7 @@ from symcomm.core.form import evaluate, from_expr, names, num
 from symcomm.core.graph.axis_roles import head_axes
 from symcomm.core.graph.graph import Axis, Graph, Op
 from symcomm.core.libraries import sp
-from symcomm.core.parallel.strategy import OF_A_HEAD, Rule, Strategy
+from symcomm.core.parallel.strategy import OF_A_HEAD, Rule, Strategy, with_copies
 from symcomm.core.records import replace
 
 COPIES = "copies of a head"  # of the axis over the ranks that share a key/value head
@@ -50,6 +50,12 @@ def with_copied_heads(graph: Graph, strategy: Strategy, values: Mapping[str, Fra
             copies = _copies(strategy.name, ranks, number, queries)
             return _copied(graph, mine, theirs, copies), _over(strategy, rule, mine, int(number), copies)
     return graph, strategy
+
+
+def with_shared_heads(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> tuple[Graph, Strategy]:
+    """The same; while text is generated, also where it is tensor parallelism that cuts the heads."""
+    placed = strategy if graph.step is None else with_copies(strategy, graph, values)
+    return with_copied_heads(graph, placed, values)
 
 
 def _copies(name: str, ranks: Fraction, heads: Fraction, queries: Fraction) -> int:

@@ -25,7 +25,7 @@ from symcomm.core.errors import AccountingError, StrategyError, ValuesError, nea
 from symcomm.core.form import Form, Largest, Ratio, Smallest, Sym, combined, evaluate, from_expr, names, num, product
 from symcomm.core.graph.experts import chosen_experts
 from symcomm.core.hardware.devices import Device, Network, device, known_networks, network_if
-from symcomm.core.parallel.strategy import Strategy, degree
+from symcomm.core.parallel.strategy import OF_A_HEAD, Strategy, degree
 from symcomm.core.program import pipeline
 from symcomm.core.program.instructions import BETWEEN_STAGES, COPIES, HOST, READ, WRITTEN
 from symcomm.core.quantities.communication.call import Call
@@ -492,9 +492,17 @@ class Links:
         whole.holds(ranks)
         return cls((*found.items(), (NODE, whole)), whole.device, whole)
 
-    def given(self, strategy: Strategy | None, nesting: Nesting | None) -> dict[str, object]:
-        """The links of the axes that a strategy has, with how its axes fill the nodes."""
-        found = _of_axes(dict(self.said), strategy) if strategy is not None else {}
+    def given(
+        self, strategy: Strategy | None, nesting: Nesting | None, symbols: Mapping[str, str]
+    ) -> dict[str, object]:
+        """The links of the axes that a strategy has, with how its axes fill the nodes.
+
+        ``symbols`` are those of the sizes of axes. The ranks that share a head have the links of its axis.
+        """
+        said = {symbols.get(name, name): value for name, value in self.said}
+        axes = () if strategy is None else strategy.sizes
+        said |= {axis: said[of] for axis in axes if (of := axis.removesuffix(OF_A_HEAD)) in said}
+        found = _of_axes(said, strategy) if strategy is not None else {}
         if nesting is not None:
             levels = {name: value for name, value in self.said if name in HIERARCHY}
             found |= levels | {NODE: (levels[NODE], nesting)}
