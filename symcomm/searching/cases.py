@@ -83,7 +83,7 @@ def _copies(question: SearchQuestion, draft: Draft, sizes: Mapping[str, int]) ->
 
 
 def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
-    """The lists of a grid; those with one microbatch apart where the gradients of several are added whole."""
+    """The lists of a grid; those with one microbatch apart where the gradients of several are added elsewhere."""
     whole = added_whole(composed(draft.pieces), question.accounting)
     if MICROBATCHES not in dict(found.lists) or not whole:
         yield False, found.lists

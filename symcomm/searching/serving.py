@@ -23,6 +23,7 @@ from symcomm.core.quantities.counting.load import microbatched
 from symcomm.core.quantities.generating import step_of
 from symcomm.core.quantities.memory import caches
 from symcomm.core.quantities.time import generating_time, step_time, time
+from symcomm.core.quantities.time.step_calls import StepCalls
 from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import dataclass, replace
 from symcomm.core.setting import Setting, StepWriter
@@ -76,6 +77,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     rates = question.rates_of(draft, strategy)
     steps, touched, notes = [], list[str](), list[str]()
     constraints: dict[tuple[str, Form, Form], None] = {}
+    apart: dict[str, None] = {}
     m = training.fresh("m", setting, strategy)
     numbers = dict(known)
 
@@ -106,7 +108,8 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         notes.extend(writer.told(work.steps))
         numbers.update(dict(writer.machine.given))
         if strategy is not None:
-            for rule in training.constraints(at.graph, strategy, m):
+            apart.update(dict.fromkeys(StepCalls.forward(made, strategy, writer.machine).apart))
+            for rule in (*training.constraints(at.graph, strategy, m), *training.places(draft, strategy)):
                 if cut is None or batch not in {*forms.names(rule[1]), *forms.names(rule[2])}:
                     constraints[rule] = None
         return made, regions, hops
@@ -145,7 +148,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
     training.check_known(steps, collected.names - {*variables})
     return ServingStructure(
         draft, Core(variables, collected, training.rules(constraints, numbers)), tuple(varied), told,
-        tuple(numbers.items()), tuple(dict.fromkeys(touched)), (), tuple(dict.fromkeys(notes)),
+        tuple(numbers.items()), tuple(dict.fromkeys(touched)), tuple(apart), tuple(dict.fromkeys(notes)),
         tuple(regions), hops, tuple(held),
     )  # fmt: skip
 

@@ -239,7 +239,7 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
     check_known((*timed.steps, *memory.steps), collected.names - {*variables})
     calls = StepCalls(replace(made.work.setting, checks=()), made.strategy, replace(made.writer.machine, checks=()),
                       made.load.calls)  # fmt: skip
-    divides = (*constraints(made.work.setting.graph, made.strategy, m), *_places(draft, made.strategy))
+    divides = (*constraints(made.work.setting.graph, made.strategy, m), *places(draft, made.strategy))
     return Structure(
         draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
         tuple(dict.fromkeys(touched)), calls.apart, made.notes,
@@ -380,7 +380,7 @@ def named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
     return [(mark + step.name, forms.substitute(step.form, marked)) for step in defined]
 
 
-def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]]:
+def places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]]:
     """What must divide for the axes of a mesh to share out the places of a node."""
     if draft.nesting is not None:
         sizes = {name if name != PIPELINE else PIPE: size for name, size in degrees(strategy).items()}

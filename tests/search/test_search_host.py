@@ -60,3 +60,10 @@ def test_a_host_that_is_not_one_is_refused(accounting: str, capacity: str, told:
 def test_the_ranks_of_a_node_share_a_host() -> None:
     found = searched("states_on_host", host_capacity="1 TB", links="host=1 GB/s, node=2, inside=1 GB/s, between=1 GB/s")
     assert {c.host.value for c in found.top} == {STATES, 2 * STATES}
+
+
+def test_gradients_of_one_microbatch_go_to_the_host_as_they_are_made() -> None:
+    """Those of several microbatches are added on the device first."""
+    found = searched("states_and_gradients_on_host", strategies="data", microbatches="1,2")
+    assert {c.microbatches: dict((s.what, s.amount) for s in c.held).get("gradients") for c in found.top} == {
+        1: None, 2: 2 * WEIGHTS}  # fmt: skip

@@ -222,3 +222,18 @@ def test_links_by_the_symbol_of_a_degree_are_those_of_the_ranks_that_share_a_hea
              for name in ("tensor", "N_TP")}  # fmt: skip
     alone = sc.load(LLAMA).decode_time("tensor(8)", 63, accounting=HOW, links="tensor=2 GB/s @ 3 us", **RATES)
     assert times == {alone.at(B=4)}
+
+
+def test_a_call_over_two_axes_goes_over_the_links_of_the_one_with_ranks():
+    links = {"tensor": "300 GB/s", "context": "3 GB/s", "data": "5 GB/s @ 20 us"}
+    found = searched(links=links, batch=8, strategies="data + tensor(4) + context")
+    assert {c.strategy for c in found.top} == {"data(2) + tensor(4)", "tensor(4) + context(2)"}
+    for c in found.top:
+        mine = {axis: said for axis, said in links.items() if axis in c.strategy}
+        alone = sc.load(LLAMA).decode_time(c.strategy, 63, accounting=HOW, links=mine, **RATES)
+        assert c.time == alone.at(B=8), c.strategy
+
+
+def test_meshes_whose_axes_do_not_share_out_a_node_are_refused():
+    found = searched(links="node=6, inside=2 GB/s, between=1 GB/s", batch=8, strategies="data + tensor")
+    assert (found.top, found.refused) == ((), (("does not divide: the places of a node of 6 ranks", 4),))

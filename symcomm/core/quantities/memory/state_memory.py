@@ -238,8 +238,12 @@ def sharded_gradients(strategy: Strategy | None) -> bool:
 
 
 def added_whole(strategy: Strategy | None, accounting: Accounting) -> bool:
-    """Whether the gradients of several microbatches are added whole, though the strategy cuts them."""
-    return sharded_gradients(strategy) and unreduced(accounting, num(2))
+    """Whether gradients rest elsewhere while several microbatches add to them.
+
+    They are whole, though the strategy cuts them, or on the device, though they go to the host in the end.
+    """
+    apart = sharded_gradients(strategy) or accounting.tier("gradient") != "device"
+    return apart and unreduced(accounting, num(2))
 
 
 _PLACES = {"device": "on the device", "host": "on the host", "nvme": "on NVMe disks"}

@@ -11,6 +11,7 @@ from symcomm.core.form import Form
 from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import levels, ways
+from symcomm.core.quantities.counting.load import load
 from symcomm.core.quantities.machine import Machine
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
@@ -24,6 +25,11 @@ class StepCalls:
     strategy: Strategy
     machine: Machine
     calls: tuple[tuple[str, Call], ...]
+
+    @classmethod
+    def forward(cls, setting: Setting, strategy: Strategy, machine: Machine) -> StepCalls:
+        """Those of a forward pass."""
+        return cls(setting, strategy, machine, load(setting, strategy).of("forward").calls)
 
     @cached_property
     def told(self) -> tuple[tuple[str, bool, str, Form], ...]:
@@ -42,15 +48,24 @@ class StepCalls:
     def apart(self) -> tuple[str, ...]:
         """The axes whose closed forms do not hold for one rank.
 
-        A call over several links is as slow as the links of the axes with two ranks, and statistics are only kept where
-        several ranks put them together.
+        A call over several links is as slow as the links of the axes with two ranks, statistics are only kept where
+        several ranks put them together, and some algorithms count messages of one rank.
         """
         found: dict[str, None] = {}
         for _, call in self.calls:
             links = [link for link, _ in levels(self.machine, self.strategy, call.meshes)]
-            if call.what == STATISTICS or (len(links) > 1 and not any(link.below for link in links)):
+            several = len(links) > 1 and not any(link.below for link in links)
+            if call.what == STATISTICS or several or self._sends_alone(call):
                 found |= dict.fromkeys(call.meshes)
         return tuple(found)
+
+    def _sends_alone(self, call: Call) -> bool:
+        """Whether the closed form of a call sends something where there is one rank."""
+        if call.kind == "send":
+            return False
+        costs = ways(self.machine, self.strategy, self.setting.accounting, call, forms.num(1))
+        sent = [form for _, cost in costs for form in (cost.rounds, cost.through(self.setting.accounting.link))]
+        return any(forms.evaluate(form, {}) for form in sent if not {*forms.names(form)})
 
     def _seconds(self, calls: Iterable[Call]) -> Iterator[Form]:
         """The time of each call by itself; calls that are alike are timed together."""
