@@ -135,16 +135,6 @@ def _in_whole_numbers(sums: Iterable[Terms]) -> tuple[list[_Powers], list[_Sum]]
     return [([(n, p) for n, p in m if p > 0], [(n, -p) for n, p in m if p < 0]) for m in places], found
 
 
-def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
-    """The exact number of a sum: whole numbers over a few denominators.
-
-    Raises ``ValuesError`` for a division by zero.
-    """
-    used = {name for monomial in terms for name, _ in monomial}
-    monomials, [found] = _in_whole_numbers([terms])
-    return _fraction(*_added_up(found, _multiplied_out(monomials, in_whole_numbers({n: values[n] for n in used}))))
-
-
 def _multiplied_out(monomials: Iterable[_Powers], known: Mapping[str, WholeNumbers]) -> list[WholeNumbers]:
     found = []
     for above, below in monomials:

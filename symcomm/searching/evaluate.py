@@ -15,7 +15,7 @@ from operator import add, mul
 from typing import Any
 
 from symcomm.core import form as forms
-from symcomm.core.collected import Monomial, Terms, exactly
+from symcomm.core.collected import Monomial, Terms
 from symcomm.core.errors import ValuesError
 from symcomm.core.libraries import np
 from symcomm.core.records import ByIdentity, dataclass
@@ -86,7 +86,8 @@ def evaluate(task: EvaluationTask) -> Part:
     divides = np.ones((1,) * len(first), dtype=bool)
     refused: list[int] = []
     for rule in task.core.constraints:
-        fails = _whole(rule.size, sizes) % _whole(rule.divisor, sizes) != 0
+        worth = rule.collected.evaluated(sizes, _whole, arrays)
+        fails = worth["size"] % worth["divisor"] != 0
         failing = divides & fails
         refused.append(int(np.count_nonzero(failing)) * count // failing.size)
         divides = divides & ~fails
@@ -369,8 +370,9 @@ def check_whole(core: Core, grid: Grid, names: tuple[tuple[str, str], ...]) -> N
         for name, symbol in names
     }
     for c in core.constraints:
-        for terms in (c.size, c.divisor):
-            value = exactly(terms, largest)
+        worth = c.collected.at(largest)
+        for name, terms in c.collected.sums:
+            value = worth[name]
             if any(n.denominator != 1 or any(power < 0 for _, power in m) for m, n in terms.items()):
                 raise ValuesError(f"{c.label}: {value} is no whole number")
             if value >= 2**62:

@@ -136,8 +136,7 @@ def sentence(
         said += f", most of it {calls[0].what} ({percent(calls[0].part)})"
     rest = [f"{s.what} {percent(s.part)}" for s in time[1:] if s.part * 100 >= 1]
     said += f"; {', '.join(rest)}." if rest else "."
-    held = sum((s.amount for s in memory), ZERO)
-    most = memory[0]
-    if capacity is not None:
+    if capacity is not None and memory:  # all of it may be on the host
+        held, most = sum((s.amount for s in memory), ZERO), memory[0]
         return f"{said} Memory: {percent(held / capacity)} of the capacity, {most.what} {percent(most.part)} of it."
     return said

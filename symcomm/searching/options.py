@@ -76,7 +76,7 @@ def _check_count(name: str, value: object, most: int) -> None:
         raise ValuesError(f"{name} = {str(value)[:40]}: a whole number from 1 to {most:,}")
 
 
-def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
+def check(devices: int, top: int, jobs: int | None, accounting: Accounting, serves: bool) -> None:
     """Raises ``ValuesError`` for numbers, and ``AccountingError`` for conventions, with which nothing is searched."""
     _check_count("devices", devices, LARGEST_MESH)
     _check_count("top", top, MOST_TOP)
@@ -84,6 +84,9 @@ def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> N
         _check_count("jobs", jobs, 1000)
     if accounting.recomputation != "activations_kept":
         raise AccountingError("a search goes over recomputation itself", hint="say recomputation='full'")
+    if serves and accounting.offloading != "on_device":
+        raise AccountingError("a search of decode steps does not time what goes to the host and comes back",
+                              hint="leave offloading at on_device")  # fmt: skip
     if accounting.shards == "padded_shards":
         raise AccountingError("a search counts the mean of the parts of a weight, not parts that are filled up",
                               hint="leave shards at mean_shard")  # fmt: skip

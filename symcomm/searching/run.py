@@ -116,7 +116,7 @@ def search(
     model.graph.check_flow("there is no time to search for")
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.given(accounting)
-    check(devices, top, jobs, chosen)
+    check(devices, top, jobs, chosen, model.graph.step is not None)
     working, task, workers = _workers(jobs)
     known = None if chosen.capacity == "unnamed" else chosen.capacity
     size, meaning = capacity_and_meaning(capacity, capacity_is or known, device)

@@ -16,7 +16,7 @@ import sympy as sp
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
-from symcomm.core.collected import Collected, Shared, Terms, collect
+from symcomm.core.collected import Collected, Shared, collect
 from symcomm.core.derivation import Derivation, Step
 from symcomm.core.errors import StrategyError, ValuesError
 from symcomm.core.form import Form, Sym
@@ -135,11 +135,10 @@ class Objective:
 
 @dataclass(frozen=True)
 class Constraint:
-    """``divisor`` must divide ``size``: what is cut, and by what."""
+    """The second of two sums, the ``divisor``, must divide the first one, the ``size``: what is cut, and by what."""
 
     label: str
-    size: Terms
-    divisor: Terms
+    collected: Collected
 
 
 @dataclass(frozen=True)
@@ -348,8 +347,7 @@ def rules(divides: Iterable[tuple[str, Form, Form]], numbers: Mapping[str, Fract
     """The constraints of sizes that must divide, all numbers put in."""
     found = []
     for label, size, divisor in divides:
-        sums = collect((("size", size), ("divisor", divisor)), ("size", "divisor"), numbers).sums
-        found.append(Constraint(label, *(terms for _, terms in sums)))
+        found.append(Constraint(label, collect((("size", size), ("divisor", divisor)), ("size", "divisor"), numbers)))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from search_oracle import RATES
+from search_oracle import RATES, block
 from test_search_whole_models import whole
 
 import symcomm as sc
@@ -65,5 +65,12 @@ def test_the_ranks_of_a_node_share_a_host() -> None:
 def test_gradients_of_one_microbatch_go_to_the_host_as_they_are_made() -> None:
     """Those of several microbatches are added on the device first."""
     found = searched("states_and_gradients_on_host", strategies="data", microbatches="1,2")
-    assert {c.microbatches: dict((s.what, s.amount) for s in c.held).get("gradients") for c in found.top} == {
+    assert {c.microbatches: {s.what: s.amount for s in c.held}.get("gradients") for c in found.top} == {
         1: None, 2: 2 * WEIGHTS}  # fmt: skip
+
+
+def test_a_device_that_holds_nothing_is_told_without_a_part_of_its_memory() -> None:
+    found = sc.search(block(), devices=2, capacity="1 TB", capacity_is="usable", recomputation="none", microbatches="1",
+                      strategies="data", links="host=1 GB/s", accounting="everything_on_host", **RATES)  # fmt: skip
+    assert [(c.memory.value, c.held) for c in found.top] == [(0, ())]
+    assert "Memory:" not in found.top[0].why

@@ -237,3 +237,17 @@ def test_a_call_over_two_axes_goes_over_the_links_of_the_one_with_ranks():
 def test_meshes_whose_axes_do_not_share_out_a_node_are_refused():
     found = searched(links="node=6, inside=2 GB/s, between=1 GB/s", batch=8, strategies="data + tensor")
     assert (found.top, found.refused) == ((), (("does not divide: the places of a node of 6 ranks", 4),))
+
+
+def test_a_search_of_decode_steps_refuses_weights_on_the_host_as_a_step_does():
+    with pytest.raises(SymcommError, match="does not time what goes to the host and comes back"):
+        searched(accounting={**HOW, "offloading": "model_on_host"})
+
+
+def test_a_window_that_ranks_of_context_cut_is_a_number_of_positions():
+    """A window of 8: a cache of 3 positions over two ranks does not divide, those of 7 and 15 are 8 of them."""
+    model = sc.load({**LLAMA, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 8})
+    found = searched(model.decode(), devices=2, batch=8, sizes={"c": "2,7,15"}, strategies="context")
+    assert found.refused == (("does not divide: (Min(c, L_w - 1) + 1) by context", 1),)
+    told = {dict(c.sizes)["c"]: c.time for c in found.top}
+    assert told == {c: model.decode_time("context(2)", c, accounting=HOW, **RATES).at(B=8) for c in (7, 15)}
