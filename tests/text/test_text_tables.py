@@ -293,6 +293,12 @@ def test_a_table_with_too_many_rows_is_refused() -> None:
         "`\\begin{tabular}",
         "$" * 999 + "|" + "\n|-|-|\n",
         "|" * 60 + "-\n",
+        "<table>\n",
+        "<table><tr><td>Input<td>Output</table>",
+        "<table><tr><td>Input<td>Output<tr><td>\n</table>\n",
+        "==  ==\n",
+        "=====  ======\nInput  Output\n=====  ======\n1      2\n",
+        "|Input|Output|a|\n|-|-|-|\n|x [|y [|" + "_" * 900 + "1. =|\n",
     ],
 )
 def test_many_small_or_broken_tables_are_read_or_refused(piece: str) -> None:
@@ -322,6 +328,20 @@ def test_what_the_csv_module_writes_is_read_back(rows: list[list[str]]) -> None:
 def test_any_text_is_read_or_refused_in_our_words(text: str, file: str) -> None:
     with suppress(SymcommError):
         read_tables(text, file)
+
+
+@given(
+    st.lists(st.sampled_from([
+        *"\n =&;ax", "==  ==\n", "Input", "Output", "<table>", "</table>", "<tr>", "<td>", "</td>", "<td rowspan=2>",
+        "<table", "<sub>", "</sub>", "&times;", "[^1]", "**", "1. ",
+    ]), max_size=40)
+)  # fmt: skip
+def test_any_html_or_rst_is_read_or_refused_in_our_words(pieces: list[str]) -> None:
+    text = "<table><tr><td>Input<td>Output<td>Computation<tr>" + "".join(pieces)
+    for written in (text, text + "</table>", "".join(pieces)):
+        with suppress(SymcommError):
+            for table in layer_tables(written, "t.md"):
+                assert all(cell.span().picture() for row in table.rows for cell in row)
 
 
 @given(

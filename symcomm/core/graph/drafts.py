@@ -281,6 +281,7 @@ class TableDraft:
                              turned=(1,))  # fmt: skip
         if not fits:
             label, name = a.dims[-1].root().label, b.tensor.name
+            product = next((v.tensor for v in (a, b) if len(v.dims) == 1 and "·" in v.dims[0].root().label), None)
             elsewhere = any(d.root().label == label for d in b.dims[:inner])
             raise ShapeError(
                 f"shapes do not fit: {a.tensor.name} has {a.dims[-1].root().label} columns, "
@@ -288,6 +289,7 @@ class TableDraft:
                 span,
                 "the last size of the left factor must be the last but one of the right factor"
                 + (r"; a product element by element is written \odot" if self.alike(a, b) else "")
+                + (f"; {product.name} has one axis, and `×` or `,` separates several" if product else "")
                 + (f"; bring {label} of {name} there in a row of its own, Permute({name})" if elsewhere else ""),
             )
         lb[inner] = la[-1]

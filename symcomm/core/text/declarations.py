@@ -52,7 +52,9 @@ def read_declarations(context: Context, items: list[Branch]) -> list[Declaration
     if waiting:
         if any(str(child) == "=" for child in waiting[0].children):
             raise context.wrong("a shape is wanted here, not an equation", waiting[0], SHAPE_HINT)
-        raise context.wrong(f"`{context.source(waiting[0])}` has no shape", waiting[0], SHAPE_HINT)
+        only = only_atom(waiting[0])
+        lacks = "name" if only is not None and only.data in ("square", "paren") else "shape"
+        raise context.wrong(f"`{context.source(waiting[0])}` has no {lacks}", waiting[0], SHAPE_HINT)
     return found
 
 
@@ -135,6 +137,10 @@ def _domain(context: Context, side: Branch, relation: Token) -> tuple[str, tuple
         name = "bbB"
     if name not in _DOMAINS:
         hint = r"write \mathbb{R} (real) or \mathbb{Z} (whole)"
+        if relation == ":":
+            if len(crossed := _sizes(context, [side])) > 1:
+                return "R", crossed
+            hint = f"write [{context.source(atom)}] for a shape of one axis"
         raise context.wrong(f"`{context.source(atom)}` is not a domain", atom, hint)
     if not scripts:
         return _DOMAINS[name], ()
@@ -148,6 +154,8 @@ def _domain(context: Context, side: Branch, relation: Token) -> tuple[str, tuple
 def _shape(context: Context, atom: Branch) -> tuple[Node, ...]:
     r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size; a table's are read once each."""
     if atom.data not in ("braces", "paren", "square"):
+        if atom.data == "word":  # R^BxL
+            return _sizes(context, [Branch("sum", [Branch("term", [Branch("factor", [atom])])])])
         return (read_size(context, atom),)
     if context.shapes is None:
         return _listed(context, atom)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from lark import Token
 
@@ -15,6 +16,12 @@ from symcomm.core.text.syntax import Branch, branches, cut_short, is_letter, onl
 from symcomm.core.text.tree import Equation, Family, Identifier, Node, Range
 
 _EQUATION_HINT = "write the result, `=`, and what it is computed from: $Q = xW^Q$"
+
+
+def computations(items: list[Branch]) -> list[list[Branch]]:
+    """The items of each computation of a cell, which all but the last one end with their `=`."""
+    ends = [place + 1 for place, item in enumerate(items) if any(str(child) == "=" for child in item.children)]
+    return [items[start:stop] for start, stop in pairwise([0, *ends[:-1], len(items)])]
 
 
 def read_equation(context: Context, items: list[Branch], ranges: tuple[Range, ...], target: Target) -> Equation:
@@ -50,11 +57,12 @@ def _no_equation(context: Context, items: list[Branch]) -> FormulaError:
 class Target:
     """How the left side of an equation is read: against the names its row puts out.
 
-    ``notes`` say which name was read as another; without ``outputs`` any name may stand there.
+    ``notes`` say which name was read as another; without ``outputs`` any name may stand there. ``hint`` is for a name
+    that they lack.
     """
 
-    def __init__(self, outputs: Sequence[Identifier] | None) -> None:
-        self.outputs = outputs
+    def __init__(self, outputs: Sequence[Identifier] | None, hint: str = "") -> None:
+        self.outputs, self.hint = outputs, hint
         self.notes: list[str] = []
 
     def read(self, context: Context, parts: list[Branch]) -> Node:
@@ -116,7 +124,7 @@ class Target:
         *others, last = [f"'{_shown(name)}'" for name in self.outputs or ()]
         declares = f"{', '.join(others)} and {last}" if others else last
         return FormulaError(
-            f"this row computes {what}, but its Output cell declares {declares}", span, "give both the same name"
+            f"this row computes {what}, but its Output cell declares {declares}", span, self.hint
         )
 
 

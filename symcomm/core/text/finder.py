@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
-from symcomm.core.text import latex_table, markdown_table, separated_table
+from symcomm.core.errors import TableError
+from symcomm.core.text import html_table, latex_table, markdown_table, separated_table
 from symcomm.core.text.table import (
     LAYER_COLUMNS,
     Cell,
@@ -15,9 +17,11 @@ from symcomm.core.text.table import (
     check_text,
     header_name,
     layer_columns,
+    layer_places,
 )
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([^`\s]*)")
+_SIMPLE = re.compile(r"\s*=+(?: +=+)+\s*")
 # Fences whose content is a table by what they say; any other fence shows code and is not read.
 _TABLE_FENCES = {"csv", "tsv", "tex", "latex", "markdown", "md", "table"}
 
@@ -43,13 +47,14 @@ def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
 
     The columns may stand in any order, in any case, in the plural, with others beside them. A table with
     a column Computation and only one of the other two is taken for a layer table with a mistake, and refused.
+    One with Input and Output whose computations are in a column of another name is one, too.
 
     >>> len(layer_tables("| Computation | Input | Output |\\n|---|---|---|\\n| $y = x$ | $x$ | $y$ |", "t.md"))
     1
     """
     found: list[Table] = []
     for table in read_tables(text, file, first_line):
-        columns = layer_columns(table.columns)
+        columns = layer_places(table)
         if "Computation" in columns and len(columns) >= 2:
             found.append(as_layer_table(table))
     return found
@@ -72,6 +77,7 @@ def missing_table(text: str, file: str) -> str:
 class _Finder:
     def __init__(self, lines: list[str], file: str, shift: int, ending: str) -> None:
         self.lines, self.file, self.shift, self.ending = lines, file, shift, ending
+        self.unclosed = 0  # no table of HTML ends before this line
 
     def tables(self) -> Iterator[Table]:
         if self.ending in ("csv", "tsv"):
@@ -109,6 +115,21 @@ class _Finder:
                     yield latex
                 index = last + 1
                 continue
+            if index >= self.unclosed and html_table.BEGIN.search(line) and "`" not in line:
+                last = html_table.end_of(self.lines, index, stop)
+                if last == stop:
+                    self.unclosed = stop  # so that no line before it looks again
+                    continue
+                html = html_table.read(self.lines, index, last, self.shift, self.file)
+                if html is not None:
+                    yield html
+                index = last + 1
+                continue
+            if _SIMPLE.fullmatch(line):
+                simple, index = self._simple(index, stop)
+                if simple is not None:
+                    yield simple
+                continue
             if index + 1 < stop and self._barred(index) and markdown_table.is_ruler(self.lines[index + 1]):
                 table, index = self._markdown(index, stop)
                 yield table
@@ -142,6 +163,29 @@ class _Finder:
         rows = [row for row in range(index + 2, end) if not markdown_table.is_ruler(self.lines[row])]
         return build(self.file, cells(index), map(cells, rows)), end
 
+    def _simple(self, index: int, stop: int) -> tuple[Table | None, int]:
+        """A simple table of reST, whose columns begin where its rules do, if its header is that of a layer table."""
+        rule = self.lines[index].rstrip()
+        same = (place for place in range(index + 1, stop) if self.lines[place].rstrip() == rule)
+        below, end = next(same, stop), next(same, stop)
+        starts = [found.start() for found in re.finditer("=+", rule)]
+
+        def cells(place: int) -> list[Cell]:
+            line = self.lines[place]
+            return [Cell(line[a:b], self.file, place + self.shift, line, min(a, len(line)))
+                    for a, b in pairwise([*starts, max(len(line), starts[-1])])]  # fmt: skip
+
+        if end == stop or below != index + 2 or not _is_layer_like(cells(index + 1)):
+            return None, index + 1
+        rows = [place for place in range(below + 1, end) if self.lines[place].strip()]
+        for place in (index + 1, *rows):
+            line = self.lines[place]
+            for start in starts[1:]:
+                if line[start - 1 : start].strip():
+                    at = Cell(line, self.file, place + self.shift, line, 0).span(start - 1, start + 1)
+                    raise TableError("this cell is wider than its column", at, "make its rules as long as it is")
+        return build(self.file, cells(index + 1), map(cells, rows)), end + 1
+
     def _barred(self, index: int) -> bool:
         line = self.lines[index]
         return any(bar in line for bar in markdown_table.BARS) and not markdown_table.is_ruler(line)
@@ -151,7 +195,7 @@ class _Finder:
 
     def _tabbed(self, index: int, stop: int) -> tuple[Table, int]:
         header = separated_table.split_line(self.lines[index], index + self.shift, self.file, "\t")
-        layer = _is_layer([cell.text for cell in header])
+        layer = _is_layer_like(header)
         end = index + 1
         while end < stop and (
             self._tab_row(end, stop)
@@ -189,6 +233,11 @@ def _layer_separator(line: str) -> str:
         if mark in line and _is_layer(line.split(mark)):
             return mark
     return ""
+
+
+def _is_layer_like(header: list[Cell]) -> bool:
+    """Whether a header has two columns of a layer table: the computations may have another name."""
+    return len(layer_columns(header_name(cell.text) for cell in header)) > 1
 
 
 def _is_layer(columns: list[str]) -> bool:

@@ -6,7 +6,8 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from lark import Token
@@ -17,17 +18,19 @@ from symcomm.core.records import dataclass, replace
 from symcomm.core.text.calls import COMMON_FUNCTIONS
 from symcomm.core.text.context import Context, ReadShapes, Scope
 from symcomm.core.text.declarations import read_declarations
-from symcomm.core.text.equations import Target, read_equation
+from symcomm.core.text.equations import Target, computations, read_equation
 from symcomm.core.text.expressions import read_size, read_whole
 from symcomm.core.text.parsing import forget, parse
 from symcomm.core.text.scripts import lone_name
 from symcomm.core.text.syntax import Branch, branches, integer_of, letter_of, only_atom, quotients, start_of, stop_of
-from symcomm.core.text.table import Cell, Table, as_layer_table, layer_columns, single
+from symcomm.core.text.table import Cell, Table, as_layer_table, cut, layer_places, single
 from symcomm.core.text.tree import Declaration, Equation, Identifier, Node, Number, Range, Sum, bare, size_form, walk
 from symcomm.core.text.vocabulary import GREEK
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
-_NOTHING = {"", "-", "--", "---", "–", "—", "$-$", "/", "n/a", "N/A", "none", "None"}
+# Words before a computation, which name it; a formula has none of what they lack.
+_LABEL = re.compile(r"(?:[*_]*[^\W\d_][^=:;^$\\|()\[\]{}]{0,60}:[*_]*\s+)+(?=[^=]*=)")
+_NOTHING = {"", "-", "--", "---", "–", "—", "$-$", "/", "n/a", "N/A", "none", "None", "0"}
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def parse_layer(table: Table, scalars: Iterable[str] = ()) -> tuple[LayerRow, ..
 class _Layer:
     def __init__(self, table: Table, scalars: Iterable[str]) -> None:
         self.table, self.scalars = table, frozenset(scalars)
-        self.columns = layer_columns(table.columns)
+        self.columns = layer_places(table)
         self.tensors: dict[str, set[str]] = {}
         self.running: dict[str, Range] = {}  # key of a family -> the range its members were declared with
         self.letters: dict[str, Range] = {}  # index -> the one range that it had in the rows above
@@ -144,12 +147,15 @@ class _Layer:
         if not self.table.rows:
             raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
         cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
+        for row in cells:
+            if label := _LABEL.match((cell := row["Computation"]).text):
+                row["Computation"] = cut(cell, label.end(), len(cell.text))
         self.sizes, declared = self.sizes_of(cells)
         self.tensors = {name: {""} for name in self.scalars - declared - self.sizes}
         near = frozenset(name.lower() for name in declared | self.scalars | self.sizes)
         self.numbers = frozenset(name for row in cells for name in self.numbers_of(row["Computation"], near))
         self.sizes |= self.numbers
-        return tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
+        return tuple(one for number, row in enumerate(cells, start=1) for one in self.row(number, row))
 
     def sizes_of(self, rows: list[dict[str, Cell]]) -> tuple[frozenset[str], frozenset[str]]:
         """Every size in a shape or range of the table; a word of known letters is their product. And every tensor."""
@@ -157,8 +163,8 @@ class _Layer:
         declared: set[str] = set()
         shapes: ReadShapes = {}
         for row in rows:
-            for column in ("Input", "Output"):
-                if row[column].text not in _NOTHING:
+            for column in ("Input", "Weights", "Output"):
+                if column in row and row[column].text not in _NOTHING:
                     found |= _atoms(row[column], shapes, declared)
             found |= _items(cell)[0].sizes_found if (cell := row["Computation"]).text not in _NOTHING else set()
         return _distinct(found), frozenset(declared)
@@ -180,13 +186,12 @@ class _Layer:
                 found.add(name)
         return found
 
-    def row(self, number: int, cells: dict[str, Cell]) -> LayerRow:
+    def row(self, number: int, cells: dict[str, Cell]) -> Iterator[LayerRow]:
         contexts: dict[str, Context] = {}
         items: dict[str, list[Branch]] = {}
         ranges: tuple[Range, ...] = ()
-        for name in ("Computation", "Input", "Output"):
-            cell = cells[name]
-            if cell.text in _NOTHING and not (name == "Input" and cell.text):
+        for name, cell in cells.items():
+            if cell.text in _NOTHING and name != "Weights" and not (name == "Input" and cell.text):
                 raise TableError(f"row {number} has no {name}", cell.span(), _MISSING[name])
             if cell.text in _NOTHING:
                 continue  # a dash says that nothing is declared anew
@@ -196,22 +201,32 @@ class _Layer:
         scope = Scope(self.tensors, self.sizes, frozenset(indices), torn=frozenset(self.torn))
         for context in contexts.values():
             context.scope, context.shapes = scope, self.shapes  # a range may stand in another cell of the row
-        declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
-        for name in ("Input", "Output"):
-            if name in contexts:
-                declared[name] = self.declared(contexts[name], items[name], ranges)
-        for one in (*declared["Input"], *declared["Output"]):
-            self.learn(one)
-        target = Target([one.name for one in declared["Output"]])
-        equation = read_equation(contexts["Computation"], items["Computation"], ranges, target)
-        if (every := self.all_ranges(equation, ranges, declared)) != equation.ranges:
-            equation = replace(equation, ranges=every)
-        numbers = sorted(self.numbers & _keys([equation])) if self.numbers else []
-        notes = [f"{key} is read as a number, for it has no shape" for key in numbers]
-        return LayerRow(
-            number, equation, declared["Input"], declared["Output"], (*target.notes, *notes),
-            cells["Computation"].span(),
+        given, outputs = (
+            tuple(one for name in names if name in contexts
+                  for one in self.declared(contexts[name], items[name], ranges))
+            for names in (("Input", "Weights"), ("Output",))
         )  # fmt: skip
+        for one in (*given, *outputs):
+            self.learn(one)
+        written = self.table.rows[number - 1][self.columns["Computation"]]
+        label = written.text.removesuffix(cells["Computation"].text).strip(" :*_")
+        declares = [one.name for one in outputs]
+        several = computations(items["Computation"])
+        for part in several:
+            target = Target(declares, _SAME_NAME if len(several) == 1 else _SHAPE_TOO)
+            equation = read_equation(contexts["Computation"], part, ranges, target)
+            computed = tuple(one for one in outputs if one.name.key in _keys([equation.target]))
+            if (every := self.all_ranges(equation, ranges, (*given, *computed))) != equation.ranges:
+                equation = replace(equation, ranges=every)
+            numbers = sorted(self.numbers & _keys([equation])) if self.numbers else []
+            notes = [f"{key} is read as a number, for it has no shape" for key in numbers]
+            notes += [f"'{label}' is read as the name of row {number}"] if label and part is several[0] else []
+            span = cells["Computation"].span() if len(several) == 1 else equation.span
+            yield LayerRow(number, equation, given, computed, (*target.notes, *notes), span)
+            given, outputs = (), tuple(one for one in outputs if one not in computed)
+        if outputs:
+            hint = "write its computation beside it, too, or its shape in the row that computes it"
+            raise FormulaError(f"this row does not compute '{outputs[0].name.key}'", outputs[0].span, hint)
 
     def declared(self, context: Context, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
         found = read_declarations(context, items)
@@ -229,14 +244,14 @@ class _Layer:
                 del self.letters[own.index]
 
     def all_ranges(
-        self, equation: Equation, ranges: tuple[Range, ...], declared: dict[str, tuple[Declaration, ...]]
+        self, equation: Equation, ranges: tuple[Range, ...], declared: tuple[Declaration, ...]
     ) -> tuple[Range, ...]:
         """The row's ranges, and those of indices that earlier rows gave a range."""
         if not (self.running or self.letters):
             return ranges
         found = list(ranges)
         names = [node for node in walk(equation) if isinstance(node, Identifier)]
-        names += [one.name for cell in declared.values() for one in cell]
+        names += [one.name for one in declared]
         for name in names:
             known = self.running.get(name.key) or self.letters.get(name.index)
             if name.index and known is not None and all(one.index != name.index for one in found):
@@ -244,6 +259,7 @@ class _Layer:
         return tuple(found)
 
 
+_SAME_NAME, _SHAPE_TOO = "give both the same name", "declare its shape there, too, or write it into the next formula"
 _MISSING = {
     "Computation": "write the computation, such as $Q = xW^Q$",
     "Input": r"write the shapes of what goes in, such as $x \in \mathbb{R}^{B \times L \times D}$; or `-` for none new",

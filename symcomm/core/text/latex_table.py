@@ -18,9 +18,9 @@ _RULE = re.compile(
 )
 
 
-# What sets several lines in a cell, or one cell beside several rows.
+# What sets several lines in a cell, one cell beside several rows, or a cell in another type.
 _BOX = re.compile(
-    r"\s*\\(?:makecell|shortstack|thead|multirow\*?(?:\[[^\]]*\])?\{[^{}]*\}\{[^{}]*\})\s*"
+    r"\s*\\(?:makecell|shortstack|thead|textbf|textit|texttt|emph|multirow\*?(?:\[[^\]]*\])?\{[^{}]*\}\{[^{}]*\})\s*"
     r"(?:\[[^\]]*\])?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}\s*"
 )
 

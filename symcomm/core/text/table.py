@@ -210,7 +210,7 @@ def header_name(text: str) -> str:
     >>> header_name("**Input**"), header_name(r"\textbf{Output}"), header_name("$\\text{Computation}$")
     ('Input', 'Output', 'Computation')
     """
-    text = text.strip().strip("$").strip()
+    text = re.sub(r"<[^<>]*>", "", text).strip().strip("$").strip()
     while True:
         inner = re.fullmatch(
             r"(?:\\(?:multicolumn\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]+)\s*(?:\[[^\]]*\])?)?\{(.*)\}", text, re.DOTALL
@@ -230,12 +230,18 @@ def check_text(text: str, file: str) -> None:
         )
 
 
+# Marks around a whole cell, which set it in another type; in a computation, the number before it.
+_SET = re.compile(r"(\*{1,3}|~~)((?:(?!\1).)+)\1|(_{1,2})(.+)\3", re.DOTALL)
+_COUNTED = re.compile(r"(?:\(\d{1,3}\)|\d{1,3}[.)])\s+(?=[^=]*=)")
+# What only a list of shapes has, for numbers of parameters may stand below the same heading.
+_DECLARES = re.compile(r"∈|\\in(?![a-z])|[\w}'$]\s*(?:[:\[]|\([^()]*[,×])")
 _HEADINGS = {
     "computation": "Computation", "computations": "Computation", "berechnung": "Computation", "计算": "Computation",
     "input": "Input", "inputs": "Input", "eingabe": "Input", "eingaben": "Input", "输入": "Input",
     "output": "Output", "outputs": "Output", "ausgabe": "Output", "ausgaben": "Output", "输出": "Output",
 }  # fmt: skip
-_WORDS = re.compile(r"[*_\s]*[^\W\d_]{2,}(?:[\s,:;&/–-]+[^\W\d_]{2,})*[*_:\s]*")
+_WORDS = re.compile(r"(?:[*_\s]|<[^<>]*>)*[^\W\d_]{2,}(?:[\s,:;&/–-]+[^\W\d_]{2,})*(?:[*_:\s]|<[^<>]*>)*")
+_WEIGHTS = {"weight", "weights", "parameter", "parameters", "params", "gewichte", "权重", "参数"}
 _HEADING_WORD = re.compile(r"(?<![\\\w])[^\W\d_¹²³]{2,}")
 
 
@@ -257,6 +263,32 @@ def layer_columns(columns: Iterable[str]) -> dict[str, int]:
     return found
 
 
+def layer_places(table: Table) -> dict[str, int]:
+    """The positions of the columns of a layer table, as far as its headings tell, or its first row where they do not.
+
+    Without a column Computation, the only one with an `=` has the computations, whatever it is called. Weights may have
+    a column of their own, where it lists shapes: it may count them as well.
+
+    >>> from symcomm.core.text.finder import read_tables
+    >>> text = "Op\\tInput\\tWeights\\tOutput\\ny = x W\\tx [B, D]\\tW [D, D]\\ty [B, D]"
+    >>> layer_places(read_tables(text, "t.txt")[0])
+    {'Input': 1, 'Output': 3, 'Computation': 0, 'Weights': 2}
+    """
+    found = layer_columns(table.columns)
+    if "Input" not in found or "Output" not in found:
+        return found
+    others = [place for place in range(len(table.columns)) if place not in found.values()]
+    first = next((row for row in table.rows if not _is_heading(row)), ())
+    if "Computation" not in found and first and _DECLARES.search(first[found["Output"]].text):
+        equations = [place for place in others if "=" in first[place].text]
+        found |= {"Computation": equations[0]} if len(equations) == 1 else {}
+    for place in others:
+        said = _HEADING_WORD.findall(table.columns[place].casefold())
+        if said and said[0] in _WEIGHTS and any(_DECLARES.search(row[place].text) for row in table.rows):
+            found.setdefault("Weights", place)
+    return found
+
+
 def as_layer_table(table: Table) -> Table:
     """The table, if it has the columns of a layer table and no row too wide; else an error that says what is missing.
 
@@ -269,7 +301,7 @@ def as_layer_table(table: Table) -> Table:
     ...     print(error.message)
     this table lacks the column Output of a layer table
     """
-    found = layer_columns(table.columns)
+    found = layer_places(table)
     missing = [name for name in LAYER_COLUMNS if name not in found]
     if missing:
         which = " and ".join([", ".join(missing[:-1]), missing[-1]]) if len(missing) > 1 else missing[0]
@@ -289,7 +321,20 @@ def as_layer_table(table: Table) -> Table:
                 extra.span(),
                 "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
             )
-    return replace(table, rows=tuple(row for row in table.rows if not _is_heading(row)))
+    rows = [tuple(map(_plain, row)) for row in table.rows if not _is_heading(row)]
+    return replace(table, rows=tuple(rows))
+
+
+def _plain(cell: Cell) -> Cell:
+    """The cell without marks around all of it, and without the number of its row.
+
+    >>> _plain(single("**1. y = x W**")).text
+    'y = x W'
+    """
+    while inner := _SET.fullmatch(cell.text):
+        cell = trimmed(cut(cell, *inner.span(inner.lastindex or 0)))
+    counted = _COUNTED.match(cell.text)
+    return cut(cell, counted.end(), len(cell.text)) if counted else cell
 
 
 def _is_heading(row: tuple[Cell, ...]) -> bool:
@@ -310,6 +355,7 @@ def as_text(table: Table) -> str:
     >>> as_text(table)
     'Computation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n'
     """
-    places = [layer_columns(table.columns)[name] for name in LAYER_COLUMNS]
-    rows = [[" ".join(row[n].text.split()) for n in places] for row in table.rows]
-    return "".join("\t".join(cells) + "\n" for cells in (LAYER_COLUMNS, *rows))
+    places = layer_places(table)
+    columns = [name for name in (*LAYER_COLUMNS, "Weights") if name in places]
+    rows = [[" ".join(row[places[name]].text.split()) for name in columns] for row in table.rows]
+    return "".join("\t".join(cells) + "\n" for cells in (columns, *rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
+from html import unescape
 
 from lark import Token
 
@@ -71,6 +72,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "font": ("`{shown}` needs a letter in braces", r"for example \mathbb{{R}}"),
     "root": ("a root without braces takes one digit", r"write \sqrt{{{shown}}}, or braces around one digit"),
     "two ways": ("'{shown}' can be read in two ways", "{hint}"),
+    "grouped": ("`{shown}` may be one number or several sizes", "write {one}, or a space behind a comma between sizes"),
     "exponent": (f"the exponent of this number is over {EXPONENT_LIMIT:,}", "write a smaller number"),
     "digits": (f"this number has more than {DIGITS_LIMIT} digits", "write it as a product or a power"),
     "raised": ("this number has more than {limit} digits", ""),
@@ -81,10 +83,18 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
 _NUMBER = re.compile(
     r"\d{1,3}(?:(?:\{,\}|\\[, ]|[ ~\u00a0\u2009\u202f])\d{3}(?!\d))+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+", re.ASCII
 )
+_GROUPED = re.compile(r"(\d{1,3}(?:,\d{3})+)(?![\d,]) *(×|\\times|x(?![A-Za-z]))?")
 _FIRST_DIGIT = re.compile(r"\.?[0-9]")
 _SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_SCRIPT = re.compile(r"<(/?)su([bp])>", re.IGNORECASE)
+_ENTITY = re.compile(r"&#?\w{1,10};")
+# What says nothing to a formula: marks of footnotes, and tags that only set its type.
+_NOTE = re.compile(
+    r"\[\^[\w-]+\]|(?:(?<=\$)|(?<=\$[ ~]))\$\^\{?\\d?dagger\}?\$|</?(?:b|i|em|strong|code|span|var|p)(?:\s[^<>]*)?>"
+    r"|\\(?:tnote|footnotemark|footnote|cite[pt]?|label)(?![a-zA-Z])(?:\[[^][]*\])*(?:\{[^{}]*\})?", re.IGNORECASE
+)  # fmt: skip
 _JOINING = {"and", "for", "where", "with", "all"}
 _QUOTES = "\"'“”"
 _QUOTED = re.compile(r"""["“”][^"“”]*["“”]|'[^']*'""")
@@ -170,6 +180,8 @@ class Scanner:
         char = text[start]
         if char in SPACES or char == "`":
             self.position += 1
+        elif char in "[\\$<" and (note := _NOTE.match(text, start)):
+            self.position = note.end()
         elif char == "$":
             width = 2 if text.startswith("$$", start) and self.dollar is None else 1
             width = 2 if self.dollar is not None and text.startswith("$$", self.dollar) else width
@@ -185,18 +197,33 @@ class Scanner:
             self._dots()
         elif char == "<" and (found := _BREAK.match(text, start)):
             self._add("AND", ",", start, found.end())
+        elif char == "<" and (script := _SCRIPT.match(text, start)):
+            if not script[1]:
+                self._add("UNDER" if script[2] in "bB" else "CARET", script[2], start, start)
+            self._add("RBRACE" if script[1] else "LBRACE", "{", start, script.end())
+        elif char == "&" and (named := _ENTITY.match(text, start)):
+            self.hangs |= named.group()[1] == "#"  # on digits, which alike cells may differ in
+            self._sign(unescape(named.group()), start, named.end())
         elif char == "*" and self._raises():
             self._add("WORD", "*", start, start + 1)  # n^*, the best n
         elif char in _QUOTES and (found := _QUOTED.match(text, start)) and (char != "'" or self._begins()):
             self._add("QUOTED", found.group()[1:-1], start, found.end())
-        elif char in GREEK_LETTERS:
-            self._add("TEXT", GREEK_LETTERS[char], start, start + 1)
         elif char in RAISED or char in LOWERED:
             self._raised(RAISED if char in RAISED else LOWERED)
-        elif (sign := text[start : start + 2]) in self.characters or (sign := char) in self.characters:
-            self._add(*self.characters[sign], start, start + len(sign))
         else:
-            raise self.error("character", start, start + 1, shown=_shown(char), hint=CHARACTER_HINTS.get(char, _USE))
+            sign = both if (both := text[start : start + 2]) in self.characters else char
+            self._sign(sign, start, start + len(sign))
+
+    def _sign(self, sign: str, start: int, stop: int) -> None:
+        """A sign, or a letter of another alphabet."""
+        if sign in GREEK_LETTERS:
+            self._add("TEXT", GREEK_LETTERS[sign], start, stop)
+        elif sign in self.characters:
+            self._add(*self.characters[sign], start, stop)
+        elif sign in SPACES:
+            self.position = stop
+        else:
+            raise self.error("character", start, stop, shown=_shown(sign), hint=CHARACTER_HINTS.get(sign, _USE))
 
     def _begins(self) -> bool:
         """Whether an argument begins here, so that a `'` has nothing to stand at."""
@@ -240,6 +267,9 @@ class Scanner:
         found = _NUMBER.match(self.text, start)
         assert found is not None
         stop = found.end()
+        grouped = _GROUPED.match(self.text, start)
+        if grouped and (grouped[2] or (self.found and (self.found[-1].type == "TIMES" or self.found[-1] == "x"))):
+            raise self.error("grouped", start, grouped.end(1), one=grouped[1].replace(",", ""))
         raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and stop_of(self.found[-1]) == start
         single = self._taker() == "FRAC" and self.text[start] != "."
         if single:

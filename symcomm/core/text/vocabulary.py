@@ -149,4 +149,5 @@ CHARACTER_HINTS = {
     '"': "write the name without quotes",
     ">": "a range is written i = 1, \\dots, n",
     "<": "a range is written i = 1, \\dots, n, and a script ^2 or _2",
+    **dict.fromkeys("†‡", "the mark of a footnote is written [^1], or taken off; a transposed matrix is W^T"),
 }
