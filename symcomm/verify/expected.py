@@ -425,8 +425,6 @@ def why_no_saved(case: RunCase) -> str:
     """Why saved bytes are not compared; empty where they are, and where there is no backward pass."""
     if case.pipelined:
         return "a stage keeps those of several microbatches at once"
-    if case.graph.fused and any(rule.where for _, rule in case.strategy.rules):
-        return "the kernel of attention keeps its result as it made it, and the next product as it is exchanged"
     routes = any(op.kind == "route" for op in case.graph.ops)
     moved = any(c.phase == "forward" and c.kind != "all-reduce" for c in case.plan.collectives)
     return "DTensor keeps what it gathers for experts" if "dtensor" in case.method.name and routes and moved else ""

@@ -277,3 +277,21 @@ def test_a_kernel_makes_its_three_gradients_while_all_that_it_reads_is_there() -
     accounting = {"saved": "pytorch", "softmax": "fused"}
     peak = model.peak_memory(recipe="fp32_sgd", step="backward", accounting=accounting)
     assert peak.at().value == 4 * (10 * length * width + 3 * width**2 + length)
+
+
+def test_a_kernel_between_exchanges_keeps_its_result_as_it_made_it_beside_what_the_next_product_reads() -> None:
+    """Of x, Q, K, V and Z half the numbers each, of Z once more by heads, and a number for each row of a head."""
+    rows = [f"{one} = xW^{one}\tx [B, L, n_H H], W^{one} [n_H H, n_H H]\t{one} [B, L, n_H H]\n"
+            f"[{one}_1, \\dots, {one}_{{n_H}}] = Partition_{{-1}}({one})\t{one} [B, L, n_H H]\t"
+            f"{one}_i [B, L, H], i = 1, \\dots, n_H\n" for one in "QKV"]  # fmt: skip
+    rows += ["P_i = softmax(Q_i K_i^T), i = 1, \\dots, n_H\tQ_i, K_i\tP_i [B, L, L]\n",
+             "Z_i = P_i V_i, i = 1, \\dots, n_H\tP_i, V_i\tZ_i [B, L, H]\n",
+             "Z = Merge_{-1}([Z_1, \\dots, Z_{n_H}])\tZ_i\tZ [B, L, n_H H]\n",
+             "m = Z W^O\tZ, W^O [n_H H, n_H H]\tm [B, L, n_H H]\n"]  # fmt: skip
+    model = sc.load(HEADER + "".join(rows), dtype="fp32").at(B=1, L=64, n_H=4, H=2)
+    asked = {"strategy": "ulysses(2)", "accounting": {"saved": "pytorch", "softmax": "fused"}}
+    part, by_row, weight = 64 * 4 * 2 // 2, 64 * 4 // 2, 8 * 8
+    assert model.activation_memory(**asked).at().value == 4 * (6 * part + by_row)
+    # x, Q, K, V, Z by heads and four gradients are there when the kernel makes its three; of W^O the gradient, too.
+    peak = model.peak_memory(recipe="fp32_sgd", step="backward", **asked)
+    assert peak.at().value == 4 * (9 * part + by_row + 5 * weight)

@@ -306,12 +306,6 @@ def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
     )
 
 
-def test_that_a_kernel_keeps_its_result_before_and_after_an_exchange_is_told():
-    case = make_case(whole("gpt2"), "ulysses(2)", {}, "1f1b", 2)
-    why = "the kernel of attention keeps its result as it made it, and the next product as it is exchanged"
-    assert f"Saved bytes are not compared: {why}." in _notes(case)
-
-
 def test_two_units_cannot_share_a_weight_on_one_rank():
     strategy = "pipeline(2, microbatches=4) + fully-sharded(2)"
     with pytest.raises(StrategyError, match="the first and the last stage share a weight on one rank"):

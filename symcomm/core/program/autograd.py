@@ -27,6 +27,7 @@ from symcomm.core.records import ByIdentity, dataclass, replace
 Key = tuple[str, str, tuple[str, ...]]  # a storage: whose it is, what stands beside that, what of the mesh cuts it
 TENSORS = ("input", "activation")
 LOG_SUM_EXP = "log-sum-exp of its rows"
+AS_MADE = "before its exchange"
 # What a function keeps besides operands, by the words of ``MapKind.eager``.
 PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number",
          "chosen": "chosen results"}  # fmt: skip
@@ -270,7 +271,7 @@ class Autograd:
         return self.by_step[id(step)]
 
     def of_kernel(self, softmax: Op) -> Iterator[Saved]:
-        """A fused attention computes the scores again from a number a row, and reads its own result.
+        """A fused attention computes the scores again from a number a row, and reads its own result as it made it.
 
         Source: Dao et al., arXiv 2205.14135, section 3.1.
         """
@@ -280,8 +281,10 @@ class Autograd:
         yield self.beside(softmax, LOG_SUM_EXP, LOG_SUM_EXP, elements, dtype, reader)
         for op in graph.ops:
             if graph.kernels.get(op.output) == graph.kernels[softmax.output] and op.output not in graph.scores:
-                layout = self.plan.placements.get(op.output, ())
-                yield replace(self.stored(op.output, layout, reader), makers=frozenset([op.output]))
+                made, rests = self.plan.computed[op.output].output, self.plan.placements.get(op.output, ())
+                item = self.stored(op.output, made, reader)
+                exchanged = made != rests and cut_meshes(made) == cut_meshes(rests)
+                yield replace(item, beside=AS_MADE if exchanged else "", makers=frozenset([op.output]))
 
     def label(self, op: str) -> str:
         graph = self.plan.graph

@@ -20,7 +20,7 @@ from symcomm.core.graph.graph import Op
 from symcomm.core.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.core.libraries import Expr
 from symcomm.core.parallel.placement import Collective, Compute, Layout
-from symcomm.core.program.autograd import Autograd, Key, Saved, cut_meshes
+from symcomm.core.program.autograd import AS_MADE, Autograd, Key, Saved, cut_meshes
 from symcomm.core.program.instructions import TIERS, Instruction, Program, Send, made_by, weights_gathered
 from symcomm.core.records import dataclass
 
@@ -287,6 +287,9 @@ class Line:
         base = work.tensor.partition(" @ ")[0]
         self.reads_tensor(work.tensor, work.before, at)
         if cut_meshes(work.before) == cut_meshes(work.after) or self.graph.tensors[base].role == "statistic":
+            root, _, part = self.key(work.tensor, work.before)
+            if (root, AS_MADE, part) in self.items and work.stored == base and work.phase != "backward":
+                self.put((root, AS_MADE, part), PASSING, at, at)  # a kernel reads what is exchanged in its own place
             return
         key = self.key(base if base in self.reduced else work.stored, work.after)
         if work.stored in self.finished:
