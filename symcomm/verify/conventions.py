@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
+from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op
 from symcomm.core.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.core.program import instructions
@@ -121,13 +122,16 @@ def is_product(op: Op, graph: Graph) -> bool:
 def finished(made: instructions.Program) -> instructions.Program:
     """The program as DTensor runs it: products read no partial sums, so what they made of them is whole, or cut.
 
-    A gradient is cut where the forward pass cut its tensor.
+    Neither does the backward pass of a layer norm, in which the gradients of its gain and bias are made, too. A gradient is cut where the forward pass cut its tensor.
     """
     graph, found = made.graph, list[instructions.Instruction]()
     now: dict[tuple[str, str], int | None] = {}  # where what is partial no more is along an axis
     steps = [(one, one.work) for one in made.instructions if isinstance(one.work, Compute)]
     always = {name for one, step in steps if one.every for name in step.reads}
-    forward = {step.makes: dict(step.output) for one, step in steps if one.phase == "forward"}
+    forward = {step.makes: {m: at for m, at in step.output if at != PARTIAL} for one, step in steps
+               if one.phase == "forward"}  # fmt: skip
+    rows = {op.row for op in graph.ops if op.kind == "layernorm"}
+    normed = {gradient_name(op.output) for op in graph.ops if op.phase == "forward" and op.row in rows}
     for one in made.instructions:
         step = one.work
         if isinstance(step, Collective):
@@ -140,7 +144,7 @@ def finished(made: instructions.Program) -> instructions.Program:
             loops: list[int | None] = []  # of each operand the one that is cut
             for j in operands:
                 name, stored = step.inputs[j], step.reads[j]
-                if (stored, mesh) not in now and is_product(step.op, graph):
+                if (stored, mesh) not in now and (is_product(step.op, graph) or name in normed):
                     now[stored, mesh] = None
                     # For all that read it: the first layer has no gradient of its input, but of weights.
                     call = replace(one, every=stored in always, by=(*one.by, FINISHED))

@@ -477,9 +477,16 @@ def _routing_flops(case: RunCase) -> Fraction:
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
-    """For each sum, how many of its operands were reduced and cut for it alone: they all get its gradient."""
+    """For each sum, how many of its operands were reduced and cut for it alone: they all get its gradient.
+
+    A bias may be added in between.
+    """
     cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
     cut = {name for name in cut if len(case.graph.consumers.get(name, ())) == 1}
+    for op in case.graph.ops:
+        alone = len(case.graph.consumers.get(op.output, ())) == 1
+        if op.kind == "add" and alone and op.inputs[0] in cut and {*op.inputs[1:]} <= case.weights:
+            cut.add(op.output)
     return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
 
 

@@ -279,19 +279,37 @@ def test_a_kernel_makes_its_three_gradients_while_all_that_it_reads_is_there() -
     assert peak.at().value == 4 * (10 * length * width + 3 * width**2 + length)
 
 
-def test_a_kernel_between_exchanges_keeps_its_result_as_it_made_it_beside_what_the_next_product_reads() -> None:
-    """Of x, Q, K, V and Z half the numbers each, of Z once more by heads, and a number for each row of a head."""
+def heads(*rotations: str) -> sc.Model:
+    """Attention of heads that are parts of a product, with queries and keys as they are or rotated."""
     rows = [f"{one} = xW^{one}\tx [B, L, n_H H], W^{one} [n_H H, n_H H]\t{one} [B, L, n_H H]\n"
             f"[{one}_1, \\dots, {one}_{{n_H}}] = Partition_{{-1}}({one})\t{one} [B, L, n_H H]\t"
             f"{one}_i [B, L, H], i = 1, \\dots, n_H\n" for one in "QKV"]  # fmt: skip
-    rows += ["P_i = softmax(Q_i K_i^T), i = 1, \\dots, n_H\tQ_i, K_i\tP_i [B, L, L]\n",
+    rows += [f"{new}_i = {rope}({one}_i), i = 1, \\dots, n_H\t{one}_i\t{new}_i [B, L, H]\n"
+             for rope in rotations for new, one in ("RQ", "SK")]  # fmt: skip
+    queries, keys = "RS" if rotations else "QK"
+    rows += [f"P_i = softmax({queries}_i {keys}_i^T), i = 1, \\dots, n_H\t{queries}_i, {keys}_i\tP_i [B, L, L]\n",
              "Z_i = P_i V_i, i = 1, \\dots, n_H\tP_i, V_i\tZ_i [B, L, H]\n",
              "Z = Merge_{-1}([Z_1, \\dots, Z_{n_H}])\tZ_i\tZ [B, L, n_H H]\n",
              "m = Z W^O\tZ, W^O [n_H H, n_H H]\tm [B, L, n_H H]\n"]  # fmt: skip
-    model = sc.load(HEADER + "".join(rows), dtype="fp32").at(B=1, L=64, n_H=4, H=2)
+    return sc.load(HEADER + "".join(rows), dtype="fp32")
+
+
+def test_a_kernel_between_exchanges_keeps_its_result_as_it_made_it_beside_what_the_next_product_reads() -> None:
+    """Of x, Q, K, V and Z half the numbers each, of Z once more by heads, and a number for each row of a head."""
+    model = heads().at(B=1, L=64, n_H=4, H=2)
     asked = {"strategy": "ulysses(2)", "accounting": {"saved": "pytorch", "softmax": "fused"}}
     part, by_row, weight = 64 * 4 * 2 // 2, 64 * 4 // 2, 8 * 8
     assert model.activation_memory(**asked).at().value == 4 * (6 * part + by_row)
     # x, Q, K, V, Z by heads and four gradients are there when the kernel makes its three; of W^O the gradient, too.
     peak = model.peak_memory(recipe="fp32_sgd", step="backward", **asked)
     assert peak.at().value == 4 * (9 * part + by_row + 5 * weight)
+
+
+@pytest.mark.parametrize(("rotation", "tensors"), [("rope", 5), ("rope_{H_R}", 6)])
+def test_heads_that_are_rotated_in_part_are_copied_when_they_are_merged_behind_the_kernel(rotation: str, tensors: int):
+    """Of x, R, S, V and Z once; a rotated part is joined to the rest of its head, so each head lies by itself."""
+    model = heads(rotation).at(B=2, L=8, n_H=4, H=4, **({"H_R": 2} if "H_R" in rotation else {}))
+    accounting = {"saved": "pytorch", "softmax": "fused"}
+    kept = model.activation_memory(accounting=accounting).at().value
+    assert kept == 4 * (tensors * 2 * 8 * 4 * 4 + 2 * 8 * 4)
+    assert model.activation_memory(accounting={**accounting, "saved": "ideal"}).at().value == 4 * (5 * 256 + 64)

@@ -138,6 +138,11 @@ def test_tables_that_are_asked_for_one_kernel_keep_and_hold_what_is_derived(run:
     assert any("heads share" in note for note in shared.notes)
 
 
+@pytest.mark.parametrize("strategy", ["", "tensor(2)", "ulysses(2)"])
+def test_heads_that_are_rotated_in_part_are_copied_behind_the_kernel(run: Run, strategy: str):
+    assert peaks(run(whole("neox"), strategy)) or strategy
+
+
 @pytest.mark.parametrize("strategy", ["", "tensor(2)"])
 def test_a_constant_that_is_added_to_scores_is_no_activation(run: Run, strategy: str):
     assert peaks(run(falcon(), strategy)) or strategy

@@ -147,12 +147,28 @@ def _views(graph: Graph, name: str, layout: Layout, accounting: Accounting) -> I
                 return
             larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
             scored = any(graph.scores & {op.output, *op.inputs} for op in graph.consumers.get(name, ()))
-            if larger and eager and not (accounting.softmax == "fused" and scored):
+            fused = eager and accounting.softmax == "fused"
+            if (larger and eager and not (fused and scored)) or (fused and lies_by_heads(graph, op.inputs[0])):
                 return
         name, axes = op.inputs[0], op.indices[0]
         at = [(mesh, op.output_indices[p]) for mesh, p in layout if p != PARTIAL]
         layout = tuple((mesh, axes.index(index)) for mesh, index in at if index in axes)
         yield name, layout
+
+
+def lies_by_heads(graph: Graph, name: str) -> bool:
+    """Whether heads lie one behind the other in an attention's result, so that merging them copies: a kernel writes its
+    result as its queries lie, and what joins the rotated features of a head to its others writes head after head.
+    """
+    launch = graph.kernels.get(name, "") if name not in graph.scores else ""
+    forward = (op for op in graph.ops if launch.endswith(" forward"))
+    first = next((op for op in forward if graph.kernels.get(op.output) == launch), None)
+    pair = graph.pair(first.output) if first is not None else None
+    if first is None or pair is None:
+        return False
+    queries = first.output_indices[pair[0]]
+    made = [graph.producers.get(n) for n, loops in zip(first.inputs, first.indices, strict=True) if queries in loops]
+    return any(op is not None and op.attribute("features") is not None for op in made)
 
 
 @dataclass
