@@ -122,7 +122,8 @@ def is_product(op: Op, graph: Graph) -> bool:
 def finished(made: instructions.Program) -> instructions.Program:
     """The program as DTensor runs it: products read no partial sums, so what they made of them is whole, or cut.
 
-    Neither does the backward pass of a layer norm, in which the gradients of its gain and bias are made, too. A gradient is cut where the forward pass cut its tensor.
+    Neither does the backward pass of a layer norm, which makes the gradients of its gain and bias, too. A gradient is
+    cut where the forward pass cut its tensor.
     """
     graph, found = made.graph, list[instructions.Instruction]()
     now: dict[tuple[str, str], int | None] = {}  # where what is partial no more is along an axis
@@ -255,7 +256,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _each(_gathered_for_each),
         ),
         TorchConvention(
-            FINISHED, "DTensor carries no partial sum through a matrix product: it is reduced before.",
+            FINISHED, "DTensor carries no partial sum through a matrix product or the backward pass of a layer norm: "
+            "it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
             flops=lambda count, context: count - context.spared,
         ),

@@ -24,7 +24,7 @@ MIXTRAL = {"model_type": "mixtral", "hidden_size": 16, "num_attention_heads": 4,
 T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 32,
       "relative_attention_num_buckets": 8}  # fmt: skip
 NEOX = {"model_type": "gpt_neox", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
-        "intermediate_size": 24, "vocab_size": 32, "use_parallel_residual": False}  # fmt: skip
+        "intermediate_size": 24, "vocab_size": 32}  # fmt: skip
 VIT = {"model_type": "vit", "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
        "intermediate_size": 24, "image_size": 16, "patch_size": 4, "num_channels": 3}  # fmt: skip
 

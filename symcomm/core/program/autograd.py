@@ -157,8 +157,10 @@ def _views(graph: Graph, name: str, layout: Layout, accounting: Accounting) -> I
 
 
 def lies_by_heads(graph: Graph, name: str) -> bool:
-    """Whether heads lie one behind the other in an attention's result, so that merging them copies: a kernel writes its
-    result as its queries lie, and what joins the rotated features of a head to its others writes head after head.
+    """Whether heads lie one behind the other in the result of an attention, so that merging them copies.
+
+    A kernel writes its result as its queries lie. What joins rotated features of a head to its others writes head after
+    head.
     """
     launch = graph.kernels.get(name, "") if name not in graph.scores else ""
     forward = (op for op in graph.ops if launch.endswith(" forward"))
