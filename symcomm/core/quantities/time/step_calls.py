@@ -52,7 +52,8 @@ class StepCalls:
         several ranks put them together, and some algorithms count messages of one rank.
         """
         found: dict[str, None] = {}
-        for _, call in self.calls:
+        alike = {(call.kind, call.meshes, call.what == STATISTICS): call for _, call in self.calls}
+        for call in alike.values():
             links = [link for link, _ in levels(self.machine, self.strategy, call.meshes)]
             several = len(links) > 1 and not any(link.below for link in links)
             if call.what == STATISTICS or several or self._sends_alone(call):
