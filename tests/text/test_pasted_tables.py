@@ -168,7 +168,7 @@ def test_a_pasted_table_is_the_layer_that_it_prints(name: str) -> None:
     ("text", "said"),
     [
         (markdown(["Operation", *HEADER[1:]], [["the feed-forward block", *ROWS[0][1:]]]),
-         "a table here has Operation, Input, Output"),
+         "a table here has Operation, Input, Output; call the column of formulas Computation"),
         (beside("Note", ["of n = B L", "", ""]).replace("Computation", "Formula"),
          "a table here has Note, Formula, Input, Output"),
         (markdown(rows=[["A = x W1†", *ROWS[0][1:]]]), "the mark of a footnote is written [^1], or taken off"),
@@ -198,6 +198,11 @@ def test_a_table_that_is_not_read_is_refused_with_what_it_lacks(text: str, said:
     with pytest.raises(SymcommError) as caught:
         sc.load(text)
     assert said in str(caught.value)
+
+
+def test_a_table_of_calls_beside_a_layer_table_is_none() -> None:
+    calls = markdown(["Call", "Input", "Output", "Weights"], [["f(a=1)", "x: int", "y: text", "w: shared"]])
+    assert str(sc.load(f"{calls}\n\n{markdown()}").parameters().expr) == "2*D*F"
 
 
 def test_words_before_a_computation_are_a_name_and_said_to_be_one() -> None:

@@ -69,7 +69,9 @@ def missing_table(text: str, file: str) -> str:
     said = "a layer table has the columns Computation, Input and Output"
     tables = read_tables(text, file)
     if tables:
-        return f"{said}; a table here has {', '.join(filter(None, tables[0].columns))}"[:300]
+        nameless = len(layer_columns(tables[0].columns)) == 2
+        hint = "; call the column of formulas Computation" if nameless else ""
+        return f"{said}; a table here has {', '.join(filter(None, tables[0].columns))}"[:300] + hint
     lowered = text.casefold()
     return f"{said}; put tabs or | between its cells" if all(n.casefold() in lowered for n in LAYER_COLUMNS) else said
 

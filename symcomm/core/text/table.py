@@ -231,10 +231,11 @@ def check_text(text: str, file: str) -> None:
 
 
 # Marks around a whole cell, which set it in another type; in a computation, the number before it.
-_SET = re.compile(r"(\*{1,3}|~~)((?:(?!\1).)+)\1|(_{1,2})(.+)\3", re.DOTALL)
+_SET = re.compile(r"(\*{1,3})((?:(?!\1).)+)\1|(_{1,2})(.+)\3", re.DOTALL)
 _COUNTED = re.compile(r"(?:\(\d{1,3}\)|\d{1,3}[.)])\s+(?=[^=]*=)")
 # What only a list of shapes has, for numbers of parameters may stand below the same heading.
-_DECLARES = re.compile(r"∈|\\in(?![a-z])|[\w}'$]\s*(?:[:\[]|\([^()]*[,×])")
+_DECLARES = re.compile(r"∈|\\in(?![a-z])|[\w}'$]\s*(?:\[|\([^()]*[,×]"
+                       r"|:\s*[^\s,;:]{0,40}(?:[\[(×·*]| [×x·*] |[A-Z\d]x[A-Z\d]))")
 _HEADINGS = {
     "computation": "Computation", "computations": "Computation", "berechnung": "Computation", "计算": "Computation",
     "input": "Input", "inputs": "Input", "eingabe": "Input", "eingaben": "Input", "输入": "Input",
@@ -331,8 +332,9 @@ def _plain(cell: Cell) -> Cell:
     >>> _plain(single("**1. y = x W**")).text
     'y = x W'
     """
-    while inner := _SET.fullmatch(cell.text):
-        cell = trimmed(cut(cell, *inner.span(inner.lastindex or 0)))
+    for _ in range(3):  # one within another
+        if inner := _SET.fullmatch(cell.text):
+            cell = trimmed(cut(cell, *inner.span(inner.lastindex or 0)))
     counted = _COUNTED.match(cell.text)
     return cut(cell, counted.end(), len(cell.text)) if counted else cell
 

@@ -199,8 +199,8 @@ class Scanner:
             self._add("AND", ",", start, found.end())
         elif char == "<" and (script := _SCRIPT.match(text, start)):
             if not script[1]:
-                self._add("UNDER" if script[2] in "bB" else "CARET", script[2], start, start)
-            self._add("RBRACE" if script[1] else "LBRACE", "{", start, script.end())
+                self._add(*(("UNDER", "_") if script[2] in "bB" else ("CARET", "^")), start, start)
+            self._add(*(("RBRACE", "}") if script[1] else ("LBRACE", "{")), start, script.end())
         elif char == "&" and (named := _ENTITY.match(text, start)):
             self.hangs |= named.group()[1] == "#"  # on digits, which alike cells may differ in
             self._sign(unescape(named.group()), start, named.end())
