@@ -280,6 +280,7 @@ class _Scanner(Scanner):
     }  # fmt: skip
 
     limit = 10_000  # the text is bounded before words and fractions are spelled out
+    html = False
 
     def __init__(self, text: str, reader: AnswerReader) -> None:
         super().__init__(single(text), words_join=False, known=reader.spellings)

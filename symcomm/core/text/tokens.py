@@ -107,6 +107,7 @@ class Scanner:
     characters: Mapping[str, tuple[str, str]] = CHARACTERS
     commands: Mapping[str, tuple[str, str]] = COMMANDS
     limit = CELL_LIMIT
+    html = True  # scripts and signs of HTML are read
 
     def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
         self.cell, self.known = cell, known
@@ -197,11 +198,11 @@ class Scanner:
             self._dots()
         elif char == "<" and (found := _BREAK.match(text, start)):
             self._add("AND", ",", start, found.end())
-        elif char == "<" and (script := _SCRIPT.match(text, start)):
+        elif char == "<" and self.html and (script := _SCRIPT.match(text, start)):
             if not script[1]:
                 self._add(*(("UNDER", "_") if script[2] in "bB" else ("CARET", "^")), start, start)
             self._add(*(("RBRACE", "}") if script[1] else ("LBRACE", "{")), start, script.end())
-        elif char == "&" and (named := _ENTITY.match(text, start)):
+        elif char == "&" and self.html and (named := _ENTITY.match(text, start)):
             self.hangs |= named.group()[1] == "#"  # on digits, which alike cells may differ in
             self._sign(unescape(named.group()), start, named.end())
         elif char == "*" and self._raises():
