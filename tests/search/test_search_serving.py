@@ -251,3 +251,14 @@ def test_a_window_that_ranks_of_context_cut_is_a_number_of_positions():
     assert found.refused == (("does not divide: (Min(c, L_w - 1) + 1) by context", 1),)
     told = {dict(c.sizes)["c"]: c.time for c in found.top}
     assert told == {c: model.decode_time("context(2)", c, accounting=HOW, **RATES).at(B=8) for c in (7, 15)}
+
+
+@pytest.mark.parametrize("strategy", [None, "data(2)"])
+def test_a_step_without_logits_still_crosses_every_layer(strategy: str | None):
+    """What is left is the layers alone: four of them read four times what one does."""
+    times = []
+    for layers in (1, 4):
+        model = sc.load({**LLAMA, "num_hidden_layers": layers})
+        said = ["matrices", {"logits": "none"}]
+        times.append(model.decode_time(strategy, 63, accounting=said, **RATES).at(B=8).value)
+    assert times[1] == 4 * times[0]

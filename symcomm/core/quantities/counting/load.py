@@ -111,6 +111,7 @@ class Load:
     strategy: Strategy
     ops: tuple[OpLoad, ...]
     calls: tuple[tuple[str, Call], ...]
+    whole: bool = False  # all regions of a model, also where only one of them does anything
 
     def part(self, op: Callable[[OpLoad], bool], call: Callable[[str, Call], bool]) -> Load:
         """The ops, and the calls with their phases, that are chosen."""
@@ -132,14 +133,14 @@ class Load:
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """The regions that do anything, in order."""
+        """The regions that do anything, in order; all those of a whole model."""
         busy = {o.op.region for o in self.ops} | {c.region.name for _, c in self.calls}
-        return tuple(region for region in self.graph.regions if region.name in busy)
+        return tuple(region for region in self.graph.regions if self.whole or region.name in busy)
 
     def row(self, setting: Setting, op: str | None) -> Load:
         """The part of the table row that computes one tensor; its calls are left out."""
         if op is None:
-            return self
+            return replace(self, whole=True)
         wanted = {o.row for o in setting.rows(op).ops}
         return self.part(lambda one: one.op.row in wanted, lambda *_: False)
 
