@@ -78,7 +78,8 @@ NAMES = {
     "symcomm.core.parallel.halo": "with_halos",
     "symcomm.core.parallel.layouts": "placings",
     "symcomm.core.parallel.lowering": "OpStep",
-    "symcomm.core.parallel.placement": "Collective Compute Layout PARTIAL Plan check_cuts plan update_ops with_slots",
+    "symcomm.core.parallel.placement": "Collective Compute Layout PARTIAL Plan check_cuts plan "
+                                        "summed_first update_ops with_slots",
     "symcomm.core.parallel.reference": "reference",
     "symcomm.core.parallel.strategy": "ALIASES Rule STRATEGIES parse_strategy resolve",
     "symcomm.core.printing": "amounts plain quantity_in short tex",

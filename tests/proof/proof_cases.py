@@ -8,7 +8,7 @@ from functools import cache
 from math import prod
 
 import numpy as np
-from api import Accounting, Collective, Compute, Graph, Plan, update_ops, value
+from api import Accounting, Collective, Compute, Graph, Plan, summed_first, update_ops, value
 from proof_ranks import Mesh, MissingBlockError, Ranks, WrongCallError
 from proof_reference import Array, ShapeMismatchError, Sizes, outside, run
 from proof_tables import ALL, graph, planned
@@ -51,10 +51,14 @@ def used(layer: str, passes: str) -> Graph:
 
 @cache
 def numbers(
-    layer: str, passes: str, mesh: tuple[int, ...], groups: int = 1
+    layer: str, passes: str, mesh: tuple[int, ...], groups: int = 1, apart: bool = False
 ) -> tuple[Sizes, Mapping[str, Array], Mapping[str, Array]]:
-    """A layer on one machine, at sizes that fit a mesh; tokens may fill slots in groups, as ranks do by themselves."""
-    sizes = Sizes(used(layer, passes), ALL[layer].values(mesh), groups)
+    """A layer on one machine, at sizes that fit a mesh; tokens may fill slots in groups, as ranks do by themselves.
+
+    What products give back to a gradient may be added ``apart`` from the rest.
+    """
+    made = used(layer, passes)
+    sizes = Sizes(summed_first(made) if apart else made, ALL[layer].values(mesh), groups)
     given = outside(sizes)
     reference = run(sizes, given)
     assert all(np.isfinite(array).all() for array in reference.values())
@@ -69,7 +73,8 @@ def case(layer: str, strategy: str, accounting: Accounting | None = None, passes
     routes = [c for c in made.steps if isinstance(c, Compute) and c.op.kind == "route"]
     parts = {prod(mesh.sizes[m] for m, i in c.cuts if i == c.op.output_indices[-3]) for c in routes}
     assert len(parts) <= 1
-    sizes, given, reference = numbers(layer, passes, tuple(mesh.sizes.values()), *parts)
+    apart = any(rule.rests for _, rule in made.strategy.rules)
+    sizes, given, reference = numbers(layer, passes, tuple(mesh.sizes.values()), *(parts or {1}), apart)
     assert [(op.output, op.kind) for op in made.graph.ops] == [(op.output, op.kind) for op in sizes.graph.ops]
     if accounting.gathered_activations != "regather":  # else gradients read heads before they are repeated
         assert made.graph.ops == sizes.graph.ops

@@ -25,6 +25,8 @@ T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 64, "num_layers": 2,
       "relative_attention_num_buckets": 8}  # fmt: skip
 NEOX = {"model_type": "gpt_neox", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
         "intermediate_size": 24, "vocab_size": 32}  # fmt: skip
+BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2,
+        "num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": 32, "max_position_embeddings": 16, "type_vocab_size": 2}  # fmt: skip
 VIT = {"model_type": "vit", "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
        "intermediate_size": 24, "image_size": 16, "patch_size": 4, "num_channels": 3}  # fmt: skip
 
@@ -73,7 +75,7 @@ def shared_keys() -> Model:
 @cache
 def whole(name: str) -> Model:
     """A whole model with its loss: embedding, layers, head."""
-    made = load_known({"gpt2": GPT2, "llama": LLAMA, "neox": NEOX}[name], loss=True)
+    made = load_known({"gpt2": GPT2, "llama": LLAMA, "neox": NEOX, "bert": BERT}[name], loss=True)
     assert made is not None
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import socket
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from importlib import metadata
@@ -304,6 +305,19 @@ def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
         "c takes one place of an axis that is cut: DTensor gathers the axis, where the place alone is derived\n"
         "hint: cut the batch or the heads: data(2), tensor(2)"
     )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_a_layer_gathers_and_scatters_twice_a_pass_wherever_its_norms_stand(name: str):
+    """Korthikanti et al., arXiv 2205.05198, section 4.2.2: before and behind attention and feed-forward.
+
+    Behind the norm of BERT the gradient of a residual is added to three partial sums, of queries, keys and values.
+    """
+    plan = make_case(whole(name), "tensor(2) + sequence", {}, "1f1b", 2).plan
+    layer = {op.output for op in plan.graph.ops if op.region == "layer"}
+    found = Counter((c.kind, c.phase) for c in plan.collectives if c.op in layer and c.kind != "all-reduce")
+    kinds, phases = ("all-gather", "reduce-scatter"), ("forward", "backward")
+    assert found == {(kind, phase): 2 for kind in kinds for phase in phases}
 
 
 def test_two_units_cannot_share_a_weight_on_one_rank():

@@ -143,6 +143,11 @@ def test_heads_that_are_rotated_in_part_are_copied_behind_the_kernel(run: Run, s
     assert peaks(run(whole("neox"), strategy)) or strategy
 
 
+@pytest.mark.parametrize("strategy", ["tensor(2) + sequence", "ulysses(2)"])
+def test_a_layer_with_its_norms_behind_sums_runs_as_derived(run: Run, strategy: str):
+    run(whole("bert"), strategy)
+
+
 def test_layer_norms_beside_one_another_get_whole_gradients_and_each_sum_its_own_gather(run: Run):
     """The derivation adds what two norms give back before it is reduced; DTensor reduces what each of them gets."""
     assert "reduced_before_product" in run(whole("neox"), "tensor(2)").conventions

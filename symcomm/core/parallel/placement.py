@@ -201,6 +201,29 @@ def update_ops(graph: Graph) -> Graph:
     return replace(graph, tensors=tensors, ops=tuple(ops))
 
 
+def summed_first(graph: Graph) -> Graph:
+    """The graph in which a gradient adds up what products give back before the rest: they alone may be partial sums."""
+    tensors, ops = dict(graph.tensors), list[Op]()
+    for op in graph.ops:
+        added = op.kind == "add" and op.phase == "backward" and not op.attribute("lookup")
+        made = [graph.producers.get(name) for name in op.inputs] if added else []
+        sums = [n for n, one in enumerate(made) if one is not None and one.kind == "contraction" and one.summed]
+        if 1 < len(sums) < len(op.inputs):
+            first, rest = f"{op.output}·0", [n for n in range(len(op.inputs)) if n not in sums]
+            tensors[first] = replace(tensors[op.output], name=first)
+            ops.append(_part(op, sums, first))
+            op = _part(op, rest, op.output, first)
+        ops.append(op)
+    return replace(graph, tensors=tensors, ops=tuple(ops)) if len(ops) > len(graph.ops) else graph
+
+
+def _part(op: Op, operands: list[int], output: str, *before: str) -> Op:
+    """A sum of some operands of a sum, and of what is there ``before``."""
+    inputs = (*before, *(op.inputs[n] for n in operands))
+    return replace(op, name=output, output=output, inputs=inputs, indices=(op.output_indices,) * len(inputs),
+                   attributes=(("signs", (1,) * len(inputs)),))  # fmt: skip
+
+
 def unrepeated(graph: Graph) -> Graph:
     """The graph in which gradients read heads before they are repeated: the same product over fewer numbers.
 
@@ -239,6 +262,8 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     rules, slots = with_slots(rules, graph)
     if any(op.phase == "backward" for op in graph.ops):
         graph = update_ops(graph)
+    if any(p.rule.rests for p in rules):
+        graph = summed_first(graph)
     if accounting.gathered_activations == "regather":
         graph = unrepeated(graph)
 
