@@ -26,7 +26,8 @@ T5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 64, "num_layers": 2,
 NEOX = {"model_type": "gpt_neox", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2,
         "intermediate_size": 24, "vocab_size": 32}  # fmt: skip
 BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 16, "num_attention_heads": 2,
-        "num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": 32, "max_position_embeddings": 16, "type_vocab_size": 2}  # fmt: skip
+        "num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": 32, "max_position_embeddings": 16,
+        "type_vocab_size": 2}  # fmt: skip
 VIT = {"model_type": "vit", "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
        "intermediate_size": 24, "image_size": 16, "patch_size": 4, "num_channels": 3}  # fmt: skip
 
