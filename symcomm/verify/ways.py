@@ -312,6 +312,10 @@ class PlacedRun(OneProcess):
             if made.grad_fn is not None:
                 made.grad_fn.register_prehook(begins)
                 made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
+            mine = local(made)
+            if not table and any(a.is_shard() and b.is_shard() and a != b for a, b in zip(
+                    tensor.placements, wanted, strict=True)) and storage(mine).nbytes() > mine.nbytes:  # fmt: skip
+                made = made.clone()  # a part of what was gathered to be exchanged would keep all of it
             self.copies[key] = (tensor, made)
             if table:
                 self.constants.append(made)  # parts of masks and rotations

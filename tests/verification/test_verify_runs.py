@@ -143,6 +143,11 @@ def test_heads_that_are_rotated_in_part_are_copied_behind_the_kernel(run: Run, s
     assert peaks(run(whole("neox"), strategy)) or strategy
 
 
+def test_heads_that_were_exchanged_are_kept_without_those_of_other_ranks(run: Run):
+    """Without an all-to-all a rank's heads are a part of all that was gathered, which would be kept with them."""
+    assert run(whole("neox"), "ulysses(2)", softmax="library").compares_saved
+
+
 @pytest.mark.parametrize("strategy", ["tensor(2) + sequence", "ulysses(2)"])
 def test_a_layer_with_its_norms_behind_sums_runs_as_derived(run: Run, strategy: str):
     run(whole("bert"), strategy)
