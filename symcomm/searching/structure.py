@@ -379,7 +379,7 @@ def named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
 
 
 def places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]]:
-    """What must divide for the axes of a mesh to share out the places of a node."""
+    """The sizes that must divide, so that the axes of a mesh share out the places of a node."""
     if draft.nesting is not None:
         sizes = {name if name != PIPELINE else PIPE: size for name, size in degrees(strategy).items()}
         for places, top, bottom in draft.nesting.divisions(sizes):
