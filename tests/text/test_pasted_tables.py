@@ -210,6 +210,18 @@ def test_words_before_a_computation_are_a_name_and_said_to_be_one() -> None:
     assert "'Each head' is read as the name of row 1" in notes
 
 
+def test_a_row_of_words_alone_is_a_heading_and_said_to_be_one() -> None:
+    notes = sc.load(markdown(rows=[["**Feed-forward**", "", ""], *ROWS])).graph.notes
+    assert "'Feed-forward' is read as a heading" in notes
+    assert "is read as a heading" not in " ".join(sc.load(markdown()).graph.notes)
+
+
+def test_marks_that_a_table_leaves_out_are_no_part_of_an_answer() -> None:
+    made = sc.load(markdown()).parameters()
+    assert sc.check("2*D*F", made).verdict == "right"
+    assert sc.check(r"2*D*F \footnote{or 3*D*F}", made).verdict == "unreadable"
+
+
 def test_the_text_of_a_table_reads_as_the_same_table() -> None:
     for name in ("weights beside the input", "several with breaks", "operations"):
         model = sc.load(READ[name])

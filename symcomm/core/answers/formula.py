@@ -573,8 +573,8 @@ class _Reading:
     ) -> tuple[Form, _Measured | None]:
         """A term with all of its units together, and without what the question does not count: 32 layers * 2 MB.
 
-        What a symbol measures is not known here: those behind the unit (``symbolic``) may make it what is asked for, as
-        in 2 GB / W.
+        The unit of a symbol is not known here. With symbols behind its unit (``symbolic``), such as 2 GB / W, a term is
+        taken to be in the unit that is asked for.
         """
         if unit is None and not self.measures:
             return form, None

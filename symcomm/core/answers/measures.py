@@ -130,8 +130,8 @@ def counts(unit: Unit) -> bool:
 def uncounted(unit: Unit, asked: Unit = ONE, several: bool = False) -> Unit | None:
     """The unit without the things that are counted in it: 2 bytes/parameter * 3 parameters are bytes.
 
-    What a question has ``asked`` for stays, and a thing that stands alone: 3 layers. In a product of ``several``
-    quantities layers or devices say only how often, and do not stay: 2 D^2 * 3 layers. None where nothing is left.
+    The unit that is ``asked`` for stays, and so does a count alone: 3 layers. In a product of ``several`` quantities
+    layers or devices only say how often, and go: 2 D^2 * 3 layers. None where nothing is left.
 
     >>> str(uncounted(Unit.parse("byte/parameter"))), str(uncounted(Unit.parse("parameter")))
     ('B', 'parameter')

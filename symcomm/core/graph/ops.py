@@ -134,8 +134,8 @@ class MapKind:
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
     as large as the operand), ``row`` (a number a row), ``chosen`` (a number for each that is chosen in a row), ``one``
     (a number), each with a format where it is not that of the model: ``:int64``, or ``:wide`` for fp32 where the
-    model's has fewer bits. ``inside`` is what the gradient of an op that is written out has at once besides that of the
-    operand, one op of autograd after the other: behind the first of them, ``dy`` and what is kept of rows are gone.
+    model's has fewer bits. ``inside`` lists the temporary tensors of a gradient that eager PyTorch makes in several
+    steps, a tuple for each op of autograd: from the second one on, ``dy`` and what is kept of rows are freed.
     """
 
     name: str

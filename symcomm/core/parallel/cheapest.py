@@ -107,8 +107,7 @@ class PlacementProblem:
     resting: frozenset[tuple[str, str]]  # those of them that rest there
     shards: frozenset[tuple[str, str]]  # weights, gradients and states that are stored, but not computed with, in parts
     keeps: Callable[[str, str], bool]  # whether copies of a tensor are kept from one phase to the next
-    # For an axis of experts' slots, that of the tokens that fill them: where tokens are cut, each rank's tokens fill
-    # its own slots.
+    # By axis of experts' slots: the axis of the tokens in them. Where tokens are cut, each rank fills its own slots.
     slots: Mapping[str, str] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()  # mesh axes along which gradients of weights rest as they are wanted
     powers: tuple[int, int] = TOKENS, VOCABULARY  # of two: the sizes at which prices are compared

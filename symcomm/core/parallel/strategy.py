@@ -33,9 +33,9 @@ class Rule:
     ``tables``, ``vocabulary``, ``first axis`` (of images), which are found in the graph (``axis_roles``), or ``first``:
     whichever axis comes first, or ``whole``: none, so that gradients of weights rest whole on each rank, wherever a
     part would be cheaper.
-    ``where`` limits the rule to some ops: ``across`` are those that touch the positions of queries and of keys,
-    ``lookups`` those that touch a table in which ids are looked up, and nothing else reads. Such an op asks only the
-    rules of the mesh axis that are limited to it; the other ops ask the other rules.
+    ``where`` limits the rule: ``across`` to ops with the positions of queries and of keys, ``lookups`` to ops on a
+    table that is only looked up. Such an op follows those rules of a mesh axis that are limited to it; all other ops
+    follow the other rules.
     """
 
     axis: str

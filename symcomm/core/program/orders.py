@@ -78,7 +78,7 @@ class Schedule:
     source: str
     placement: Placement = LOOP
     chunks: int | None = 1  # the v that it is made for; None where any will do
-    # Conditions on the sizes, each with what is told where it does not hold (with the sizes in braces) and a hint.
+    # Conditions on the sizes: each with the message where it does not hold (sizes in braces), and a hint.
     needs: tuple[tuple[str, str, str], ...] = ()
     stashes: bool = False  # each microbatch updates the weights; a version is kept for each one in flight
 

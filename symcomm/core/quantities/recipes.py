@@ -40,8 +40,8 @@ class StateClass:
     of: str = "weights"
     side: int = 0  # the least length of both sides
     elements: int = 0  # the least number of elements
-    iterations: int = 0  # iterated products are made so often in one update, as by Newton and Schulz,
-    every: int = 0  # of so many updates
+    iterations: int = 0  # how often an update makes the iterated products, as Newton-Schulz steps
+    every: int = 0  # only one in so many updates makes them
     only: str = "weights"  # what a user says: one of the classes, or the name of a weight
     weight: tuple[StateTerm, ...] = ()  # its bytes, where they are not the recipe's
     gradient: tuple[StateTerm, ...] = ()

@@ -210,6 +210,7 @@ class _Layer:
             self.learn(one)
         written = self.table.rows[number - 1][self.columns["Computation"]]
         label = written.text.removesuffix(cells["Computation"].text).strip(" :*_")
+        headings = self.table.headings if number == 1 else ()
         declares = [one.name for one in outputs]
         several = computations(items["Computation"])
         for part in several:
@@ -220,7 +221,9 @@ class _Layer:
                 equation = replace(equation, ranges=every)
             numbers = sorted(self.numbers & _keys([equation])) if self.numbers else []
             notes = [f"{key} is read as a number, for it has no shape" for key in numbers]
-            notes += [f"'{label}' is read as the name of row {number}"] if label and part is several[0] else []
+            if part is several[0]:
+                notes += [f"'{heading}' is read as a heading" for heading in headings]
+                notes += [f"'{label}' is read as the name of row {number}"] if label else []
             span = cells["Computation"].span() if len(several) == 1 else equation.span
             yield LayerRow(number, equation, given, computed, (*target.notes, *notes), span)
             given, outputs = (), tuple(one for one in outputs if one not in computed)

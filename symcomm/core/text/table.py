@@ -93,6 +93,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     line_text: str = ""
+    headings: tuple[str, ...] = ()  # rows of words alone, which a layer table leaves out
 
     @property
     def span(self) -> Span:
@@ -323,7 +324,8 @@ def as_layer_table(table: Table) -> Table:
                 "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
             )
     rows = [tuple(map(_plain, row)) for row in table.rows if not _is_heading(row)]
-    return replace(table, rows=tuple(rows))
+    headings = (row[0].text.strip(" *_") for row in table.rows if _is_heading(row))
+    return replace(table, rows=tuple(rows), headings=(*table.headings, *headings))
 
 
 def _plain(cell: Cell) -> Cell:

@@ -107,7 +107,7 @@ class Scanner:
     characters: Mapping[str, tuple[str, str]] = CHARACTERS
     commands: Mapping[str, tuple[str, str]] = COMMANDS
     limit = CELL_LIMIT
-    html = True  # scripts and signs of HTML are read
+    html = True  # scripts and signs of HTML are read, and marks that say nothing are left out
 
     def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
         self.cell, self.known = cell, known
@@ -181,7 +181,7 @@ class Scanner:
         char = text[start]
         if char in SPACES or char == "`":
             self.position += 1
-        elif char in "[\\$<" and (note := _NOTE.match(text, start)):
+        elif char in "[\\$<" and self.html and (note := _NOTE.match(text, start)):
             self.position = note.end()
         elif char == "$":
             width = 2 if text.startswith("$$", start) and self.dollar is None else 1

@@ -37,8 +37,8 @@ class RegionTime:
     last: Form | None = None  # the last piece of work, where the reduction of gradients runs beside it
     end_network: Form | None = None
     first: RegionTime | None = None  # of the model's first layer, where it does less than all others
-    backward: Form | None = None  # a backward pass, where gradients are reduced in buckets,
-    reduced: Form | None = None  # and the transfer of gradients
+    backward: Form | None = None  # a backward pass, where gradients are reduced in buckets
+    reduced: Form | None = None  # the transfer of gradients in buckets
     terms: Mapping[str, Terms] = field(default_factory=dict)  # what work is made of
 
 
