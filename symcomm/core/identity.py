@@ -52,7 +52,7 @@ def identical(left: Expr, right: Expr) -> bool:
         return True
     difference = left - right
     whole, pieces = frozen(difference)  # SymPy compares all choices of a maximum that it multiplies
-    if sp.expand(whole) == 0 or (not pieces and sp.cancel(difference) == 0):
+    if sp.expand(whole) == 0 or (not pieces and (_crosswise(left, right) or sp.cancel(difference) == 0)):
         return True
     if _refuted(left, right):
         return False
@@ -67,6 +67,12 @@ def identical(left: Expr, right: Expr) -> bool:
     raise UndecidedError(
         f"whether {left} is {right} could not be decided: {_PROBES} sets of numbers make no difference, and {why}"
     )
+
+
+def _crosswise(left: Expr, right: Expr) -> bool:
+    """Whether two quotients are one when multiplied out: far sooner than a common divisor is found."""
+    (top, bottom), (other, below) = sp.fraction(left), sp.fraction(right)
+    return bool(sp.expand(top * below - other * bottom) == 0)
 
 
 def frozen(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
