@@ -23,6 +23,15 @@ def one_line_end(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
+def is_path(source: object) -> bool:
+    """Whether a source is the path of a file rather than its text: one short line, and no table in HTML.
+
+    >>> is_path("layer.md"), is_path("| Computation |\\n|---|"), is_path("<table><tr>...")
+    (True, False, False)
+    """
+    return isinstance(source, Path) or (isinstance(source, str) and len(source) < 1000 and not {"\n", "<"} & {*source})
+
+
 def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
     """The text of a file, with one kind of line end; a file that is too large is refused before it is read.
 

@@ -19,7 +19,7 @@ from symcomm.core.derivation.renaming import Renaming, renamed
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.core.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
-from symcomm.core.files import read_text
+from symcomm.core.files import is_path, read_text
 from symcomm.core.form import Sym, evaluate, names
 from symcomm.core.graph.axis_roles import meanings
 from symcomm.core.graph.build import build
@@ -595,10 +595,12 @@ def load(
     """
     every, named = formats(dtype or USUAL_DTYPE)
     if not isinstance(source, Table):
-        if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
-            path = Path(source)
+        if is_path(source):
             file = file or str(source)
-            text = read_text(path, "the path of a problem file or a table")
+            text = read_text(source, "the path of a problem file or a table")
+        elif not isinstance(source, str):
+            hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
+            raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
         else:
             text, file = source.removeprefix("\ufeff"), file or "<text>"
         found = layer_tables(text, file)

@@ -144,6 +144,7 @@ READ = {
     "HTML": html(),
     "HTML without ends": html(end=""),
     "HTML of one line": html(between=""),
+    "HTML of one line alone": html(between="").strip(),
     "HTML of many lines": html("<td\n style='a'>\n", "\n</td>"),
     "HTML with type": html("<td><p><code>", "</code></p></td>"),
     "HTML with a heading": html().replace("<tr><td>H", "<tr><td colspan=3><b>ReLU</b></td></tr><tr><td>H"),

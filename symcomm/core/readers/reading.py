@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from symcomm.core.files import read_text
+from symcomm.core.files import is_path, read_text
 from symcomm.core.readers.blueprint import Blueprint, ReaderError
 
 Source = TypeVar("Source")
@@ -40,9 +40,7 @@ def read(
         return read_config(Config(dict(source)), architecture=architecture, loss=loss)
     if not isinstance(source, (str, Path)):
         return None
-    if isinstance(source, Path) or (
-        "\n" not in source and len(source) < 1000 and not is_config(source) and not is_module_text(source)
-    ):
+    if is_path(source) and (isinstance(source, Path) or not (is_config(source) or is_module_text(source))):
         path = Path(source)
         if path.suffix not in (".json", ".txt"):
             return None
@@ -50,7 +48,7 @@ def read(
         if path.suffix == ".json":
             return read_config(text, file, architecture, loss)
     else:
-        text = source.removeprefix("\ufeff")
+        text = str(source).removeprefix("\ufeff")
     if is_config(text):
         return read_config(text, file or "<config>", architecture, loss)
     tree = text if is_module_text(text) else None

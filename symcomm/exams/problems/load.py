@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symcomm.core.errors import TableError
-from symcomm.core.text.table import Table
+from symcomm.core.files import is_path
 from symcomm.exams.problems.problem import parse_problem, read_problem
 from symcomm.exams.problems.solve import load_model
 
@@ -27,20 +26,14 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
     """
     from symcomm.core import model
 
-    if not isinstance(source, Table):
-        known = model.load_known(source, name=name, **options)
-        if known is not None:
-            return known
-        if not isinstance(source, (str, Path)):
-            hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
-            raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
-        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}  # not said
-        is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
-        problem = read_problem(source) if is_path else parse_problem(str(source))
+    known = model.load_known(source, name=name, **options)
+    if known is not None:
+        return known
+    options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}  # not said
+    if isinstance(source, (str, Path)):
+        problem = read_problem(source) if is_path(source) else parse_problem(str(source))
         if problem.models:
             values = options.pop("values", None) or {}
             made = load_model(problem, name, **options)
             return made.at(**values)
-        if is_path:
-            source = Path(source)
     return model.load(source, name=name, **options)
