@@ -4,6 +4,7 @@ The default run tries few cases of each property, the same ones each time, so th
 ``HYPOTHESIS_PROFILE=other`` tries as many other ones, ``thorough`` many more.
 """
 
+import gc
 import os
 from zlib import crc32
 
@@ -39,3 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [crc32((word + item.nodeid).encode()) % of == 0 for item in items]
     config.hook.pytest_deselected(items=[item for item, mine in zip(items, chosen, strict=True) if not mine])
     items[:] = [item for item, mine in zip(items, chosen, strict=True) if mine]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: it is not looked through for garbage again and again."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

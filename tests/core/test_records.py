@@ -200,10 +200,19 @@ def test_who_turned_the_looks_for_garbage_off_is_obeyed(own):
         gc.set_threshold(*before)
 
 
-def test_circles_of_garbage_are_found_once_there_are_many_new_objects(monkeypatch):
+@pytest.fixture
+def usual_garbage():
+    """Python's own thresholds; those of the tests are rarer, and commands that ended here have set objects aside."""
+    before = gc.get_threshold()
+    gc.unfreeze()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+def test_circles_of_garbage_are_found_once_there_are_many_new_objects(monkeypatch, usual_garbage):
     monkeypatch.setattr("symcomm.core.garbage._OBJECTS", 2_000)
     monkeypatch.setattr("symcomm.core.garbage._unseen", 0)
-    gc.unfreeze()  # a command that ended in this process has set objects aside
     gc.collect()
     circle = Thread()
     circle.__dict__["itself"], seen, kept = circle, weakref.ref(circle), []
@@ -216,9 +225,8 @@ def test_circles_of_garbage_are_found_once_there_are_many_new_objects(monkeypatc
     assert gone == [False, False, True, True, True]
 
 
-def test_the_young_are_not_looked_at_when_the_last_door_is_left():
+def test_the_young_are_not_looked_at_when_the_last_door_is_left(usual_garbage):
     looks = []
-    gc.unfreeze()
     gc.callbacks.append(lambda phase, info: looks.append(phase))
     try:
         with collected_rarely():
