@@ -112,6 +112,7 @@ def peak(model: Model) -> Any:
     return model.peak_memory("data(2)").at().value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("many", "tied"), [(1, False), (2, True)])
 def test_a_further_token_costs_a_layer_a_join_and_a_head_and_shares_embedding_and_head(many: int, tied: bool) -> None:
     small = {**decoder("deepseek_v3", 8, 3, 4, 4, 12, 20), "q_lora_rank": 6, "kv_lora_rank": 4, "qk_nope_head_dim": 2,

@@ -138,6 +138,7 @@ def test_a_search_names_how_a_configuration_attends(said, attends):
     assert {row.field: row.name for row in found.conventions}["softmax"] == attends
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["llama", "deepseek"])
 def test_ranks_of_ulysses_that_outnumber_the_heads_share_them_as_one_by_one(name):
     """Two key/value heads over four ranks; of DeepSeek the ranks share the part of the keys that all heads have."""
