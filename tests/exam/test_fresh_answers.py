@@ -64,10 +64,11 @@ ANSWERS = {
             "6.00 GiB", "6442450944 Byte", "6442 MB", "6.44 吉字节", "4 N D F bytes", "4NDF", r"$4\,N D F$ B",
             "51.5 Gbit", "V = 6.44 GB", "Answer: 6.44 GB", "Antwort: 6,44 GB", "答案:6.44 GB", "6.44 GB per iteration",
             "= 6.44 GB", "`6.44 GB`", "4NDF B", "答案：6.44 GB", "约 6.44 GB", "etwa 6,4 GB", "Lösung ist 6,44 GB",
+            "all-reduce volume: 6.44 GB", "Gradient all-reduce: 6.44 GB",
             "Ergebnis = 4NDF", "**6.44 GB**", "结果是6.44 GB", "2 bytes * 2NDF",
         ],
         "unreadable": [
-            "6.44 Tera", "6.44GB (payload)", "keine Ahnung, vielleicht 6.44 GB",
+            "per-GPU volume: 6.44 GB", "6.44 Tera", "6.44GB (payload)", "keine Ahnung, vielleicht 6.44 GB",
         ],
         "other_convention": [
             "51.5 GB",

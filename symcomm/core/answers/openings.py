@@ -28,7 +28,7 @@ _CHINESE_TELLING = re.compile("[每不无仅只半倍最]")
 
 _FILLER = re.compile(r"\s*([^\W\d_]+)(?:['’]s)?[.,:：]*(?=[\s\d$\\(*≈~=]|$)")
 _LABEL = re.compile(
-    r"\A\s*([^\W\d_]\w*(?:\s+[^\W\d_]\w*){0,7})(\^?\*|\^\{\*\})?\s*"
+    r"\A\s*([^\W\d_]\w*(?:(?:\s+|-(?=\w\w))[^\W\d_]\w*){0,7})(\^?\*|\^\{\*\})?\s*"
     r"(?:[:：](?=\s|[^\x00-\x7f])|：|=|≈|(?<=\s)(?:is|are|equals|ist|sind|beträgt)(?=\s))"
 )
 _CLOSING = re.compile(r"[\s,]+(?:in total|total|overall|altogether|insgesamt|zusammen)[\s.]*\Z", re.IGNORECASE)
@@ -53,7 +53,7 @@ def opened(text: str, names: frozenset[str]) -> str:
 
 def _tells(label: re.Match[str], names: frozenset[str]) -> bool:
     """Whether a label says something of the answer, or may be a formula; one name is left to the grammar."""
-    said = label[1].split()
+    said = label[1].replace("-", " ").split()
     if len(said) == 1 and label[1].isascii() and not label[2] and label[0].endswith(("=", "≈")):
         return True
     return any(
