@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -332,3 +333,26 @@ def test_the_traffic_of_a_step_behind_an_encoder_may_have_a_number_of_earlier_po
     matrices = 12 * (6 * 768**2 + 2 * 768 * 3072) + 768 * 32128
     step = model("T5-base").decode(past=3)
     assert step.traffic(dtype="fp8", accounting="matrices").at(B=2, L_enc=5).value == matrices
+
+
+@pytest.mark.parametrize("past", [3, 7, 1023])
+def test_a_number_of_earlier_positions_places_collectives_as_a_symbol_for_it_does(past: int) -> None:
+    """Each of two layers sums two numbers (fp32) a head and D values (bf16): each rank sends all of them, three times.
+
+    Weights cut along both axes were placed for 2^16 sequences, where a symbol stands for 2^13 positions of eight.
+    """
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "vocab_size": 256}  # fmt: skip
+    llama = sc.load({"model_type": "llama", "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"], **sizes})
+    said: dict[str, Any] = {"peak": "1e15 FLOP/s", "memory": "1e15 B/s", "network": "1e9 B/s", "latency": "1 us",
+                            "accounting": "recursive_doubling"}  # fmt: skip
+    sent = 2 * (2 * 4 * 2 * 4 + 2 * 2 * 64)
+    assert llama.decode_time("context(2)", past=past, **said).at(B=2).value == Fraction(6000 + sent, 10**9)
+    assert llama.decode_time("context(2)", **said).at(B=2, c=past).value == Fraction(6000 + sent, 10**9)
+    (told,) = (note for note in llama.decode().communication("context(2)").notes if "fewest" in note)
+    assert "while 7 < c" in told  # two numbers of four bytes twice, or c + 1 of two bytes once
+    both = "tensor(2) + cut(D, 2)"
+    number = llama.decode(past=past).communication(both).at(B=2)
+    assert number == llama.decode().communication(both).at(B=2, c=past)
+    chunk = llama.prefill(new=8, past=past).communication(both).at(B=2)
+    assert chunk == llama.prefill(new="S", past="c").communication(both).at(B=2, S=8, c=past)

@@ -24,6 +24,7 @@ from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes, whole_
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
 from symcomm.core.libraries import Expr, sp
+from symcomm.core.notation import symbol
 from symcomm.core.records import dataclass, replace
 
 NEW, LAST, ALL, SHORT = "new", "last", "all", "last few"
@@ -31,6 +32,7 @@ Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it
 Node = tuple[str, Version]
 CHOSEN = ("cache", "cached_keys", "mla", "logits")  # the conventions that decide what a step computes
 LOSS = "cross-entropy"  # what is told of a loss is not of a step, which has none
+_OPEN = symbol("new"), symbol("past")
 GROWN = 2**20  # positions that count as many, where it is asked what is cheaper at a long context
 
 
@@ -100,6 +102,7 @@ class _Stepper:
     axes: dict[str, Axis] = field(default_factory=dict)
     held: list[Kept] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    coloured: dict[str, tuple[str, str]] = field(default_factory=dict)  # of axes of positions that are made
 
     def run(self) -> Graph:
         """The graph of the step."""
@@ -132,7 +135,7 @@ class _Stepper:
         step = Stepped(
             self.origin, self.new, self.past, self.phase, tuple(self.held), behind if self.past != 0 else {},
             tuple(self.stream), tuple(self.choices.items()), tuple(self.read), tuple(self.values.items()),
-            rolling if self.past != 0 else frozenset(),
+            rolling if self.past != 0 else frozenset(), self.lengths,
         )  # fmt: skip
         return replace(
             graph, axes=self.axes, tensors=self.tensors, ops=ops, regions=regions, step=step, limits=(),
@@ -443,17 +446,37 @@ class _Stepper:
 
     def axis(self, axis: str, colour: str) -> str:
         """The axis of positions of a colour."""
-        old = self.graph.axes[axis]
+        name, size = axis, self.length_of(axis, colour)
         if colour == LAST:
-            name, size = f"{axis}^last", sp.Integer(1)
-        elif colour == NEW or self.past == 0 or colour == "":
-            name, size = axis, self.slot_size(axis) if axis in self.slots else self.new
-        else:
+            name = f"{axis}^last"
+        elif colour not in (NEW, "") and self.past != 0:
             window = colour.removeprefix(ALL).strip() if colour.startswith(ALL) else colour
-            name, size = f"{axis}^{ALL}{f' of {window}' if window else ''}", self.new + self.behind[colour]
+            name = f"{axis}^{ALL}{f' of {window}' if window else ''}"
         label = f"({size})" if size.is_Add else str(size)
-        self.axes.setdefault(name, replace(old, name=name, size=size, label=label))
+        self.axes.setdefault(name, replace(self.graph.axes[axis], name=name, size=size, label=label))
+        self.coloured[name] = axis, colour
         return name
+
+    def length_of(self, axis: str, colour: str) -> Expr:
+        """The size of the axis of positions of a colour."""
+        if colour == LAST:
+            return sp.Integer(1)
+        if colour == NEW or self.past == 0 or colour == "":
+            return self.slot_size(axis) if axis in self.slots else self.new
+        return self.new + self.behind[colour]
+
+    @property
+    def lengths(self) -> dict[str, Expr]:
+        """The axes of positions with symbols for numbers of them: what is cheaper at any such number is asked so.
+
+        The new positions of a decode step are few, whatever their number is.
+        """
+        new = _OPEN[0] if self.new.is_number and self.phase == "prefill" else self.new
+        past = _OPEN[1] if self.past.is_number and self.past != 0 else self.past
+        if (new, past) == (self.new, self.past):
+            return {}
+        other = replace(self, new=new, past=past)
+        return {name: other.length_of(*one) for name, one in self.coloured.items()}
 
     def slot_size(self, slots: str) -> Expr:
         """The slots of an expert: an equal share of the tokens that fill them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import gcd
+from math import gcd, lcm
 
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.records import dataclass
@@ -32,7 +32,7 @@ def condition(price: Expr, other: Expr) -> CheapestWhere | None:
     powers = [t.as_coeff_Mul()[1].as_powers_dict() for t in terms]
     shared = {s: min(p.get(s, 0) for p in powers) for s in {s for p in powers for s in p}}
     numbers = [t.as_coeff_Mul()[0] for t in terms]
-    scale = sp.Rational(gcd(*(int(n.p) for n in numbers)), sp.ilcm(*(int(n.q) for n in numbers))) if terms else 1
+    scale = sp.Rational(gcd(*(int(n.p) for n in numbers)), lcm(*(int(n.q) for n in numbers))) if terms else 1
     rest = [t / scale / sp.Mul(*(s**p for s, p in shared.items())) for t in terms]
     less = sp.Add(*(t for t in rest if t.as_coeff_Mul()[0] > 0))
     more = sp.Add(*(-t for t in rest if t.as_coeff_Mul()[0] < 0))
@@ -42,7 +42,7 @@ def condition(price: Expr, other: Expr) -> CheapestWhere | None:
 
 
 def sent(calls: Iterable[tuple[str, Expr, Expr]]) -> Expr:
-    """The bytes that a rank sends in calls of a kind, by their elements and ranks, without the factor (k - 1)/k."""
+    """The bytes that a rank sends in calls of a kind, by those of each tensor and its ranks, without (k - 1)/k."""
     factor: Mapping[str, int] = {"all-reduce": 2}
     return sp.Add(*(n / k if kind == "all-to-all" else factor.get(kind, 1) * n for kind, n, k in calls))
 

@@ -35,7 +35,7 @@ from symcomm.core.parallel.cheapest import (
 from symcomm.core.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.core.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.core.parallel.lowering import OpStep, Part, op_steps, reducible
-from symcomm.core.parallel.reference import VARIATIONS
+from symcomm.core.parallel.reference import VARIATIONS, width
 from symcomm.core.parallel.strategy import Placed, Strategy, resolve
 from symcomm.core.records import dataclass, replace
 
@@ -130,8 +130,9 @@ class Plan:
 
     @property
     def sent(self) -> Expr:
-        """The numbers that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""
-        return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
+        """The bytes that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""
+        calls = [(c, c.elements * width(self.graph.tensors[c.tensor])) for c in self.collectives]
+        return sent((c.kind, wide, value(self.strategy.ranks(c.meshes))) for c, wide in calls)
 
     @property
     def conditions(self) -> tuple[CheapestWhere, ...]:

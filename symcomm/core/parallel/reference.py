@@ -5,10 +5,11 @@ Real systems assume fewer features than tokens on a rank, and fewer tokens than 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, prod
 
 from symcomm.core import form as forms
-from symcomm.core.graph.graph import Graph
+from symcomm.core.graph.graph import Graph, Tensor
 from symcomm.core.libraries import Expr, Symbol, sp
 
 # Powers of two: features of one axis, tokens of all their axes together, entries of a vocabulary; and what is counted,
@@ -19,19 +20,26 @@ ROW = 3  # of the tokens, those along the first axis: sequences
 
 
 def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) -> dict[str, int]:
-    """The bytes of each tensor at reference sizes: two for a number, four for a statistic.
+    """The bytes of each tensor at reference sizes.
 
     ``tokens`` and ``vocabulary`` are the powers of two at which those sizes are taken.
     """
-    values = _values(graph, tokens, vocabulary)
+    opened = graph.step.lengths if graph.step is not None else {}  # positions are as many, whatever numbers are put in
+    size = {name: graph.relations.expand(opened.get(name, axis.size)) for name, axis in graph.axes.items()}
+    values = _values(graph, size, tokens, vocabulary)
     lengths = {
-        name: RANKS if axis.role == "copies" else int(max(1, ceil(graph.relations.expand(axis.size).xreplace(values))))
+        name: RANKS if axis.role == "copies" else int(max(1, ceil(size[name].xreplace(values))))
         for name, axis in graph.axes.items()
     }
     return {
-        name: prod(lengths[a] for a in t.axes) * (4 if t.role == "statistic" else 2)
+        name: prod(lengths[a] for a in t.axes) * width(t)
         for name, t in graph.tensors.items()
     }
+
+
+def width(tensor: Tensor) -> int:
+    """The bytes of a number where prices are compared."""
+    return 4 if tensor.role == "statistic" else 2
 
 
 # Other powers of two for tokens and vocabulary: ever fewer tokens, ever more, and ever fewer entries of a vocabulary.
@@ -42,9 +50,8 @@ VARIATIONS = (
 )
 
 
-def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:
+def _values(graph: Graph, size: Mapping[str, Expr], tokens: int, vocabulary: int) -> dict[Symbol, Expr]:
     """A power of two for each symbol, by what the axes of its size do."""
-    size = {name: graph.relations.expand(axis.size) for name, axis in graph.axes.items()}
     weights = {axis for t in graph.weights for axis in t.axes}
     forward = [op for op in graph.ops if op.phase == "forward"]
     classes: dict[str, int] = {}  # what a lookup chooses from, and by how many axes of choices
