@@ -356,3 +356,16 @@ def test_a_number_of_earlier_positions_places_collectives_as_a_symbol_for_it_doe
     assert number == llama.decode().communication(both).at(B=2, c=past)
     chunk = llama.prefill(new=8, past=past).communication(both).at(B=2)
     assert chunk == llama.prefill(new="S", past="c").communication(both).at(B=2, S=8, c=past)
+
+
+def test_a_chunk_behind_a_window_meets_the_keys_that_are_kept() -> None:
+    """Six queries behind ten positions, window 4: three keys are kept; two heads of four numbers, scores and values."""
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "num_key_value_heads": 1, "vocab_size": 32, "sliding_window": 4}  # fmt: skip
+    mistral = sc.load({"model_type": "mistral", "architectures": ["MistralForCausalLM"], **sizes})
+    chunk = mistral.prefill(new=6, past=10)
+    others = chunk.flops(accounting="left_out").at(B=1).value
+    pairs = {how: (chunk.flops(accounting=how).at(B=1).value - others) / (2 * 2 * 2 * 4) for how in
+             ("full", "windowed", "causal_half")}  # fmt: skip
+    assert pairs == {"full": 6 * (3 + 6), "windowed": 6 * 4, "causal_half": 6 * 4}
+    assert "all keys that are there" in chunk.flops().markdown()
