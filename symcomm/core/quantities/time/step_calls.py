@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.form import Form
 from symcomm.core.parallel.strategy import Strategy
@@ -49,8 +50,12 @@ class StepCalls:
         """The axes whose closed forms do not hold for one rank.
 
         A call over several links is as slow as the links of the axes with two ranks, statistics are only kept where
-        several ranks put them together, and some algorithms count messages of one rank.
+        several ranks put them together, and some algorithms count messages of one rank. What is copied from the host,
+        or fetched ahead, is what a call gathers where there is one: there each axis decides what is done.
         """
+        how = self.setting.accounting
+        if how.off_device or how.prefetch != Accounting.prefetch:
+            return tuple(axis for axis, _ in self.strategy.mesh)
         found: dict[str, None] = {}
         alike = {(call.kind, call.meshes, call.what == STATISTICS): call for _, call in self.calls}
         for call in alike.values():
