@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from functools import cached_property
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.form import Form
+from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import Strategy
+from symcomm.core.program.program import program
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import levels, ways
 from symcomm.core.quantities.counting.load import load
@@ -51,12 +55,13 @@ class StepCalls:
 
         A call over several links is as slow as the links of the axes with two ranks, statistics are only kept where
         several ranks put them together, and some algorithms count messages of one rank. What is copied from the host,
-        or fetched ahead, is what a call gathers where there is one: there each axis decides what is done.
+        or fetched ahead, is what a call gathers where there is one: there each axis decides what is done. And along one
+        axis something else may be the cheapest where another one cuts nothing.
         """
         how = self.setting.accounting
         if how.off_device or how.prefetch != Accounting.prefetch:
             return tuple(axis for axis, _ in self.strategy.mesh)
-        found: dict[str, None] = {}
+        found = dict.fromkeys(axis for axis, _ in self.strategy.mesh if not self._placed_alike(axis))
         alike = {(call.kind, call.meshes, call.what == STATISTICS): call for _, call in self.calls}
         for call in alike.values():
             links = [link for link, _ in levels(self.machine, self.strategy, call.meshes)]
@@ -64,6 +69,22 @@ class StepCalls:
             if call.what == STATISTICS or several or self._sends_alone(call):
                 found |= dict.fromkeys(call.meshes)
         return tuple(found)
+
+    def _placed_alike(self, axis: str) -> bool:
+        """Whether the collectives along the other axes of the mesh are the same without an axis."""
+        size = self.strategy.sizes[axis]
+        if not isinstance(size, forms.Sym) or len(self.strategy.mesh) < 2:
+            return True
+        one, setting = {size.name: Fraction(1)}, self.setting
+        put = {forms.value(size): 1}
+
+        def along(strategy: Strategy) -> Counter[tuple[object, ...]]:
+            plan = program(setting.graph, strategy, setting.accounting, setting.frozen).plan
+            calls = ((c, tuple(mesh for mesh in c.meshes if mesh != axis)) for c in plan.collectives)
+            return Counter((c.kind, c.tensor, c.phase, meshes, sp.expand(c.elements.xreplace(put)))
+                           for c, meshes in calls if meshes)  # fmt: skip
+
+        return along(self.strategy) == along(self.strategy.at(one))
 
     def _sends_alone(self, call: Call) -> bool:
         """Whether the closed form of a call sends something where there is one rank."""
