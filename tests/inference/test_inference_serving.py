@@ -232,3 +232,20 @@ def test_the_first_question_about_a_decode_step_waits_for_no_library_of_graphs()
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "['sympy']"
+
+
+@pytest.mark.parametrize("ranks", ["2", "t"])
+def test_a_step_shares_an_uneven_vocabulary_as_its_model_does(ranks: str) -> None:
+    """Of 257 words a rank has 129 in the embedding and in the head, and half of two layers; norms whole; in bf16.
+
+    A sequence of 64 tokens has a key and a value of a head of 16 numbers on a rank, in two layers.
+    """
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "vocab_size": 257}  # fmt: skip
+    llama = sc.load({"model_type": "llama", "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"], **sizes})
+    layer = (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128) // 2 + 2 * 64
+    room = 10**7 - 2 * (2 * layer + 2 * 129 * 64 + 64)
+    given = {"t": 2} if ranks == "t" else {}
+    for asked in (llama, llama.decode(), llama.prefill(new=64)):
+        fit = asked.serving_capacity("10 MB", tokens=64, capacity_is="usable", strategy=f"tensor({ranks})")
+        assert fit.at(**given).value == room // (2 * 64 * 2 * 16 * 2)

@@ -41,8 +41,11 @@ class CutVocabulary:
     def in_parts(self, graph: Graph, accounting: Accounting) -> Graph:
         """The graph with as many words as the ranks hold together, each a part as large as the largest, or the mean.
 
-        It holds for each number of ranks that is a symbol: one rank has all words, and fills nothing up.
+        It holds for each number of ranks that is a symbol: one rank has all words, and fills nothing up. So does the
+        model that a step is of.
         """
+        if (step := graph.step) is not None:
+            graph = replace(graph, step=replace(step, origin=self.in_parts(step.origin, accounting)))
         if accounting.vocabulary == "mean_part":
             return replace(graph, axes={**graph.axes, **{a: replace(graph.axes[a], uneven=True) for a in self.axes}})
         ranks = value(self.ranks)
