@@ -47,7 +47,10 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
             nesting = None if holds is None or laid is None else _nesting(laid, holds, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
-            fixed = {**dict(copied), **({PIPELINE: stages} if stages else {})}
+            # Axes that have one rank in all shapes send nothing.
+            none = [axis for axis, *every in zip(found.axes, *some, strict=True) if {*every} == {1}]
+            fixed = {**dict.fromkeys(none, 1), **dict(copied), **({PIPELINE: stages} if stages else {})}
+            nesting = nesting and nesting.without(tuple(none))
             for single, lists in _microbatches(question, draft, found):
                 made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied))
                 yield made, replace(found, shapes=tuple(some), lists=lists)

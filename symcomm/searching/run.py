@@ -22,7 +22,6 @@ from symcomm.core.quantities.communication.links import PIPE, Links
 from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.memory.capacity import capacity_and_meaning
 from symcomm.core.quantities.recipes import recipe_of
-from symcomm.core.quantities.time.terms import AT_ONCE
 from symcomm.core.records import replace
 from symcomm.core.setting import Setting
 from symcomm.core.units import BYTE, Quantity
@@ -317,7 +316,7 @@ def _outcome(
     still = sorted(question.frozen)
     frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
     limits = [SERVED if serves else _LIMITS[0], *([] if question.links.said or devices == 1 else [_LIMITS[1]])]
-    told_too = (note for s, _ in made for note in s.notes if devices > 1 or note != AT_ONCE)  # one sends no messages
+    told_too = (note for s, _ in made for note in s.notes)
     if question.links.units is not None:
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     decided = Setting(question.model.graph, question.accounting).accounting  # how a model attends, where it decides
