@@ -72,11 +72,3 @@ def test_weights_that_no_call_gathers_come_from_the_host_twice():
     every = 2 * (matrices + 2 * 64) + words + 64 + words
     (time,) = (c.time.value for c in found.top if c.strategy == "hybrid-sharded(1, replicate=4) + tensor(2)")
     assert time == pytest.approx(2 * (2 * every - words + every) / 10**9, rel=1e-5)
-
-
-def test_a_search_tells_of_latencies_only_where_some_mesh_sends_messages():
-    rates = {"peak": "1 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s"}
-    said = {"batch": 4, "capacity": "10 MB", "capacity_is": "usable", "strategies": "data + tensor", **rates}
-    for devices, told in ((1, 0), (2, 1)):
-        found = sc.search(sc.load(LLAMA).at(L=16), devices=devices, **said)
-        assert sum("No latency of messages is counted" in note for note in found.notes) == told
