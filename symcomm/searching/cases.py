@@ -48,11 +48,12 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
             # Axes that have one rank in all shapes send nothing.
-            none = [axis for axis, *every in zip(found.axes, *some, strict=True) if {*every} == {1}]
+            ones = [axis for axis, *every in zip(found.axes, *some, strict=True) if 1 in every]
+            none = tuple(axis for axis in ones if {shape[found.axes.index(axis)] for shape in some} == {1})
             fixed = {**dict.fromkeys(none, 1), **dict(copied), **({PIPELINE: stages} if stages else {})}
-            nesting = nesting and nesting.without(tuple(none))
+            nesting = nesting and nesting.without(none)
             for single, lists in _microbatches(question, draft, found):
-                made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied))
+                made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied), ones=tuple(ones))
                 yield made, replace(found, shapes=tuple(some), lists=lists)
 
 

@@ -108,7 +108,7 @@ def structure(question: SearchQuestion, draft: Draft) -> ServingStructure:
         notes.extend(writer.told(work.steps))
         numbers.update(dict(writer.machine.given))
         if strategy is not None:
-            apart.update(dict.fromkeys(StepCalls.forward(made, strategy, writer.machine).apart))
+            apart.update(dict.fromkeys(StepCalls.forward(made, strategy, writer.machine).apart(draft.ones)))
             for rule in (*training.constraints(at.graph, strategy, m), *training.places(draft, strategy)):
                 if cut is None or batch not in {*forms.names(rule[1]), *forms.names(rule[2])}:
                     constraints[rule] = None

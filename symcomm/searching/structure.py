@@ -90,6 +90,7 @@ class Draft:
     single: bool = False  # one microbatch: there are no gradients to be added
     format: str = ""  # the number formats of weights, cache and products, where they are not the model's
     shares: bool = False  # ranks outnumber the key/value heads, and have copies of them
+    ones: tuple[str, ...] = ()  # axes that have one rank in some shapes
 
     def placed(self, graph: Graph, known: Mapping[str, Fraction]) -> tuple[Graph, Strategy | None]:
         """The graph and the strategy that cuts it, with copies of heads where ranks share them.
@@ -241,7 +242,7 @@ def structure(question: SearchQuestion, draft: Draft, settled: frozenset[str] = 
     divides = (*constraints(made.work.setting.graph, made.strategy, m), *places(draft, made.strategy))
     return Structure(
         draft, Core(variables, collected, rules(divides, numbers)), tuple(varied), told, tuple(numbers.items()),
-        tuple(dict.fromkeys(touched)), calls.apart, made.notes,
+        tuple(dict.fromkeys(touched)), calls.apart(draft.ones), made.notes,
         calls, tuple(stages), made.pipe.slots, made.pipe.passes, made.pipe.run.letters,
     )  # fmt: skip
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting
 from symcomm.core.dtypes import element_bytes
 from symcomm.core.form import Form
+from symcomm.core.graph.graph import Graph
 from symcomm.core.libraries import sp
 from symcomm.core.parallel.strategy import Strategy
-from symcomm.core.program.program import program
+from symcomm.core.program.program import program, unstaged
 from symcomm.core.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.core.quantities.communication.links import levels, ways
 from symcomm.core.quantities.counting.load import load
@@ -49,9 +50,8 @@ class StepCalls:
                 found.setdefault((label, phase == "end", call.region.name), []).append(call)
         return tuple((*key, forms.Total(tuple(self._seconds(calls)))) for key, calls in found.items())
 
-    @property
-    def apart(self) -> tuple[str, ...]:
-        """The axes whose closed forms do not hold for one rank.
+    def apart(self, ones: Iterable[str]) -> tuple[str, ...]:
+        """The axes, of those that have one rank somewhere, whose closed forms do not hold for one rank.
 
         A call over several links is as slow as the links of the axes with two ranks, statistics are only kept where
         several ranks put them together, and some algorithms count messages of one rank. What is copied from the host,
@@ -60,8 +60,9 @@ class StepCalls:
         """
         how = self.setting.accounting
         if how.off_device or how.prefetch != Accounting.prefetch:
-            return tuple(axis for axis, _ in self.strategy.mesh)
-        found = dict.fromkeys(axis for axis, _ in self.strategy.mesh if not self._placed_alike(axis))
+            return tuple(ones)
+        asked = self.setting.graph, unstaged(self.strategy), how, self.setting.frozen
+        found = dict.fromkeys(axis for axis in ones if not _placed_alike(*asked, axis))
         alike = {(call.kind, call.meshes, call.what == STATISTICS): call for _, call in self.calls}
         for call in alike.values():
             links = [link for link, _ in levels(self.machine, self.strategy, call.meshes)]
@@ -69,22 +70,6 @@ class StepCalls:
             if call.what == STATISTICS or several or self._sends_alone(call):
                 found |= dict.fromkeys(call.meshes)
         return tuple(found)
-
-    def _placed_alike(self, axis: str) -> bool:
-        """Whether the collectives along the other axes of the mesh are the same without an axis."""
-        size = self.strategy.sizes[axis]
-        if not isinstance(size, forms.Sym) or len(self.strategy.mesh) < 2:
-            return True
-        one, setting = {size.name: Fraction(1)}, self.setting
-        put = {forms.value(size): 1}
-
-        def along(strategy: Strategy) -> Counter[tuple[object, ...]]:
-            plan = program(setting.graph, strategy, setting.accounting, setting.frozen).plan
-            calls = ((c, tuple(mesh for mesh in c.meshes if mesh != axis)) for c in plan.collectives)
-            return Counter((c.kind, c.tensor, c.phase, meshes, sp.expand(c.elements.xreplace(put)))
-                           for c, meshes in calls if meshes)  # fmt: skip
-
-        return along(self.strategy) == along(self.strategy.at(one))
 
     def _sends_alone(self, call: Call) -> bool:
         """Whether the closed form of a call sends something where there is one rank."""
@@ -119,3 +104,22 @@ def _moved(call: Call, phase: str) -> str:
     if what == "gradient of":
         return "weight gradients" if phase == "end" else "activation gradients"
     return "activations"
+
+
+@lru_cache(maxsize=256)  # asked for each pipeline and each way to fill nodes
+def _placed_alike(
+    graph: Graph, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], axis: str
+) -> bool:
+    """Whether the collectives along the other axes of the mesh are the same without an axis."""
+    size = strategy.sizes.get(axis)
+    if not isinstance(size, forms.Sym) or len(strategy.mesh) < 2:  # it has a number, or is the only one
+        return True
+    put = {forms.value(size): 1}
+
+    def along(cut: Strategy) -> Counter[tuple[object, ...]]:
+        plan = program(graph, cut, accounting, frozen).plan
+        calls = ((c, tuple(mesh for mesh in c.meshes if mesh != axis)) for c in plan.collectives)
+        return Counter((c.kind, c.tensor, c.phase, meshes, sp.expand(c.elements.xreplace(put)))
+                       for c, meshes in calls if meshes)  # fmt: skip
+
+    return along(strategy) == along(strategy.at({size.name: Fraction(1)}))
