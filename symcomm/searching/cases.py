@@ -48,12 +48,13 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting, copied), []).append(shape)
         for (stages, nesting, copied), some in groups.items():
             # Axes that have one rank in all shapes send nothing.
-            ones = [axis for axis, *every in zip(found.axes, *some, strict=True) if 1 in every]
-            none = tuple(axis for axis in ones if {shape[found.axes.index(axis)] for shape in some} == {1})
+            sizes_of = dict(zip(found.axes, zip(*some, strict=True), strict=True))
+            ones = tuple(axis for axis, every in sizes_of.items() if 1 in every)
+            none = tuple(axis for axis in ones if {*sizes_of[axis]} == {1})
             fixed = {**dict.fromkeys(none, 1), **dict(copied), **({PIPELINE: stages} if stages else {})}
             nesting = nesting and nesting.without(none)
             for single, lists in _microbatches(question, draft, found):
-                made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied), ones=tuple(ones))
+                made = replace(_fixed(draft, fixed), nesting=nesting, single=single, shares=bool(copied), ones=ones)
                 yield made, replace(found, shapes=tuple(some), lists=lists)
 
 

@@ -64,7 +64,8 @@ _WORDS = {
 _STRANGE = {
     "|": "write the bars as abs(...)", "!": "no factorials here: remove the exclamation mark",
     "<": "give a value, not an inequality or a tag", ">": "give a value, not an inequality or a tag",
-    ":": "give one value: leave out the words before the colon, or write the ratio as a fraction", "#": "no comments", "±": "give one value",
+    ":": "give one value: leave out the words before the colon, or write the ratio as a fraction",
+    "#": "no comments", "±": "give one value",
     "?": "the end is not clear: what does the question mark mean?", "&": "no tables: one formula",
     ";": "give one answer",
     "@": "'@' means nothing in a formula",
