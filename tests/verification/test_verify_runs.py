@@ -153,6 +153,13 @@ def test_a_layer_with_its_norms_behind_sums_runs_as_derived(run: Run, strategy: 
     run(whole("bert"), strategy)
 
 
+def test_keys_and_values_are_gathered_before_their_heads_are_repeated(run: Run):
+    """Two layers of 2 sequences, 8 positions, 2 heads of keys and values with 6 features; and the loss of a token."""
+    found = run(whole("llama"), "sequence(2)")
+    gathered = next(row.measured for row in found.rows if row.what == "all-gather, forward, over tensor")
+    assert gathered == 2 * 2 * (2 * 8 * 2 * 6) * 4 + 2 * 8 * 4
+
+
 def test_layer_norms_beside_one_another_get_whole_gradients_and_each_sum_its_own_gather(run: Run):
     """The derivation adds what two norms give back before it is reduced; DTensor reduces what each of them gets."""
     assert "reduced_before_product" in run(whole("neox"), "tensor(2)").conventions

@@ -55,6 +55,15 @@ def test_gathered_keys_are_sent_once_forward_and_once_or_twice_backward(
     assert kept + more.at().value == again
 
 
+@pytest.mark.parametrize("strategy", ["context(2)", "sequence(2)"])
+def test_keys_and_values_are_gathered_before_their_heads_are_repeated(strategy: str) -> None:
+    """4 heads share 2 of keys and values: a tensor of 3 sequences, 8 positions, 2 heads and 5 features in fp32."""
+    model = one_layer(4, 2, 5, {"B": "3", "L": "8"}, 4)
+    whole = 4 * 3 * 8 * 2 * 5
+    assert sent(model, strategy, "all-gather") == 2 * whole / 2  # keys and values; a rank sends its half
+    assert sent(model, strategy, "reduce-scatter", "backward") == 2 * whole / 2
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("case", of("ulysses.bytes"))
 def test_ulysses_exchanges_what_a_rank_holds(case: dict[str, Any]) -> None:

@@ -290,7 +290,9 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
     # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
-    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
+    # What is repeated is gathered before that, where it is smaller.
+    repeats = {op.output for op in graph.ops if op.attribute("view") and not {*op.output_indices} <= {*op.indices[0]}}
+    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed} - repeats
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
     if accounting.gathered_activations == "regather":  # what is saved as a shard does not rest gathered
         saved = {name for op in graph.ops if op.phase == "backward" for name in op.inputs}
