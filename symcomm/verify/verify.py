@@ -21,7 +21,7 @@ from symcomm.core.program.program import ONE_RANK
 from symcomm.core.program.schedules import USUAL_SCHEDULE
 from symcomm.core.records import dataclass
 from symcomm.verify.attention import attentions
-from symcomm.verify.conventions import CONVENTIONS, FINISHED, RunContext
+from symcomm.verify.conventions import CONVENTIONS, FINISHED, RunContext, is_product
 from symcomm.verify.expected import (
     WIDTH,
     RunCase,
@@ -169,6 +169,14 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
                 "any" if m in partial else None if m not in cuts or cuts[m] not in indices
                 else placed_axis(graph, name, indices.index(cuts[m])) for m in meshes
             ]  # fmt: skip
+            twice = {at for at in said if said.count(at) > 1} - {"any", None, 0}
+            weights = {n for n in step.op.inputs if graph.tensors[n].role == "weight"}
+            if twice and is_product(step.op, graph) and weights - {name}:
+                raise StrategyError(
+                    f"{step.op.output} is a product of rows that two axes of the mesh cut behind another axis: DTensor "
+                    "takes rows and what is before them together, and not apart again",
+                    hint="one of the two: context(2), or tensor(2) + sequence"
+                )  # fmt: skip
             made = graph.producers.get(name)
             if made is not None and made.kind == "onehot":
                 name, said = made.inputs[0], [p if p != len(graph.tensors[name].axes) - 1 else None for p in said]

@@ -74,9 +74,9 @@ def shared_keys() -> Model:
 
 
 @cache
-def whole(name: str) -> Model:
-    """A whole model with its loss: embedding, layers, head."""
-    made = load_known({"gpt2": GPT2, "llama": LLAMA, "neox": NEOX, "bert": BERT}[name], loss=True)
+def whole(name: str, loss: bool = True) -> Model:
+    """A whole model, with its loss or without: embedding, layers, head."""
+    made = load_known({"gpt2": GPT2, "llama": LLAMA, "neox": NEOX, "bert": BERT}[name], loss=loss)
     assert made is not None
     return made
 

@@ -298,6 +298,16 @@ def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
     assert name.removeprefix("pipelining+") in {one.name for one in METHODS} | {"pipelining"}
 
 
+def test_a_product_of_rows_that_two_axes_of_the_mesh_cut_is_refused():
+    """BERT's head multiplies what rests in parts of parts of a sequence with a weight that no axis cuts."""
+    with pytest.raises(StrategyError) as told:
+        prepare(whole("bert"), "context(2) + tensor(2) + sequence")
+    assert str(told.value) == (
+        "m·13 is a product of rows that two axes of the mesh cut behind another axis: DTensor takes rows and what is "
+        "before them together, and not apart again\nhint: one of the two: context(2), or tensor(2) + sequence"
+    )
+
+
 def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
     with pytest.raises(StrategyError) as told:
         prepare(configured("vit"), "context(2)")
