@@ -55,6 +55,7 @@ class RunContext:
     tables: Fraction = Fraction(0)  # elements of what the module holds besides weights
     microbatches: int = 1
     outside: frozenset[str] = frozenset()  # the axes that what stands around DTensor looks after
+    shared_rows: Mapping[str, int] = field(default_factory=dict)  # of tables that ids alone read
 
 
 CallEntries = list[CallEntry]
@@ -193,6 +194,12 @@ def _before_scattered(e: CallEntry, context: RunContext) -> CallEntry:
     return replace(e, elements=e.elements * context.shards) if gradient and e.group not in context.outside else e
 
 
+def _whole_tables(entries: CallEntries, context: RunContext) -> CallEntries:
+    rows = {e: context.shared_rows.get(e.tensor, 1) for e in entries if e.phase == "backward"}
+    return [replace(e, elements=e.elements * (1 if e.group in context.outside else rows.get(e, 1)))
+            for e in entries if e.kind != "all-gather" or rows.get(e, 1) == 1]  # fmt: skip
+
+
 def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
     return [replace(e, group=axis) for e in entries
             for axis in (e.group.split("+") if e.kind == "all-reduce" else [e.group])]  # fmt: skip
@@ -287,6 +294,10 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep "
             "a part.",
             f"{_DOCS}/distributed.html#backends",
+        ),
+        TorchConvention(
+            "whole_tables", "DTensor makes the gradient of an embedding whole on each rank, and sums it before a rank "
+            "keeps its rows.", f"{_DOCS}/distributed.tensor.html", _whole_tables,
         ),
     )
 }  # fmt: skip

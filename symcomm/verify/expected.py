@@ -441,15 +441,26 @@ def why_no_peak(case: RunCase) -> str:
         return f"{case.method.interface} has buffers of its own"
     if cut_classes(case):
         return "loss_parallel makes the gradient of classes that are cut in fewer ops"
-    steps = [s for s in case.plan.steps if isinstance(s, Compute) and s.op.attribute("lookup")]
-    tables = (s for s in steps if any(case.plan.graph.tensors[n].role == "weight" for n in s.op.inputs))
-    if any({i for _, i in s.cuts} & {*s.op.summed} for s in tables):
+    if shared_rows(case):
         return "DTensor makes the gradient of a table whose rows are cut whole on each rank, and copies its part"
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
     # Sums of activations take the place of what they sum.
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
     return "" if sums else "DTensor gathers, scatters and sums gradients of weights through tensors of its own"
+
+
+def shared_rows(case: RunCase) -> dict[str, int]:
+    """The tables in which ids are looked up and whose gradients are made in parts of their rows, by how many ranks."""
+    graph = case.plan.graph
+    rows = {name: at.index(op.summed[0]) for op in graph.ops if op.phase == "forward" and op.attribute("lookup")
+            for name, at in zip(op.inputs, op.indices, strict=True) if name in case.weights}  # fmt: skip
+    found = dict.fromkeys(rows, 1)
+    for step in case.plan.steps:
+        of = graph.tensors[step.op.output].of if isinstance(step, Compute) and step.op.phase == "backward" else ""
+        if isinstance(step, Compute) and of in rows:
+            found[of] = max(found[of], prod(case.mesh[m] for m, position in step.output if position == rows[of]))
+    return {name: ranks for name, ranks in found.items() if ranks > 1}
 
 
 def cut_classes(case: RunCase) -> bool:
@@ -532,9 +543,11 @@ def context_of(case: RunCase) -> RunContext:
     """The facts of a case that the conventions may look at."""
     shards, early = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy)), replace(case, early=True)
     spared = _flops(case, case.inside) - _flops(early, case.inside)
+    rows = {name: ranks for name, ranks in shared_rows(case).items()
+            if all(op.attribute("lookup") for op in case.graph.consumers[name] if op.phase == "forward")}  # fmt: skip
     return RunContext(
         {w.name: case.shape(w) for w in case.graph.weights}, case.mesh, shards, _routing_flops(case), _handed_on(case),
-        _calls(early), spared, _tables(case), case.microbatches, outside(case),
+        _calls(early), spared, _tables(case), case.microbatches, outside(case), rows,
     )  # fmt: skip
 
 

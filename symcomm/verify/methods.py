@@ -66,7 +66,7 @@ def _graded(strategy: Strategy) -> bool:
 
 _STATE = frozenset({"state"})
 _FSDP = ("units", "padded_rows")
-_DTENSOR = ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", "axis_by_axis")
+_DTENSOR = ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", "axis_by_axis", "whole_tables")
 _KEPT = (("gathered_activations", "keep"),)
 _OWN = (("batch_statistics", "of_each_rank"),)  # BatchNorm2d outside DTensor
 

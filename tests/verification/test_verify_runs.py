@@ -160,6 +160,15 @@ def test_keys_and_values_are_gathered_before_their_heads_are_repeated(run: Run):
     assert gathered == 2 * 2 * (2 * 8 * 2 * 6) * 4 + 2 * 8 * 4
 
 
+@pytest.mark.parametrize("strategy", ["context(2) + tensor(2)", "context(2) + tensor(2, embedding=whole)"])
+def test_dtensor_sums_the_gradient_of_a_table_whole(run: Run, strategy: str):
+    """A table of 10 words in two parts, 16 features: derived is the sum of a half."""
+    found = run(whole("llama", loss=False), strategy, V=10, D=16, n_H=4, n_kv=2)
+    assert "whole_tables" in found.conventions
+    calls = [call["bytes"] for call in found.calls if call["tensor"] == "W^E" and call["phase"] == "backward"]
+    assert calls == [4 * 10 * 16]
+
+
 def test_layer_norms_beside_one_another_get_whole_gradients_and_each_sum_its_own_gather(run: Run):
     """The derivation adds what two norms give back before it is reduced; DTensor reduces what each of them gets."""
     assert "reduced_before_product" in run(whole("neox"), "tensor(2)").conventions
