@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from math import prod
 
 from symcomm.core.graph.gradient import gradient_name
 from symcomm.core.graph.graph import Graph, Op
@@ -189,9 +190,22 @@ def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
     )
 
 
-def _before_scattered(e: CallEntry, context: RunContext) -> CallEntry:
-    gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
-    return replace(e, elements=e.elements * context.shards) if gradient and e.group not in context.outside else e
+def _before_scattered(entries: CallEntries, context: RunContext) -> CallEntries:
+    def inside(e: CallEntry) -> bool:
+        return e.tensor in context.shapes and e.group not in context.outside
+
+    parted = {e.tensor for e in entries if inside(e) and e.kind == "all-gather"}  # gradients that ranks make parts of
+    found: CallEntries = []
+    for e in entries:
+        whole = Fraction(prod(context.shapes.get(e.tensor, ())))
+        if e.tensor not in parted:
+            gradient = inside(e) and (e.kind, e.phase) == ("all-reduce", "backward")
+            found.append(replace(e, elements=e.elements * context.shards) if gradient else e)
+        elif not inside(e) and e.kind != "all-gather":
+            found.append(replace(e, elements=whole))
+        elif (e.phase == "backward" and inside(e)) or (not inside(e) and e.elements == whole):
+            found.append(e)
+    return found
 
 
 def _whole_tables(entries: CallEntries, context: RunContext) -> CallEntries:
@@ -269,9 +283,9 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             flops=lambda count, context: count - context.spared,
         ),
         TorchConvention(
-            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it. So sums over "
-            "other axes of the mesh are of the whole gradient, not of a shard.",
-            f"{_DOCS}/distributed.fsdp.fully_shard.html", _each(_before_scattered),
+            "reduced_before_scattered", "fully_shard and replicate take a gradient when autograd has finished it. So "
+            "sums and gathers over other axes of the mesh come before, of the whole gradient.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
         ),
         TorchConvention(
             "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",

@@ -97,7 +97,7 @@ METHODS: tuple[Method, ...] = (
            (*_DTENSOR, "reduced_before_scattered", *_FSDP, "gathered_when_read"), _KEPT),
     Method("replicate+dtensor", "replicate around DTensor",
            lambda s: _apart(s) and not shard_rules(s) and len(batch_meshes(s)) == 1,
-           (*_DTENSOR, "units"), _KEPT),
+           (*_DTENSOR, "reduced_before_scattered", "units"), _KEPT),
     Method("dtensor", "DTensor", lambda s: not shard_rules(s), _DTENSOR, _KEPT),
 )  # fmt: skip
 

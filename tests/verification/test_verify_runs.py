@@ -205,6 +205,16 @@ def test_each_layer_of_a_decoder_brings_the_result_of_the_encoder_to_its_product
     run(configured("t5"), strategy)
 
 
+@pytest.mark.parametrize("strategy", ["data(2)", "fully-sharded(2)", "zero-2(2)"])
+def test_what_looks_after_the_data_takes_gradients_of_whole_tables_of_heads(run: Run, strategy: str):
+    """A rank has gradients of the biases of its heads; DTensor gathers them before they are summed over the data."""
+    found = run(configured("t5"), f"{strategy} + ulysses(2)", n_H=4, n_bucket=6)
+    kind = "all-reduce" if strategy == "data(2)" else "reduce-scatter"
+    summed = next(row for row in found.rows if row.what == f"{kind}, backward, over data")
+    assert "reduced_before_scattered" in summed.explained
+    assert kind == "all-reduce" or summed.expected - summed.derived == 2 * 4 * 6 * 4 / 2  # two tables, by half of each
+
+
 @pytest.mark.parametrize("name", ["mixtral", "gpt_oss"])
 def test_experts_whose_tokens_are_cut_between_products_run_as_derived(run: Run, name: str):
     assert "reduced_before_product" in run(configured(name), "tensor(2) + sequence").conventions
