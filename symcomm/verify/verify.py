@@ -133,6 +133,9 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
         if isinstance(step, Compute) and len(step.reads) == 1:
             early |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in early}
+    routes = any(op.kind == "route" for op in graph.ops)
+    uncut = {step.makes: {*case.mesh} - {m for m, _ in step.cuts} for step in plan.steps
+             if isinstance(step, Compute) and step.op.phase == "backward"}  # fmt: skip
     rests: dict[str, list[Any]] = {}
     for name, layout in plan.placements.items():
         tensor = graph.tensors.get(name)
@@ -157,6 +160,13 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
             raise StrategyError(
                 f"{step.op.output} takes one place of an axis that is cut: DTensor gathers the axis, where the place "
                 "alone is derived", hint="cut the batch or the heads: data(2), tensor(2)"
+            )  # fmt: skip
+        experts = routes and step.op.attribute("lookup")
+        operands = [*zip(step.op.inputs, step.op.indices, strict=True)] if experts else []
+        if any(i not in at and m in uncut.get(gradient_name(n), ()) for n, at in operands for m, i in step.cuts):
+            raise StrategyError(
+                f"{step.op.output} is cut, but gradients of what it takes from experts are derived of all tokens: "
+                "autograd cuts them as the forward pass does", hint="tensor(2) + sequence, or data(2)"
             )  # fmt: skip
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",

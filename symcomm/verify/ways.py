@@ -285,6 +285,7 @@ class PlacedRun(OneProcess):
 
     def brought(self, name: str, tensor: Any, said: list[Any] | None, stays: bool, module: Any) -> Any:
         """A tensor brought where a module has it; one that is there already is left alone where it ``stays``."""
+        import torch
         from torch.distributed.tensor import DTensor, Replicate, Shard
 
         if said is None:
@@ -312,10 +313,11 @@ class PlacedRun(OneProcess):
             if made.grad_fn is not None:
                 made.grad_fn.register_prehook(begins)
                 made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
-            mine = local(made)
-            if not table and any(a.is_shard() and b.is_shard() and a != b for a, b in zip(
-                    tensor.placements, wanted, strict=True)) and storage(mine).nbytes() > mine.nbytes:  # fmt: skip
-                made = made.clone()  # a part of what was gathered to be exchanged would keep all of it
+            mine, pairs = local(made), zip(tensor.placements, wanted, strict=True)
+            if not table and any(a.is_shard() and b.is_shard() and a != b for a, b in pairs) and (
+                    not made.is_contiguous() or storage(mine).nbytes() > mine.nbytes):  # fmt: skip
+                # What is exchanged lies in order, but DTensor keeps its strides; a part would keep all of it.
+                made = made.clone(memory_format=torch.contiguous_format)
             self.copies[key] = (tensor, made)
             if table:
                 self.constants.append(made)  # parts of masks and rotations

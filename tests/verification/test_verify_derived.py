@@ -308,6 +308,17 @@ def test_a_product_of_rows_that_two_axes_of_the_mesh_cut_is_refused():
     )
 
 
+@pytest.mark.parametrize(("name", "what"), [("mixtral", "d"), ("deepseek", "q")])
+def test_tokens_of_experts_that_sequence_parallelism_alone_cuts_are_refused(name: str, what: str):
+    """Each rank has all experts; derived is a gather of what comes back to its tokens, DTensor sums over the slots."""
+    with pytest.raises(StrategyError) as told:
+        prepare(configured(name), "sequence(2)")
+    assert str(told.value) == (
+        f"{what} is cut, but gradients of what it takes from experts are derived of all tokens: autograd cuts them as "
+        "the forward pass does\nhint: tensor(2) + sequence, or data(2)"
+    )
+
+
 def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
     with pytest.raises(StrategyError) as told:
         prepare(configured("vit"), "context(2)")

@@ -186,6 +186,10 @@ def test_words_that_the_ranks_do_not_divide_are_as_derived(run: Run, name: str, 
     assert found["ranks unlike the first"] == 1
 
 
+def test_tokens_that_were_exchanged_between_experts_lie_as_dtensor_says(run: Run):
+    run(configured("deepseek"), "expert + data(2)")
+
+
 @pytest.mark.parametrize("strategy", ["tensor(2)", "fully-sharded(2)"])
 def test_a_mixture_keeps_what_is_derived_of_its_products(run: Run, strategy: str):
     assert run(configured("mixtral"), strategy).compares_saved
