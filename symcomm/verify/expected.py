@@ -27,6 +27,7 @@ from symcomm.core.program.program import ONE_RANK, program
 from symcomm.core.program.schedules import find
 from symcomm.core.quantities.communication.call import calls
 from symcomm.core.quantities.counting import flops
+from symcomm.core.quantities.counting.load import repeated
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.verify.attention import KernelError, attentions, with_kernels
@@ -425,9 +426,25 @@ def why_no_saved(case: RunCase) -> str:
     """Why saved bytes are not compared; empty where they are, and where there is no backward pass."""
     if case.pipelined:
         return "a stage keeps those of several microbatches at once"
+    if not case.graph.fused and any(_is_lone(case, op, name) for op in case.graph.ops for name in op.inputs):
+        return "one head of one sequence is repeated by a view, where derived is a copy for each head that shares it"
     routes = any(op.kind == "route" for op in case.graph.ops)
     moved = any(c.phase == "forward" and c.kind != "all-reduce" for c in case.plan.collectives)
     return "DTensor keeps what it gathers for experts" if "dtensor" in case.method.name and routes and moved else ""
+
+
+def _is_lone(case: RunCase, op: Op, name: str) -> bool:
+    """Whether a product reads repeated heads of which a rank has one, of one sequence: it needs no copy of them."""
+    made = repeated(case.graph, name)
+    if made is None or op.phase != "forward" or not flops.is_matrix_product(op):
+        return False
+    places = dict(zip(made.output_indices, op.indices[op.inputs.index(name)], strict=True))
+    side_by_side = {*op.output_indices}.intersection(*op.indices)
+    axes = [case.graph.axes[a] for a, i in zip(case.graph.tensors[made.inputs[0]].axes, made.indices[0], strict=True)
+            if places[i] in side_by_side]  # fmt: skip
+    ranks = prod(case.mesh[m] for m in outside(case) & {*batch_meshes(case.strategy)})
+    batch = {*batch_axes(case.graph)}
+    return all(case.number(axis.size) == (ranks if axis.name in batch else 1) for axis in axes)
 
 
 def why_no_peak(case: RunCase) -> str:
@@ -459,7 +476,8 @@ def shared_rows(case: RunCase) -> dict[str, int]:
     for step in case.plan.steps:
         of = graph.tensors[step.op.output].of if isinstance(step, Compute) and step.op.phase == "backward" else ""
         if isinstance(step, Compute) and of in rows:
-            found[of] = max(found[of], prod(case.mesh[m] for m, position in step.output if position == rows[of]))
+            inside = [m for m, position in step.output if position == rows[of] and m not in outside(case)]
+            found[of] = max(found[of], prod(case.mesh[m] for m in inside))
     return {name: ranks for name, ranks in found.items() if ranks > 1}
 
 

@@ -319,6 +319,21 @@ def test_tokens_of_experts_that_sequence_parallelism_alone_cuts_are_refused(name
     )
 
 
+@pytest.mark.parametrize(("heads", "sequences", "strategy", "told"), [
+    (1, 1, "", True), (1, 2, "", False), (2, 1, "", False), (1, 2, "data(2)", True), (1, 2, "fully-sharded(2)", True),
+    (1, 1, "context(2)", True), (1, 2, "context(2)", False),
+])  # fmt: skip
+def test_saved_bytes_are_not_compared_where_a_repetition_of_heads_is_a_view(
+    heads: int, sequences: int, strategy: str, told: bool
+):
+    """A rank repeats one head of keys of one sequence by a stride of 0; of several the product makes a copy."""
+    sizes = {"n_kv": Fraction(heads), "B": Fraction(sequences)}
+    notes = _notes(prepare(whole("llama", loss=False), strategy, sizes, softmax="library").case)
+    note = ("Saved bytes are not compared: one head of one sequence is repeated by a view, where derived is a copy for "
+            "each head that shares it.")  # fmt: skip
+    assert (note in notes) == told
+
+
 def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
     with pytest.raises(StrategyError) as told:
         prepare(configured("vit"), "context(2)")

@@ -169,6 +169,12 @@ def test_dtensor_sums_the_gradient_of_a_table_whole(run: Run, strategy: str):
     assert calls == [4 * 10 * 16]
 
 
+def test_one_head_of_one_sequence_is_repeated_without_a_copy(run: Run):
+    """So a run keeps less than is derived, which holds of several heads or sequences."""
+    assert not run(whole("llama"), softmax="library", n_kv=1, B=1).compares_saved
+    assert run(whole("llama"), softmax="library", n_kv=1, B=2).compares_saved
+
+
 def test_layer_norms_beside_one_another_get_whole_gradients_and_each_sum_its_own_gather(run: Run):
     """The derivation adds what two norms give back before it is reduced; DTensor reduces what each of them gets."""
     assert "reduced_before_product" in run(whole("neox"), "tensor(2)").conventions
