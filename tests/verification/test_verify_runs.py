@@ -23,6 +23,7 @@ from api import (
     Model,
     Verification,
     VerificationError,
+    derived_peak,
     expected,
     grid,
     load_known,
@@ -213,6 +214,21 @@ def test_the_peak_of_experts_under_data_parallelism_has_their_buckets_and_nothin
 @pytest.mark.parametrize("strategy", ["tensor(2)", "tensor(2) + sequence"])
 def test_each_layer_of_a_decoder_brings_the_result_of_the_encoder_to_its_products(run: Run, strategy: str):
     run(configured("t5"), strategy)
+
+
+@pytest.mark.parametrize(("strategy", "added"), [("context(2)", 26560), ("ulysses(2)", 23488)])
+def test_a_layer_of_a_decoder_adds_to_the_peak_what_it_gathers_of_the_encoder_and_keeps(strategy: str, added: int):
+    """DTensor has tensors of its own at the peak, of which a further layer adds none."""
+    sizes = {"L_enc": 8, "B": 2, "D": 4, "H": 8, "n_H": 4, "L_dec": 12}
+    found = []
+    with Launcher() as launch:
+        for layers in (2, 3):
+            values = {name: Fraction(size) for name, size in {**sizes, "N_dec": layers}.items()}
+            prepared = prepare(configured("t5"), strategy, values)
+            measured = launch({**prepared.spec, "peak": True})[0]["peak"]
+            found.append((derived_peak(prepared.case), measured))
+    (derived, measured), more = found
+    assert (more[0] - derived, more[1] - measured) == (added, added)
 
 
 @pytest.mark.parametrize("strategy", ["data(2)", "fully-sharded(2)", "zero-2(2)"])
