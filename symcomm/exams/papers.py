@@ -320,19 +320,21 @@ class Exam:
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
             bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
-        made: dict[str, tuple[OfferedAnswer, ...]] = {}
+        offering: list[tuple[Ask, Ask, Answer]] = []
         for ask in problem.asks:
             if ask.exam.id in bounded:
                 asked = following(ask, found)
                 answer = self.kept.answer(problem, asked)
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
-                if ask.exam.choices:
-                    turn = self._turn(questions[id(ask)], place) if place and self._fewer else place
-                    letter = self._evenly(ask.exam.choices, 1, turn, ask.exam.id)[0] if turn else None
-                    made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream, letter)
+                offering += [(ask, asked, answer)] * bool(ask.exam.choices)
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))
+        made: dict[str, tuple[OfferedAnswer, ...]] = {}
+        for ask, asked, answer in offering:  # most papers that are drawn again break a bound, which is told sooner
+            turn = self._turn(questions[id(ask)], place) if place and self._fewer else place
+            letter = self._evenly(ask.exam.choices, 1, turn, ask.exam.id)[0] if turn else None
+            made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream, letter)
         return made
 
     def answered(self, paper: Paper, ids: Container[str] | None = None) -> Iterator[tuple[PaperPart, Ask, Answer]]:
