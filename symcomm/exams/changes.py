@@ -7,10 +7,10 @@ answer that was derived; no formula is ever given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import ClassVar
 
@@ -39,6 +39,20 @@ class ChangedAnswer:
     def put(self, form: Form) -> ChangedAnswer:
         """The same with another answer."""
         return replace(self, form=form)
+
+    def times(self, *factors: Form) -> ChangedAnswer:
+        """The answer times some factors, before it is rounded up or down."""
+        return self.put(_inside(self.form, lambda form: product(*factors, form)))
+
+    def over(self, divisor: Form) -> ChangedAnswer:
+        """The answer divided by something, before it is rounded up or down."""
+        return self.put(_inside(self.form, lambda form: Ratio(form, divisor)))
+
+    def mapped(self, change: Callable[[Form], Form | None]) -> Iterator[ChangedAnswer]:
+        """The answer with every piece that ``change`` knows replaced, from the outside in; none where it has none."""
+        changed = _mapped(self.form, change)
+        if changed != self.form:
+            yield self.put(changed)
 
 
 @dataclass(frozen=True)
@@ -195,13 +209,8 @@ def _inside(form: Form, change: Callable[[Form], Form]) -> Form:
 
 
 def _mapped(form: Form, change: Callable[[Form], Form | None]) -> Form:
-    """The form with every piece that ``change`` knows replaced, from the outside in."""
-
-    def go(f: Form) -> Form:
-        found = change(f)
-        return found if found is not None else f.mapped(go)
-
-    return go(form)
+    found = change(form)
+    return found if found is not None else form.mapped(lambda piece: _mapped(piece, change))
 
 
 def _is_element_size(piece: Form) -> bool:
@@ -222,9 +231,8 @@ class ElementBytes(Change):
                 return replace(piece, number=Fraction(self.to))
             return None
 
-        changed = _mapped(draft.form, one)
-        if changed != draft.form and draft.question.option("recipe") is None:
-            yield draft.put(changed)
+        if draft.question.option("recipe") is None:
+            yield from draft.mapped(one)
 
 
 def _factors(draft: ChangedAnswer, said: str) -> list[Form]:
@@ -244,9 +252,7 @@ class Multiplied(Change):
 
     def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
         for factor in _factors(draft, self.by):
-            yield draft.put(
-                _inside(draft.form, lambda f, by=factor: Ratio(f, by) if self.over else product(by, f))  # type: ignore[misc]
-            )
+            yield draft.over(factor) if self.over else draft.times(factor)
 
 
 @dataclass(frozen=True)
@@ -286,9 +292,7 @@ class BitsInSum(Change):
             times = num(Fraction(1, 8) if self.turned else 8)
             return Total(tuple(product(times, term) if measures(term) else term for term in piece.terms))
 
-        changed = _mapped(draft.form, one)
-        if changed != draft.form:
-            yield draft.put(changed)
+        yield from draft.mapped(one)
 
 
 @dataclass(frozen=True)
@@ -306,9 +310,7 @@ class OnePhase(Change):
             at = factors.index(num(2))
             return product(*factors[:at], *factors[at + 1 :])
 
-        changed = _mapped(draft.form, one)
-        if changed != draft.form:
-            yield draft.put(changed)
+        yield from draft.mapped(one)
 
 
 @dataclass(frozen=True)
@@ -339,16 +341,13 @@ class PerRank(Change):
         if self.forgotten:
             for size in range(1, len(divided) + 1):
                 for some in combinations(divided, size):
-                    yield draft.put(_inside(draft.form, lambda f, some=some: product(*(syms[n] for n in some), f)))  # type: ignore[misc]
+                    yield draft.times(*(syms[n] for n in some))
                     yield draft.put(_undivided(draft.form, {syms[n] for n in some}))
         elif self.turned:
             for name in ranks:
-                twice = (syms[name], syms[name]) if name in divided else (syms[name],)
-                yield draft.put(_inside(draft.form, lambda f, twice=twice: product(*twice, f)))  # type: ignore[misc]
+                yield draft.times(*[syms[name]] * (2 if name in divided else 1))
         else:
-            for name in ranks:
-                if name not in divided:
-                    yield draft.put(_inside(draft.form, lambda f, name=name: Ratio(f, syms[name])))  # type: ignore[misc]
+            yield from (draft.over(syms[name]) for name in ranks if name not in divided)
 
 
 def _undivided(form: Form, by: Set[Form]) -> Form:
@@ -448,11 +447,9 @@ class OneLess(Change):
     less: bool = True
 
     def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
-        found = [p for p in forms.walk(draft.form) if self._less(p)]
-        places = list(dict.fromkeys(found)) if self.less else []
-        for some in [tuple(places), *((one,) for one in places if len(places) > 1)]:
-            if some:
-                yield draft.put(_mapped(draft.form, lambda p, some=some: self._more(p) if p in some else None))  # type: ignore[misc]
+        places = [*dict.fromkeys(p for p in forms.walk(draft.form) if self._less(p))] if self.less else []
+        for some in [places, *([one] for one in places if len(places) > 1)]:
+            yield from draft.mapped(partial(self._more, some))
         for role in self.rows:
             for sym in _factors(draft, role):
                 if isinstance(sym, Sym) and sym.name in forms.names(draft.form):
@@ -463,8 +460,9 @@ class OneLess(Change):
         return isinstance(piece, Total) and any(isinstance(t, Num) and t.number == -1 for t in piece.terms)
 
     @staticmethod
-    def _more(piece: Form) -> Form:
-        assert isinstance(piece, Total)
+    def _more(places: Sequence[Form], piece: Form) -> Form | None:
+        if piece not in places or not isinstance(piece, Total):
+            return None
         return forms.total(*(t for t in piece.terms if not (isinstance(t, Num) and t.number == -1)))
 
 
@@ -473,7 +471,7 @@ class Inverted(Change):
     """One over the answer, or over a share (n - 1)/n in it."""
 
     def apply(self, draft: ChangedAnswer) -> Iterator[ChangedAnswer]:
-        yield draft.put(_inside(draft.form, lambda f: Ratio(num(1), f)))
+        yield draft.put(_inside(draft.form, lambda form: Ratio(num(1), form)))
         whole = [n for n, is_whole in draft.question.symbols.items() if is_whole]
         for name in whole:
             less = Total((Sym(name), num(-1)))
