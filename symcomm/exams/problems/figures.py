@@ -22,12 +22,13 @@ from symcomm.core.quantities.options import schedule_names
 from symcomm.core.records import dataclass
 from symcomm.core.setting import Setting
 from symcomm.core.units import ONE, Quantity, Unit
-from symcomm.documents.plots import rings
+from symcomm.documents.plots import rings, schedule
 from symcomm.documents.plots.charts import rounding, state_bars
 from symcomm.documents.plots.roofline import roofline_plot, small_roofline
 from symcomm.documents.plots.strategies import mesh, network_levels, parallel_block
 from symcomm.documents.plots.throughput_front import throughput_front
 from symcomm.documents.plots.timelines import offload_timeline, sharded_timeline
+from symcomm.exams.problems.deriving import derive
 from symcomm.exams.problems.keys import (
     CONVENTIONS_MADE,
     GIVEN,
@@ -84,8 +85,6 @@ class Request:
 
     def derive(self, name: str, **changed: Any) -> Derivation:
         """A derivation of a quantity, under the options that belong to it."""
-        from symcomm.exams.problems.deriving import derive
-
         known = {option.name for option in QUANTITIES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
         made = derive(name, self.model, options, self.accounting, self.values, ())
@@ -146,7 +145,6 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     from symcomm.core.quantities.time.pipelines import GRADIENTS, of_stages
-    from symcomm.documents.plots import schedule
 
     stages, options = request.size("stages", "p"), {"forward": "1", **request.options}
     named = [name for name in ("forward", "backward", *GRADIENTS) if name in options]
@@ -200,13 +198,10 @@ def _crossover(request: Request) -> tuple[Any, str]:
 
     a, b, names = _costs(request)
     over, said = request.options["over"], request.options.get("between")
-    between: tuple[object, object] | None = None
-    if said is not None:
-        ends = [part.strip() for part in said.split(",")]
-        if len(ends) != 2:
-            raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
-        between = (ends[0], ends[1])
-    picture = optimum.crossover_plot(a, b, over, between=between, labels=names)
+    ends = None if said is None else [part.strip() for part in said.split(",")]
+    if ends is not None and len(ends) != 2:
+        raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
+    picture = optimum.crossover_plot(a, b, over, between=(ends[0], ends[1]) if ends else None, labels=names)
     return picture, f"{_titles(a, b)} over `{over}`; the points mark where they are equal: {picture.get_label()}."
 
 
@@ -405,25 +400,20 @@ _TWO = (_OF, Option("compare", "text", "the option in which the two costs differ
 FIGURES: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind(
-            "pipeline_schedule",
-            "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
-            (
-                Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
-                Option("stages", "size", "the number of stages, or its symbol", "p"),
-                Option("microbatches", "size", "the number of microbatches, or its symbol", "m"),
-                Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
-                Option("backward", "text", "both gradients, as forward; 0 leaves them out; twice forward unless said"),
-                Option("input_gradient", "text", "the part of a backward for the input; half of it where not said"),
-                Option("weight_gradient", "text", "the part of a backward for the weights; half of it where not said"),
-                Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
-                Option("hop", "text", "the latency between two stages", "0"),
-                Option("overhead", "text", "a time that is added to each box", "0"),
-                Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several"),
-            ),
-            ("schedule",),
-            _pipeline_schedule,
-        ),
+        Kind("pipeline_schedule",
+             "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
+             (Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
+              Option("stages", "size", "the number of stages, or its symbol", "p"),
+              Option("microbatches", "size", "the number of microbatches, or its symbol", "m"),
+              Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
+              Option("backward", "text", "both gradients, as forward; 0 leaves them out; twice forward unless said"),
+              Option("input_gradient", "text", "the part of a backward for the input; half of it where not said"),
+              Option("weight_gradient", "text", "the part of a backward for the weights; half of it where not said"),
+              Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
+              Option("hop", "text", "the latency between two stages", "0"),
+              Option("overhead", "text", "a time that is added to each box", "0"),
+              Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several")),
+             ("schedule",), _pipeline_schedule),
         Kind("minimum", "a cost over a variable with its terms, its least value and the whole numbers beside it",
              (_OF, _OVER), ("of", "over"), _best("least"), "of"),
         Kind("maximum", "the same for the greatest value", (_OF, _OVER), ("of", "over"), _best("greatest"), "of"),
