@@ -100,12 +100,9 @@ def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
         for item in group:
             before = found.setdefault(item.name, item)
             if before is not item and before.quantity != item.quantity:
-                raise ValuesError(
-                    f"{item.name} is {item.span.word or item.quantity} here, but "
-                    f"{before.span.word or before.quantity} in {before.span.place}",
-                    item.span,
-                    "give each symbol one value",
-                )
+                here, there = (one.span.word or one.quantity for one in (item, before))
+                said = f"{item.name} is {here} here, but {there} in {before.span.place}"
+                raise ValuesError(said, item.span, "give each symbol one value")
     return tuple(found.values())
 
 

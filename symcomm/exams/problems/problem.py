@@ -832,31 +832,23 @@ class _Reader:
         value = section.scalar("table", "a number or a table")
         if value is None:
             if not self.tables:
-                raise DocumentError(
-                    "there is no layer table before this model",
-                    section.span,
-                    "put the table above the block, or into it as table: | or formula:",
-                )
+                hint = "put the table above the block, or into it as table: | or formula:"
+                raise DocumentError("there is no layer table before this model", section.span, hint)
             return self.tables[-1], False
         if re.fullmatch(r"\d{1,6}", value.text.strip()):
             number = int(value.text)
             if not 1 <= number <= len(self.tables):
                 count = f"layer tables before this model: {len(self.tables)}"
-                raise DocumentError(f"there is no table {number}", value.span, count)
+                raise section.error("table", f"there is no table {number}", count)
             return self.tables[number - 1], False
         if value.style != "|":
-            raise DocumentError(
-                "'table' must be the number of a table, or a table of its own",
-                value.span,
-                "write the table below table: |",
-            )
+            problem = "'table' must be the number of a table, or a table of its own"
+            raise section.error("table", problem, "write the table below table: |")
         found = pieces.tables_in(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
-            raise DocumentError(
-                f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
-                value.span,
-                "its columns are Computation, Input and Output",
-            )
+            many = f"one layer table is needed here, but there are {len(found)}"
+            problem = many if found else "this is no layer table"
+            raise section.error("table", problem, "its columns are Computation, Input and Output")
         return found[0], True
 
     # -- questions -----------------------------------------------------------------------------
@@ -896,9 +888,8 @@ class _Reader:
         if changed is None:
             return None
         if not isinstance(changed, Section):
-            raise DocumentError(
-                "divided_by holds the keys that differ", changed.span, "divided_by: {accounting: payload}"
-            )
+            hint = "divided_by: {accounting: payload}"
+            raise section.error("divided_by", "divided_by holds the keys that differ", hint)
         kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *keys_of(ExamKeys)})
         return self.ask(replace(section, entries=(*kept, *changed.entries)))
 
@@ -958,18 +949,20 @@ class _Reader:
 
 def check_points(problem: Problem) -> None:
     """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
+
+    def check(parts: str, together: Fraction | int | None, whole: str, heading: Heading, span: Span) -> None:
+        if together != heading.points:
+            said = f"the {parts} have {together} points together, but {whole} {heading.points}"
+            raise DocumentError(said, span, "let them add up")
+
     for question in problem.questions:
-        heading, together = question.heading, question.points
+        heading = question.heading
         if heading is None or heading.points is None:
             continue
-        if together != heading.points:
-            raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
-                                heading.span, "let them add up")  # fmt: skip
+        check("answers", question.points, "the question", heading, heading.span)
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
-            worth = sum((line.points for line in rubric), Fraction(0))
-            if worth != heading.points:
-                raise DocumentError(f"the steps have {worth} points together, but the question {heading.points}",
-                                    question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
+            worth, section = sum((line.points for line in rubric), Fraction(0)), question.asks[0].section
+            check("steps", worth, "the question", heading, section.span_of("rubric"))
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
         behind = headings[number + 1 :]
@@ -977,10 +970,7 @@ def check_points(problem: Problem) -> None:
         last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
         parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
         if heading.points is not None and parts and None not in parts:
-            together = sum(p or 0 for p in parts)
-            if together != heading.points:
-                raise DocumentError(f"the parts have {together} points together, but '{heading.markdown[:60]}' "
-                                    f"{heading.points}", heading.span, "let them add up")  # fmt: skip
+            check("parts", sum(p or 0 for p in parts), f"'{heading.markdown[:60]}'", heading, heading.span)
 
 
 def _printed_module(section: Section) -> str:
