@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 
 from symcomm.core.blocks import Section
-from symcomm.core.errors import DocumentError, SymcommError, nearest
+from symcomm.core.errors import DocumentError, nearest
 from symcomm.core.keys import YES, Sort, keyed, keys_of, read_keys
 from symcomm.core.records import dataclass
 from symcomm.core.sentences import SENTENCES
@@ -174,10 +174,8 @@ def _sort(made: Callable[[Section, str], Iterable[Change]]) -> Sort[Made]:
     """Changes that a key asks for; an error without a place has that of its value."""
 
     def read(section: Section, name: str) -> Made:
-        try:
+        with section.span_of(name).meant():
             return tuple(made(section, name))
-        except SymcommError as error:
-            raise error.at(section.span_of(name)) from None
 
     return Sort(read, {}, ())
 

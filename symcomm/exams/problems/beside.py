@@ -115,10 +115,8 @@ def _with_table(ask: Ask, derivation: Derivation, printed: Table) -> Derivation:
     if found is None:
         problem = f"a table is printed here, but '{ask.quantity}' has none to set beside it"
         raise DocumentError(problem, where, "write the printed number, with its unit")
-    try:
+    with where.meant():
         table = found(printed)
-    except SymcommError as error:
-        raise error.at(where) from None
     if not table.rows:
         return replace(derivation, notes=(*derivation.notes, f"{table.title}."))
     return replace(derivation, exhibits=(*derivation.exhibits, table))

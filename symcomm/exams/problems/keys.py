@@ -109,10 +109,8 @@ def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
 def check_units(derivation: Derivation, known: Iterable[Known]) -> None:
     """Raises ``ValuesError`` at the first given number whose unit is not that of its symbol."""
     for item in known:
-        try:
+        with item.span.meant():
             derivation.number(item.name, item.quantity)
-        except ValuesError as error:
-            raise error.at(item.span) from None
 
 
 def _conventions(section: Section, name: str) -> tuple[tuple[str, str], ...]:

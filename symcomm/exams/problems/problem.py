@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.core.accounting import CONVENTIONS
 from symcomm.core.blocks import Listing, Scalar, Section, Value, read
-from symcomm.core.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.core.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.core.files import PROBLEM, one_line_end, read_text
 from symcomm.core.keys import (
     COUNT,
@@ -637,10 +637,8 @@ class _Reader:
             self.in_words.add(reference.name)
             if not reference.topic and reference.name in several and reference.name not in self.drawn:
                 one, other = several[reference.name]
-                raise DocumentError(
-                    f"{reference.name} is {one.span.word} in line {one.span.line} and {other.span.word} in line "
-                    f"{other.span.line}", reference.span, "write the number itself",
-                )  # fmt: skip
+                told = " and ".join(f"{known.span.word} in line {known.span.line}" for known in (one, other))
+                raise DocumentError(f"{reference.name} is {told}", reference.span, "write the number itself")
             return lookup(reference)
 
         return [pieces.filled(item, once) if isinstance(item, (Prose, Heading)) else item for item in self.items]
@@ -866,11 +864,9 @@ class _Reader:
         follows, section = _follows(section, known)
         model = model_of(section, self.models, wanted.needs_model)
         options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
-        try:
-            later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+        later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+        with section.span_of("ask").meant():
             wanted.check(dict(options) | later)
-        except ValuesError as error:
-            raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", Scalar.quantity)
         self.given(model, given)
         exam = read_keys(ExamKeys, section, section.keys, follows=follows)
@@ -911,13 +907,10 @@ class _Reader:
         from symcomm.core.quantities import QUANTITIES
         from symcomm.core.worksheets import read_worksheet
 
-        key = "worksheet"
-        try:
-            sheet = read_worksheet(section.text(key), inside=Path(self.file).parent)
-            key = "ask"
-            return QUANTITIES.of_worksheet(sheet.ask(section.text(key)))
-        except SymcommError as error:
-            raise error.at(section.span_of(key)) from None
+        with section.span_of("worksheet").meant():
+            sheet = read_worksheet(section.text("worksheet"), inside=Path(self.file).parent)
+        with section.span_of("ask").meant():
+            return QUANTITIES.of_worksheet(sheet.ask(section.text("ask")))
 
     def is_title(self, heading: Heading) -> bool:
         """Whether a heading is the title of the document: the first one, of level 1 and without points."""

@@ -57,9 +57,8 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         raise DocumentError(f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output")
     if not name and len(tables) > 1:
         lines = ", ".join(str(table.line) for table in tables)
-        raise DocumentError(
-            f"{problem.file} has {len(tables)} layer tables, in lines {lines}", hint="say which with --name 1, 2, ..."
-        )
+        several = f"{problem.file} has {len(tables)} layer tables, in lines {lines}"
+        raise DocumentError(several, hint="say which with --name 1, 2, ...")
     if name and not (name.isdecimal() and len(name) < 7 and 1 <= int(name) <= len(tables)):
         raise DocumentError(f"{problem.file} has no table '{name[:60]}'", hint=f"its tables are 1 to {len(tables)}")
     from symcomm.core import model
@@ -82,10 +81,8 @@ def load_block(block: ModelBlock) -> Model:
     if not block.phase:
         return made
     sizes = {name: said for name in ("new", "past") if (said := getattr(block, name))}
-    try:
+    with block.section.span_of("phase").meant():
         return (made.prefill if block.phase == "prefill" else made.decode)(**sizes)
-    except SymcommError as error:
-        raise error.at(block.section.span_of("phase")) from None
 
 
 def _load_whole(block: ModelBlock) -> Model:
