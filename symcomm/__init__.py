@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from symcomm.core.quantities.time.judge import judge
     from symcomm.core.units import Quantity
-    from symcomm.exams.classes import grade
+    from symcomm.exams.grading import grade
     from symcomm.exams.key import Key, check, key_of, mistakes_of
     from symcomm.exams.problems.load import load
     from symcomm.exams.problems.problem import Problem, read_problem
@@ -73,7 +73,7 @@ _MODULES = {
     "Sequence Strategy Tensor Zero1 Zero2 parse_strategy",
     "core.quantities.time.judge": "judge",
     "core.units": "Quantity",
-    "exams.classes": "grade",
+    "exams.grading": "grade",
     "exams.key": "Key check key_of mistakes_of",
     "exams.problems.load": "load",
     "exams.problems.problem": "Problem read_problem",

@@ -182,7 +182,7 @@ NAMES = {
     ),
     "symcomm.exams.exports.markup": "fill_export=fill packed zipped",
     "symcomm.exams.exports.moodle": "FRACTIONS",
-    "symcomm.exams.grading": "grade",
+    "symcomm.exams.grading": "grade=grade_papers",
     "symcomm.exams.key": "key_of",
     "symcomm.exams.mistakes": "MISTAKES SaidChange",
     "symcomm.core.real_numbers": "FormNumber FormNumbers are_apart number_of",

@@ -36,7 +36,7 @@ def grade(
     """
     from symcomm.core.files import write_files
     from symcomm.exams import summary
-    from symcomm.exams.classes import grade as graded
+    from symcomm.exams.grading import grade as graded
 
     def tell(done: int, total: int, what: str) -> None:
         progress(done, total, what)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from pathlib import Path
 
 from symcomm.core.answers import UnreadError
 from symcomm.core.answers.formula import Side
@@ -18,13 +19,14 @@ from symcomm.core.units import BYTE, ONE, Quantity, Unit
 from symcomm.exams.choices import OfferedAnswer
 from symcomm.exams.key import Key
 from symcomm.exams.papers import Exam, Paper, PaperPart
-from symcomm.exams.problems.problem import Problem
+from symcomm.exams.problems.problem import Problem, read_template
 from symcomm.exams.problems.solve import following
 from symcomm.exams.processes import Pool, exam_here, shared_here
 from symcomm.exams.remembered import Remembered
+from symcomm.exams.roster import numbered, read_roster
 from symcomm.exams.rubric import Mark, mark_of
-from symcomm.exams.sheets import Sheet, check_columns
-from symcomm.exams.summary import Decision, Graded, Grades
+from symcomm.exams.sheets import Sheet, check_columns, papers_of, read_sheets
+from symcomm.exams.summary import Decision, Graded, Grades, read_decisions
 from symcomm.exams.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
@@ -34,6 +36,35 @@ LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermedia
 
 
 def grade(
+    file: str | Path, answers: str | Path, *, keys: str | Path | None = None, roster: str | Path | None = None,
+    variants: int | None = None, seed: str | int = "0", decisions: str | Path | None = None,
+    progress: Progress | None = None, processes: int | None = 1,
+) -> Grades:  # fmt: skip
+    """The grades of a class: answer sheets (CSV, or JSON of forms) against the papers drawn from a problem document.
+
+    The papers are those of ``keys`` (the ``keys.json`` beside them), or of a ``roster`` or so many ``variants`` with
+    their ``seed``. ``decisions`` is a ``look-at.csv`` with points filled in. Several ``processes`` (None: one for each
+    core) share the questions. In a notebook the grades show as tables; ``frame`` gives them to pandas. Nothing is
+    written.
+
+    Raises ``DocumentError`` where it is not said which papers, and for a file that cannot be read.
+
+    ``symcomm.grade("midterm.md", "answers.csv", keys="out/keys.json").frame("questions")``
+    """
+    if sum(given is not None for given in (keys, roster, variants)) != 1:
+        raise DocumentError("say which papers: keys (out/keys.json), or the roster or variants they were made with",
+                            hint="one of the three")  # fmt: skip
+    template, sheets = read_template(Path(file)), read_sheets(Path(answers))
+    decided = read_decisions(Path(decisions)) if decisions is not None else ()
+    if keys is not None:
+        exam, papers = papers_of(template, Path(keys))
+    else:
+        exam = Exam(template, str(seed))
+        papers = exam.settle(read_roster(Path(roster)) if roster is not None else numbered(variants or 0))
+    return grade_papers(exam, papers, sheets, decided, progress, processes)
+
+
+def grade_papers(
     exam: Exam, papers: Sequence[Paper], sheets: Iterable[Sheet], decisions: Iterable[Decision] = (),
     progress: Progress | None = None, processes: int | None = 1,
 ) -> Grades:  # fmt: skip
