@@ -245,12 +245,12 @@ def _point(
 
 
 def real_points(
-    symbols: Mapping[str, bool], relations: Relations, fixed: Mapping[str, Fraction], count: int = 6
+    symbols: Mapping[str, bool], relations: Relations, fixed: Mapping[str, Fraction]
 ) -> list[dict[str, Fraction]]:
     """Real points at which the relations hold: small numbers and large ones, squares among them."""
     rng = random.Random(20261122)  # noqa: S311  (probes, not secrets)
     made: list[dict[str, Fraction]] = []
-    for n in range(count):
+    for n in range(6):
         found: dict[str, Fraction] = {}
         for name, whole in sorted(symbols.items()):
             size = rng.randrange(2, (60, 4_000, 300_000)[n % 3])

@@ -23,13 +23,11 @@ from symcomm.exams.problems.references import Lookup, fill
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-SIZE_LIMIT = 2_000_000  # bytes of one file
 BLOCK, TABLE = "symcomm", "table"
 
 _POINTS = re.compile(r"\s*[(\[]\s*(\d{1,4})\s*(?:points?|pts?|marks?|Punkte?|P\.)\s*[)\]]\s*[.:]?\s*$", re.IGNORECASE)
 _ONLY = re.compile(r":::+[ \t]*\{?\.?(\w*)\}?[ \t]*")
 _HEADING_MARKS = re.compile(r"\s{0,3}#{1,6}[ \t]+|[ \t]+#+[ \t]*$")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 # A word that is nearly the name of our block is a slip of the pen, not another language.
 _NEARLY_BLOCK = re.compile(r"sym{1,3}[-_ ]?com{1,3}s?|sympcomm|symcom+|simcom+|symocmm", re.IGNORECASE)
 
