@@ -299,6 +299,11 @@ def test_a_tied_weight_is_one_tensor_whose_second_gradient_is_added_to_the_first
 # -- errors -------------------------------------------------------------------------------------------------
 
 
+def test_a_peak_of_any_size_is_told_in_its_table():
+    table = models.toy(T=1).peak_memory(recipe="fp32_adam", workspace="1e400").markdown()
+    assert str(2 * 10**400 // 2**20) in "".join(table.split())  # for each of two threads, in MiB
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -372,7 +372,8 @@ def _exhibit(step: _Followed, top: int) -> Exhibit:
     unit, scale = ("MiB", 2**20) if totals[top] >= 10 * 2**20 else ("KiB", 2**10)
 
     def rounded(amount: Fraction) -> str:
-        return f"{float(amount / scale):,.1f}".replace(",", " ")
+        tenths = round(10 * amount / scale)  # exactly: what a float says ends at 10^308
+        return f"{tenths // 10:,}.{tenths % 10}".replace(",", " ")
 
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for n in shown:
