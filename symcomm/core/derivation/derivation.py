@@ -519,10 +519,12 @@ class Derivation:
         try:
             same = identical(self.relations.expand(left), self.relations.expand(right))
         except UndecidedError as undecided:
-            what = f"{step.name}: whether {left} is {right} could not be decided"
+            what = f"{step.name}: whether {str(left)[:200]} is {str(right)[:200]} could not be decided"
             raise DerivationError(f"{what} in the derivation of {self.title}") from undecided
         if not same:
-            raise DerivationError(f"{step.name}: {left} is not {right} in the derivation of {self.title}")
+            raise DerivationError(
+                f"{step.name}: {str(left)[:200]} is not {str(right)[:200]} in the derivation of {self.title}"
+            )
 
     # -- combining -----------------------------------------------------------------------------
 
