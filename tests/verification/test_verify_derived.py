@@ -334,6 +334,13 @@ def test_saved_bytes_are_not_compared_where_a_repetition_of_heads_is_a_view(
     assert (note in notes) == told
 
 
+def test_biases_of_heads_are_cut_with_the_heads_where_the_embedding_is_whole():
+    """No gradient of a bias for each pair of positions is gathered for a table that has a column for each head."""
+    plan = make_case(configured("t5"), "tensor(2, embedding=whole)", {}, "1f1b", 2).plan
+    assert plan.placements["w^R_i"] == plan.placements["positions:w^R_i"] == (("tensor", 0),)  # n_H × n_bucket
+    assert not any("b_i" in call.tensor for call in plan.collectives)
+
+
 def test_a_class_token_of_a_sequence_that_is_cut_is_refused():
     with pytest.raises(StrategyError) as told:
         prepare(configured("vit"), "context(2)")

@@ -211,7 +211,7 @@ def test_the_peak_of_experts_under_data_parallelism_has_their_buckets_and_nothin
     assert peaks(run(configured(name), "data(2)"))
 
 
-@pytest.mark.parametrize("strategy", ["tensor(2)", "tensor(2) + sequence"])
+@pytest.mark.parametrize("strategy", ["tensor(2)", "tensor(2) + sequence", "tensor(2, embedding=whole)"])
 def test_each_layer_of_a_decoder_brings_the_result_of_the_encoder_to_its_products(run: Run, strategy: str):
     run(configured("t5"), strategy)
 

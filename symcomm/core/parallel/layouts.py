@@ -43,8 +43,9 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
         rule = placed.rule
         if role not in rule.on or any(other.rule.mesh == rule.mesh for other, _ in found):
             continue
-        if (rule.where and not holds(rule.where, graph, tensor)) or (rule.spares and holds("lookups", graph, tensor)):
+        if rule.where and not holds(rule.where, graph, tensor):
             continue
+        spared = rows(graph) if rule.spares and holds("lookups", graph, tensor) else ()  # not heads, of a bias for each
         cut = {position for _, position in found}
         for position, axis in enumerate(tensor.axes):
             if placed.axes is None:
@@ -54,7 +55,7 @@ def placings(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str 
                 free = [p for p, name in enumerate(tensor.axes) if p not in cut and graph.axes[name].size != 1]
                 found.append((placed, (*shards, *free, 0)[0]))
                 break
-            if axis in placed.axes:
+            if axis in placed.axes and axis not in spared:
                 found.append((placed, position))
                 break
     return tuple(found)
@@ -75,6 +76,12 @@ def looked_up(graph: Graph) -> frozenset[str]:
     looking = [op for op in graph.ops if op.attribute("lookup") and rows & {*op.inputs}]
     found = {name for op in looking for name in op.inputs}
     return frozenset(name for name in found if all(op in looking for op in readers[name]))
+
+
+@lru_cache(maxsize=64)
+def rows(graph: Graph) -> frozenset[str]:
+    """The axes of the rows that ids choose."""
+    return frozenset(graph.tensors[op.output].axes[-1] for op in graph.ops if op.kind == "onehot")
 
 
 def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[

@@ -44,7 +44,7 @@ class Rule:
     rests: bool = False  # the cut saves memory: what it cuts rests so between ops, wherever it would be cheaper
     where: Literal["", "across", "lookups"] = ""
     passes: bool = False  # keys and values go round the ranks in blocks, and are never gathered
-    spares: bool = False  # tables in which ids are looked up stay whole
+    spares: bool = False  # rows of tables in which ids are looked up stay whole
     nodes: int = 0  # on which the experts of one token may lie; 0 is no limit
 
 
