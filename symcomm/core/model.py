@@ -598,11 +598,8 @@ def load(
         if is_path(source):
             file = file or str(source)
             text = read_text(source, "the path of a problem file or a table")
-        elif not isinstance(source, str):
-            hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
-            raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
         else:
-            text, file = source.removeprefix("\ufeff"), file or "<text>"
+            text, file = str(source).removeprefix("\ufeff"), file or "<text>"
         found = layer_tables(text, file)
         if not found:
             raise TableError(f"{file}: there is no layer table", hint=missing_table(text, file))
@@ -685,7 +682,7 @@ def load_known(source: object, *, name: str = "", dtype: str = "", values: Mappi
                loss: bool | None = None, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table.
 
-    Raises ``ValuesError`` for options that the source cannot take.
+    Raises ``ValuesError`` for options that the source cannot take, and ``TableError`` for what no model is read from.
     """
     blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
     for option, said in (("loss", loss), ("architecture", architecture or None), ("leaves", leaves or None)):
@@ -695,6 +692,9 @@ def load_known(source: object, *, name: str = "", dtype: str = "", values: Mappi
                 hint=r"a layer table has its loss as a row, such as \ell = CrossEntropy(o, r)" if loss else "",
             )
     if blueprint is None:
+        if not isinstance(source, (str, Path, Table)):
+            hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
+            raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
         return None
     unknown = [key for key, value in other.items() if value]
     if unknown:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from symcomm.verify.counters import local, storage
-from symcomm.verify.ways import OneProcess
+from symcomm.verify.runs import OneProcess
 
 
 def peak_of_backward(made: OneProcess) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 
 from symcomm.verify.counters import kinks, local, through_sockets
 from symcomm.verify.peak import peak_of_backward
-from symcomm.verify.ways import Cached, OneProcess, losses, modules, way
+from symcomm.verify.runs import Cached, OneProcess, losses, modules, run_of
 
 STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets that are rebuilt
 
@@ -47,7 +47,7 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         if not near:
             break
     reference = alone.gradients()
-    made = way(spec["method"])(spec, rank)
+    made = run_of(spec["method"])(spec, rank)
     made.prepare()
     with made.counter.mode(), losses(spec):
         saved = [made.step() for _ in range(STEPS)][-1]
@@ -68,7 +68,7 @@ def decoded(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """The counts of a rank in a step behind a prompt, and how far its results are from one pass over the whole text."""
     import torch
 
-    made = way(spec["method"])(spec, rank)
+    made = run_of(spec["method"])(spec, rank)
     assert isinstance(made, Cached)
     with torch.no_grad(), made.counter.mode():
         made.prepare()

@@ -89,18 +89,18 @@ def pairs(said: object) -> Iterable[tuple[str, object]]:
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What is said of one link: how many of those of the network it is, or its bandwidth; and its latency."""
+class _Link:
+    """One link as it is given: how many of those of the network it is, or its bandwidth; and its latency."""
 
     count: Form = num(1)
     bandwidth: Fraction | None = None
     latency: Fraction | Sym | None = None
 
 
-def _read(name: str, value: object) -> _Said:
+def _read(name: str, value: object) -> _Link:
     """Raises ``ValuesError`` for a number of links, a bandwidth or a latency that is none."""
     if isinstance(value, Quantity):
-        return _Said(bandwidth=checked(_bandwidth(name), value))
+        return _Link(bandwidth=checked(_bandwidth(name), value))
     head, _, tail = (part.strip() for part in str(value).partition("@"))
     latency = _latency(name, tail) if tail else None
     head, shared_by, ranks = (part.strip() for part in head.partition(SHARED))
@@ -108,15 +108,15 @@ def _read(name: str, value: object) -> _Said:
         if not re.fullmatch(r"[1-9]\d{0,5}", ranks):
             hint = f"for instance {name}=64 GB/s {SHARED} 2"
             raise ValuesError(f"'{ranks[:40]}' is no number of ranks that share a link of '{name}'", hint=hint)
-        one = _read(name, head) if head else _Said()
+        one = _read(name, head) if head else _Link()
         return replace(one, count=product(forms.rational(Fraction(1, int(ranks))), one.count), latency=latency)
     if re.fullmatch(rf"{_SYMBOL}|[-+.\d/]*", head):
         try:
-            return _Said(count=degree(head) if head else num(1), latency=latency)
+            return _Link(count=degree(head) if head else num(1), latency=latency)
         except StrategyError:
             hint = "a positive whole number, the name of a symbol, or a bandwidth such as 600 GB/s"
             raise ValuesError(f"'{head}' is no number of links of '{name}'", hint=hint) from None
-    return _Said(bandwidth=checked(_bandwidth(name), head), latency=latency)
+    return _Link(bandwidth=checked(_bandwidth(name), head), latency=latency)
 
 
 def _bandwidth(name: str) -> Rate:
@@ -182,7 +182,7 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     read = {name: _read(name, value) for name, value in said.items()}
     for level, value in late.items():
         if value is not None:
-            found = read.get(level, _Said())
+            found = read.get(level, _Link())
             if found.latency is not None:
                 raise ValuesError(f"the latency {spot(level)} is given twice")
             read[level] = replace(found, latency=_latency(level, value))

@@ -1,4 +1,4 @@
-"""The ways in which a rank runs a strategy: by a wrapper of PyTorch, by DTensor, in stages, with a cache."""
+"""How a rank runs a strategy: by a wrapper of PyTorch, by DTensor, in stages, with a cache."""
 
 from __future__ import annotations
 
@@ -596,16 +596,16 @@ class PlacedCached(PlacedRun, Cached):
         self.given = [*map(self.put, self.given, self.spec["inputs"])]
 
 
-WAYS: Mapping[str, type[OneProcess]] = {
+RUNS: Mapping[str, type[OneProcess]] = {
     "cached": Cached, "cached+dtensor": PlacedCached, "ddp": DataParallel, "zero1": DataParallel,
 }  # fmt: skip
 
 
-def way(method: str) -> type[OneProcess]:
-    """The class that runs a method: stages may be trained in any of the other ways."""
+def run_of(method: str) -> type[OneProcess]:
+    """The class that runs a method: stages may be trained as any of the others are."""
     if method.startswith("pipelining"):
         return Staged
-    return WAYS.get(method) or (PlacedRun if "dtensor" in method else OneProcess)
+    return RUNS.get(method) or (PlacedRun if "dtensor" in method else OneProcess)
 
 
 def losses(spec: dict[str, Any]) -> Any:
