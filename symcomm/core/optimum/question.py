@@ -102,7 +102,8 @@ class CountQuestion:
         >>> CountQuestion(lambda n: Fraction(n * n), range(2, 1000, 2)).edge(Fraction(50))
         (6, 8)
         """
-        within, last = self.worth(self.numbers[0]) <= most, len(self.numbers) - 1
+        within = self.worth(self.numbers[0]) <= most
+        last = self.numbers.index(self.numbers[-1])  # where Python has 32 bits, a long range has no length
 
         def sign(place: Fraction) -> int:
             return 1 if (self.worth(self.numbers[int(place)]) <= most) == within else -1
