@@ -489,3 +489,11 @@ def test_a_cost_worked_out_anew_at_each_number_is_least_first_within_and_passed_
 
     with pytest.raises(RefusedError, match="not 4"):
         CountQuestion(never, (4, 6)).least()
+
+
+def test_the_edge_lies_in_a_range_that_has_no_length():
+    """As one of 2^60 numbers has none in a browser, where Python counts with 32 bits; here it is one of 2^70."""
+    numbers = range(3, 3 * (2**70 + 1), 3)
+    with pytest.raises(OverflowError):
+        len(numbers)
+    assert CountQuestion(F, numbers).edge(F(10**20)) == (10**20 - 10**20 % 3, 10**20 - 10**20 % 3 + 3)
