@@ -249,3 +249,71 @@ def test_a_step_shares_an_uneven_vocabulary_as_its_model_does(ranks: str) -> Non
     for asked in (llama, llama.decode(), llama.prefill(new=64)):
         fit = asked.serving_capacity("10 MB", tokens=64, capacity_is="usable", strategy=f"tensor({ranks})")
         assert fit.at(**given).value == room // (2 * 64 * 2 * 16 * 2)
+
+
+WHOLE, TOKEN = 16_060_522_496, 131_072  # of Llama-3-8B in bf16: 8 030 261 248 weights, and 32 layers of 2 x 8 x 128
+
+
+def too_large(made: Any) -> list[str]:
+    return [note for note in made.notes if "this cannot run" in note]
+
+
+def test_a_time_tells_that_weights_and_cache_do_not_fit_the_named_device() -> None:
+    asked, rates = model("Llama-3-8B"), {"device": "H100-SXM", "accounting": {"capacity": "nominal_GB"}}
+    assert (80 * 10**9 - WHOLE) // (8192 * TOKEN) == 59  # sequences that fit
+    most, more = asked.at(B=59, c=8192), asked.at(B=60, c=8192)
+    assert not too_large(most.decode_time(**rates))
+    told = [
+        "The weights and the cache take 80.49 GB on a device, and H100-SXM has 80 GB: this cannot run. It would take "
+        "more ranks, fewer bytes a number, or fewer sequences or tokens."
+    ]  # 16 060 522 496 + 60 * 8192 * 131 072 = 80 485 031 936
+    for made in (
+        more.decode_time(**rates), more.decode_throughput(**rates), more.decode().time(**rates),
+        more.decode().step_time(**rates), more.prefill_time(prompt=8192, **rates),
+    ):  # fmt: skip
+        assert too_large(made) == told
+        assert told[0] in made.text()
+        assert "cannot run" in made.html()
+        assert "cannot run" in made.markdown()
+    for made in (
+        more.decode_time("tensor(2)", **rates), more.decode_time(dtype="fp8", **rates),
+        more.decode_time(past=8000, **rates),
+        more.decode_time(**{**rates, "accounting": "weights_and_cache"}),  # 80 GB may be 80 * 2**30
+        asked.at(B=60).decode_time(**rates), more.decode_time(peak="989 TFLOP/s", memory="3.35 TB/s"),
+    ):  # fmt: skip
+        assert not too_large(made)
+
+
+def test_weights_alone_that_do_not_fit_are_told_as_such_and_the_fullest_stage_counts() -> None:
+    asked = model("Llama-3-70B").at(B=1, c=8192)
+    assert too_large(asked.decode_time(device="H100-SXM")) == [
+        "The weights alone take 141.1 GB on a device, and H100-SXM has 80 GB: this cannot run. It would take "
+        "more ranks or fewer bytes a number."
+    ]  # 70 553 706 496 weights
+    layer = 2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672 + 2 * 8192
+    ends = 128256 * 8192  # the embedding; the last stage has the head, and a norm
+    assert 2 * (80 * layer + 2 * ends + 8192) == 141_107_412_992
+    for first, fits in ((50, False), (40, True)):
+        stages = f"pipeline(layers={first}:{80 - first}, microbatches=1)"
+        assert (2 * (first * layer + ends) < 80 * 2**30) == fits
+        assert (not too_large(asked.decode_time(stages, device="H100-SXM"))) == fits
+
+
+def test_a_request_tells_of_its_last_token_whether_its_cache_fits() -> None:
+    rates = {"device": "H100-SXM", "accounting": {**SAID, "capacity": "nominal_GB"}}
+    asked = model("Llama-3-8B").at(B=64)
+    assert (80 * 10**9 - WHOLE) // (64 * TOKEN) == 7622
+    assert not too_large(asked.request_latency(7000, 623, **rates))  # the last token is made, and not read
+    [told] = too_large(asked.request_latency(7000, 624, **rates))
+    assert told.startswith("The weights and the cache take 80.01 GB on a device")  # 7623 tokens of 64 sequences
+    [told] = too_large(asked.at(P=7700).request_latency("P", 100, **rates))
+    assert told.startswith("The weights and the cache take 81.48 GB")  # 7799 tokens, and not the 7700 of the prompt
+
+
+def test_what_a_search_refuses_for_its_memory_is_what_a_time_tells() -> None:
+    step = model("Llama-3-8B").at(c=8192).decode()
+    rates = {"device": "H100-SXM", "accounting": {**SAID, "capacity": "nominal_GB"}}
+    found = sc.search(step, devices=1, batch="56..63", **rates)
+    assert (found.feasible, dict(found.top[0].sizes)["B"]) == (4, 59)
+    told = [batch for batch in range(56, 64) if too_large(step.at(B=batch).time(**rates))]
+    assert told == [60, 61, 62, 63]

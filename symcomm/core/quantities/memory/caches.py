@@ -26,12 +26,14 @@ from symcomm.core.form import (
     product,
     value,
 )
+from symcomm.core.form import names as names_of
 from symcomm.core.graph.graph import Graph, Kept, Op, Region, bare
+from symcomm.core.hardware.devices import device
 from symcomm.core.libraries import Expr, sp
 from symcomm.core.parallel.layouts import PARTIAL, Layout
 from symcomm.core.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.core.printing.quantities import short
-from symcomm.core.program.pipeline import check_divisible, held
+from symcomm.core.program.pipeline import check_divisible, fullest, held
 from symcomm.core.program.program import batch_of, program
 from symcomm.core.program.resting import resting
 from symcomm.core.quantities.counting import flops
@@ -380,6 +382,51 @@ def weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:
             every += [(times, *one) for one in mine]
     return work.define("W", Total(tuple(names)), BYTE, "add", "All weights of one rank.",
                        witness=partial(laid_out, every))  # fmt: skip
+
+
+def too_large(
+    setting: Setting, strategy: StrategyOption | None, dtype: str | None, named: object, tokens: Form | None = None
+) -> tuple[str, ...]:  # fmt: skip
+    """A note where a step's weights and cache are known not to fit the memory of the device that is named.
+
+    The cache is that of ``tokens`` of each sequence: of those behind a prefill or before a step, where none are said.
+    Unless the meaning of the device's memory is named, it is taken as the most that may be meant.
+    """
+    asked, meaning = setting, setting.accounting.capacity
+    if setting.graph.step is None or named is None or setting.accounting.off_device:
+        return ()
+    setting, said = behind(replace(setting, read={}))  # what is read here is of no step of the answer
+    assert setting.graph.step is not None
+    far = tokens or said or from_expr(setting.graph.step.past)
+    if not {*names_of(far)} <= setting.values.keys():
+        return ()
+    setting, placed = setting.in_format(dtype), parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    alone = whole = Fraction(0)
+    for _, stage in fullest(setting.graph, placed.pipeline if placed is not None else None, setting.values):
+        work = StepWriter(setting, *(placed.forms if placed is not None else ()))
+        mine = weights(work, placed, stage), write(work, placed, shares(setting, placed, far, stage, "batch"), "batch")
+        numbers = dict(setting.values)
+        for step in work.steps:
+            if not {*names_of(step.form)} <= numbers.keys():
+                return ()
+            numbers[step.name] = evaluate(step.form, numbers)
+        first, rest = (evaluate(one, numbers) for one in mine)
+        alone, whole = max(alone, first), max(whole, first + rest)
+    owner = device(named)
+    meant = {m: owner.capacity(m) for m in MEANINGS if m != "usable" or owner.memory.usable is not None}
+    room = meant.get(meaning) or max(meant.values(), key=lambda one: one.value)
+    if whole <= room.value:
+        return ()
+    has = owner.memory.sold_as
+    if meaning in meant:
+        asked.choice("capacity")
+        has = short(room)
+    takes = short(Quantity(alone if alone > room.value else whole, BYTE)).removeprefix("≈ ")
+    if alone > room.value:
+        return (f"The weights alone take {takes} on a device, and {owner.name} has {has}: this cannot run. "
+                "It would take more ranks or fewer bytes a number.",)  # fmt: skip
+    return (f"The weights and the cache take {takes} on a device, and {owner.name} has {has}: this cannot run. "
+            "It would take more ranks, fewer bytes a number, or fewer sequences or tokens.",)  # fmt: skip
 
 
 def derive_attention_intensity(setting: Setting, dtype: Dtype | None = None) -> Derivation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Unpack
 
 from symcomm.core.derivation import Derivation, Numbers
@@ -14,6 +15,7 @@ from symcomm.core.program.pipeline import stage_count
 from symcomm.core.quantities.counting.generation_flops import Generated, Prompt
 from symcomm.core.quantities.declared import Meaning
 from symcomm.core.quantities.generating import pieces, step_of, up_to
+from symcomm.core.quantities.memory.caches import too_large
 from symcomm.core.quantities.options import Dtype, LinkedRates, StrategyOption, Whole
 from symcomm.core.quantities.time import step_time, time
 from symcomm.core.quantities.time.terms import SECOND
@@ -125,7 +127,11 @@ def derive_request_latency(
         text = "Decode steps, whose time grows linearly: that at the mean context, as often."
         parts.append(work.define(name, form, SECOND, "add the steps", text, witness=witness, by=step.touched))
     work.combine("t", Total(tuple(parts)), SECOND, "add", "The whole request.")
-    made = setting.derivation("Time of a request", work.steps, notes=[*dict.fromkeys((*first.notes, *step.notes))])
+    prefill = step_of(setting, "prefill")
+    fit = partial(too_large, prefill, strategy, dtype, rates.get("device"))
+    sooner, full = fit(size), fit(Total((size, degree(tokens), num(-1))))
+    notes = [note for note in dict.fromkeys((*first.notes, *step.notes)) if note not in sooner]
+    made = setting.derivation("Time of a request", work.steps, notes=[*notes, *full])
     given = {**dict(made.given), **dict(first.given), **dict(step.given)}
     checks = (checked, *step.checks, *((check,) if check is not None else ()))
     return replace(made, given=tuple(given.items()), named=made.named | first.named | step.named,

@@ -29,6 +29,7 @@ from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.core.quantities.declared import Extent, Meaning
+from symcomm.core.quantities.memory.caches import too_large
 from symcomm.core.quantities.time.region_time import RegionTime, beside_backward, fetching, prefetched, region_time
 from symcomm.core.quantities.time.slots import PipelineTime, Run, add_times
 from symcomm.core.quantities.time.term_texts import exhibit, need
@@ -306,5 +307,6 @@ def derive(
     title = {"step": "Time", "exposed": "Exposed communication", "hidden": "Hidden communication",
              "network": "Communication time"}[of] + f" of a {whole}"  # fmt: skip
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
-    answer = replace(made.setting.derivation(title, steps, exhibits=shown, notes=made.notes), where=made.where)
+    notes = (*made.notes, *too_large(setting, strategy, dtype, rates.get("device")))
+    answer = replace(made.setting.derivation(title, steps, exhibits=shown, notes=notes), where=made.where)
     return with_rates(answer, writer)

@@ -17,6 +17,7 @@ from symcomm.core.quantities.communication.links import linked
 from symcomm.core.quantities.counting.flops import packed
 from symcomm.core.quantities.counting.load import ONE_DEVICE, Load, load
 from symcomm.core.quantities.declared import Extent, Meaning
+from symcomm.core.quantities.memory.caches import too_large
 from symcomm.core.quantities.time.term_texts import exhibit, need
 from symcomm.core.quantities.time.terms import TERMS, Terms, TimeWriter
 from symcomm.core.records import replace
@@ -102,7 +103,7 @@ def derive(
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
     setting = keeping(packed(setting.freeze(frozen), documents), recipe)
-    only = TERMS if term is None else (term,)
+    only, asked = TERMS if term is None else (term,), setting
     setting, work, writer, terms, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates, only=only)
     what = {
         "forward": "The forward pass",
@@ -121,7 +122,8 @@ def derive(
             steps = ending(work, need(found, f"the {term} term"))
         return with_rates(setting.derivation(f"{title}: {term}", steps, exhibits=shown), writer)
     need(writer.time("t", terms, what), f"{what.lower()} of {writer.strategy.name.lower()}")
-    return with_rates(setting.derivation(title, work.steps, exhibits=shown), writer)
+    notes = too_large(asked, strategy, dtype, rates.get("device"))
+    return with_rates(setting.derivation(title, work.steps, exhibits=shown, notes=notes), writer)
 
 
 def ending(work: StepWriter, *names: Form) -> list[Step]:
