@@ -14,7 +14,7 @@ from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.accounting import Accounting, AccountingLike, clashes, field_of
-from symcomm.core.derivation import Derivation, Reason, Relations, Step, exact, worked_out
+from symcomm.core.derivation import Condition, Derivation, Reason, Relations, Step, exact, worked_out
 from symcomm.core.derivation.renaming import Renaming, renamed
 from symcomm.core.doors import door
 from symcomm.core.dtypes import USUAL_DTYPE, autocast_of, formats
@@ -42,7 +42,7 @@ from symcomm.core.quantities.methods import DerivedQuantities
 from symcomm.core.readers.blueprint import Blueprint, PartGraph
 from symcomm.core.readers.reading import Leaves, read
 from symcomm.core.records import ByIdentity, dataclass
-from symcomm.core.setting import Setting
+from symcomm.core.setting import OTHER_ORDER, Setting
 from symcomm.core.text.finder import layer_tables, missing_table
 from symcomm.core.text.formula import parse_layer
 from symcomm.core.text.table import Table, as_text
@@ -82,13 +82,16 @@ def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: S
 def _telling(
     derive: Callable[..., Derivation], asked: tuple[str, ...],
     again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None,
-    setting: Setting, **options: Any,
+    ordered: Callable[..., Derivation | None], setting: Setting, **options: Any,
 ) -> Derivation:  # fmt: skip
     """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank.
 
-    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do.
+    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do. Where
+    numbers decide the order of products otherwise, it is what is ``ordered``.
     """
     made = derive(setting, **options)
+    if orders := [one for one in made.where if one.refusal == OTHER_ORDER]:
+        again = partial(ordered, orders)
     used = {s.name for s in made.expr.free_symbols} or {name for step in made.steps for name in names(step.form)}
     if words is not None and (not words or words & used):
         made = replace(made, touched=(*made.touched, *({"vocabulary"} - {*made.touched})))
@@ -412,7 +415,8 @@ class Model(DerivedQuantities):
         asked = chosen.asked if asked is None else asked
         words = None if shared is None else shared.names(even)
         asked_for = quantity if isinstance(wanted, str) else ""  # a worksheet writes down the steps of what it takes
-        made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words))
+        ordered = partial(self._ordered, again, wanted, {"accounting": accounting, "asked": asked, **options})
+        made = derived(asked_for, setting, said, partial(_telling, declared.derive, asked, again, words, ordered))
         if made.same_at is not None and whole is not None:
             made = replace(made, same_at=partial(_same_cut, made.same_at, cutting, cutting(known)))
             if whole.pipeline is not None and "stage" not in said:
@@ -513,15 +517,30 @@ class Model(DerivedQuantities):
             at |= {name: value for name, value in missing.items() if name in counts} or missing
         key = frozenset(at.items())
         if at and key not in made:
-            made[key] = replace(self, values={**self.values, **at}).derive(quantity, **said)
+            made[key] = self._knowing({**self.values, **at}).derive(quantity, **said)
         return made.get(key)
+
+    def _ordered(
+        self, otherwise: Callable[[Mapping[str, Fraction]], Derivation | None] | None,
+        quantity: str | DeclaredQuantity, said: Mapping[str, Any], orders: Sequence[Condition],
+        known: Mapping[str, Fraction],
+    ) -> Derivation | None:  # fmt: skip
+        """What is derived where numbers make another order of products the cheaper one."""
+        other = otherwise(known) if otherwise is not None else None
+        if other is None and not all(one.holds(known) for one in orders if {*one.names} <= known.keys()):
+            return self._knowing({**known, **self.values}).derive(quantity, **said)
+        return other
+
+    def _knowing(self, values: Mapping[str, Fraction]) -> Model:
+        """The same with these values."""
+        graph = self.graph if self.graph.step is None else again(self.graph, Accounting(), values)
+        return replace(self, values=values, graph=graph)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
         known = {**self.values, **_numbers(values, self.graph)}
         self.graph.check_sizes(self.graph.relations.complete(known))
-        graph = self.graph if self.graph.step is None else again(self.graph, Accounting(), known)
-        return replace(self, values=known, graph=graph)
+        return self._knowing(known)
 
     @door
     def prefill(self, new: Count | None = None, past: Count = 0) -> Model:

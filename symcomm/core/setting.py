@@ -14,7 +14,7 @@ from typing import Protocol
 from symcomm.core import form as forms
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.collectives.algorithms import runs_by, told
-from symcomm.core.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
+from symcomm.core.derivation import Condition, Derivation, Exhibit, Reason, Relations, Step, Witness, unread, worked_out
 from symcomm.core.dtypes import autocast_of, formats, grouped
 from symcomm.core.errors import SymcommError, ValuesError, nearest
 from symcomm.core.form import Form, Num, Ratio, Sym, num, product
@@ -29,6 +29,8 @@ from symcomm.core.parallel.strategy import Strategy
 from symcomm.core.program.pipeline import check_divisible, check_stages
 from symcomm.core.records import ByIdentity, dataclass, replace
 from symcomm.core.units import Unit
+
+OTHER_ORDER = "another order of the products with what is kept is cheaper"
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ class Setting:
         steps = steps if self.told else unread(steps, self.graph.relations)
         return Derivation(
             title, self.accounting, steps, tuple(used), self.graph.relations, tuple(exhibits if self.told else ()),
-            tuple(self.values.items()), self.notation, tuple(notes),
+            tuple(self.values.items()), self.notation, tuple(notes), tuple(self._of_orders()),
             sizes=self.symbols | self.degrees, named=self.named,
             checks=(self.graph.check_sizes, *self.checks), from_zero=self.graph.from_zero,
         )  # fmt: skip
@@ -218,6 +220,15 @@ class Setting:
         plain = self.accounting.operations == "matmul_only"  # a rotation is no product
         by = self.graph.step.by if self.graph.step is not None else ()
         return (name for name in by if not plain or name != "cached_keys")
+
+    def _of_orders(self) -> Iterable[Condition]:
+        """Under which conditions the products of a step with what is kept stand in the cheaper order."""
+        for saved, taken in self.graph.step.orders if self.graph.step is not None else ():
+            terms = sp.Add.make_args(next(f for f in sp.Mul.make_args(sp.factor_terms(saved)) if f.is_Add))
+            more, less = (forms.from_expr(sp.Add(*(sign * t for t in terms if sign * t.as_coeff_Mul()[0] > 0)))
+                          for sign in (1, -1))  # fmt: skip
+            remedy = f"give numbers to the model: model.at({forms.names(forms.Total((more, less)))[0]}=...)"
+            yield Condition(more, ">" if taken else "<=", less, OTHER_ORDER, remedy)
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""

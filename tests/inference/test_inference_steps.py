@@ -369,3 +369,40 @@ def test_a_chunk_behind_a_window_meets_the_keys_that_are_kept() -> None:
              ("full", "windowed", "causal_half")}  # fmt: skip
     assert pairs == {"full": 6 * (3 + 6), "windowed": 6 * 4, "causal_half": 6 * 4}
     assert "all keys that are there" in chunk.flops().markdown()
+
+
+@pytest.mark.parametrize("strategy", [None, "tensor(2)", "ulysses(2)", "context(2)"])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_the_order_of_absorbed_products_does_not_hang_on_when_numbers_are_given(phase: str, strategy: str) -> None:
+    made = model("DeepSeek-V2-Lite")
+
+    def asked(step: sc.Model, **numbers: int) -> list[Fraction]:
+        found = [step.time(strategy, device="H100-SXM"), step.flops()]
+        found += [step.communication(strategy)] if strategy else []
+        return [one.at(B=4, **numbers).value for one in found]
+
+    late = getattr(made, phase)(new="q", past="c")
+    for new in (8, 200):
+        early = asked(getattr(made, phase)(new=new, past=8))
+        assert asked(late, q=new, c=8) == early
+        assert asked(late.at(q=new), c=8) == early
+
+
+def test_a_chunk_absorbs_its_latents_up_to_the_positions_where_heads_are_cheaper_at_a_long_context() -> None:
+    made, latent, nope, value, heads, layers, past = model("DeepSeek-V3"), 512, 128, 128, 128, 61, 100
+    assert nope * latent // (latent - nope) == 170  # q (512 - 128) < 128 * 512: operations of each cached position
+    step = made.prefill(new="q", past="c")
+    ways = {how: made.prefill(new="q", past="c").flops(accounting={"mla": how}) for how in ("absorbed", "expanded")}
+    for new in (2, 170, 171, 1000):
+        both = new + past
+        absorbed = new * (nope + value) * latent + 2 * new * both * latent
+        expanded = both * (nope + value) * latent + new * both * (nope + value)
+        at = {"B": 1, "q": new, "c": past}
+        more = ways["absorbed"].at(at).value - ways["expanded"].at(at).value
+        assert more == 2 * layers * heads * (absorbed - expanded)
+        assert step.flops().at(at) == ways["absorbed" if new < 171 else "expanded"].at(at)
+        assert made.prefill(new=new, past=past).flops().at(B=1) == step.flops().at(at)
+        timed = made.prefill_time(prompt="q", past="c", device="H100-SXM").at(at)
+        assert timed == made.prefill_time(prompt=new, past=past, device="H100-SXM").at(B=1)
+    assert "This holds where `q·H_V + r_KV·H_V` ≤ `q·r_KV` and `q·H + r_KV·H` ≤ `q·r_KV`." in step.flops().notes
+    assert not made.decode().flops().notes  # one position is always cheaper absorbed

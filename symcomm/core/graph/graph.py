@@ -170,6 +170,8 @@ class Stepped:
     values: tuple[tuple[str, Fraction], ...] = ()  # numbers that made it so
     rolling: frozenset[str] = frozenset()  # axes with a few rows of the past, as a short convolution keeps them
     lengths: Mapping[str, Expr] = field(default_factory=dict)  # axes of positions, with symbols where they have numbers
+    # What another order of two products would cost more, times a positive number, and whether it was taken as more.
+    orders: tuple[tuple[Expr, bool], ...] = ()
 
     def check_length(self, known: Mapping[str, Fraction], end: Form | None = None) -> None:
         """Raises ``ValuesError`` where there are more positions, up to ``end``, than the model's table of them has."""

@@ -19,7 +19,6 @@ from typing import Any
 from symcomm.core.accounting import CONVENTIONS, Accounting
 from symcomm.core.elimination import PriceTable, Values, cheapest
 from symcomm.core.errors import StrategyError, ValuesError
-from symcomm.core.form import from_expr, names
 from symcomm.core.graph.axis_roles import find_vocabulary, sequence_axes, whole_indices
 from symcomm.core.graph.graph import SOFTMAXES, Axis, Graph, Kept, Op, Role, Stepped, Tensor, bare
 from symcomm.core.graph.ops import MAP
@@ -33,6 +32,7 @@ Node = tuple[str, Version]
 CHOSEN = ("cache", "cached_keys", "mla", "logits")  # the conventions that decide what a step computes
 LOSS = "cross-entropy"  # what is told of a loss is not of a step, which has none
 _OPEN = symbol("new"), symbol("past")
+_LONG = symbol("long''''")  # how many positions there are at a long context: no name that a person gives
 GROWN = 2**20  # positions that count as many, where it is asked what is cheaper at a long context
 
 
@@ -102,6 +102,7 @@ class _Stepper:
     axes: dict[str, Axis] = field(default_factory=dict)
     held: list[Kept] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    orders: dict[tuple[Expr, bool], None] = field(default_factory=dict)  # of products, where sizes decide them
     coloured: dict[str, tuple[str, str]] = field(default_factory=dict)  # of axes of positions that are made
 
     def run(self) -> Graph:
@@ -135,7 +136,7 @@ class _Stepper:
         step = Stepped(
             self.origin, self.new, self.past, self.phase, tuple(self.held), behind if self.past != 0 else {},
             tuple(self.stream), tuple(self.choices.items()), tuple(self.read), tuple(self.values.items()),
-            rolling if self.past != 0 else frozenset(), self.lengths,
+            rolling if self.past != 0 else frozenset(), self.lengths, tuple(self.orders),
         )  # fmt: skip
         return replace(
             graph, axes=self.axes, tensors=self.tensors, ops=ops, regions=regions, step=step, limits=(),
@@ -805,28 +806,37 @@ class _Stepper:
         first: tuple[tuple[int, ...], tuple[int, ...]], second: tuple[tuple[int, ...], tuple[int, ...]],
         loops: Mapping[int, int],
     ) -> bool:  # fmt: skip
-        """Whether the other order takes fewer operations, at the known sizes."""
+        """Whether the other order takes fewer operations, at a long context; a size that is not known may decide it.
+
+        Of unknown sizes, new positions of a decode step are few; all else is taken as equal.
+        """
         colours = self.colours(reader, version)
         sizes = {i: self.length(a, colours.get(i, "")) for i, a in self.graph.index_axes(reader).items()}
         mine = self.graph.index_axes(product)
         for i, i_here in loops.items():
             sizes.setdefault(i_here, self.length(mine[i], ""))
 
-        def passes(*groups: Iterable[int]) -> int:
-            found = 1
-            for i in dict.fromkeys(i for group in groups for i in group):
-                found *= sizes[i]
-            return found
+        def passes(*groups: Iterable[int]) -> Expr:
+            return sp.Mul(*(sizes[i] for i in dict.fromkeys(i for group in groups for i in group)))
 
-        return passes(*first) + passes(*second) < passes(*reader.indices) + passes(loops.values())
+        there, other = passes(*reader.indices) + passes(loops.values()), passes(*first) + passes(*second)
+        saved = sp.Poly(self.graph.relations.expand(there - other), _LONG).LC()
+        few = {s: sp.Integer(1) for s in self.new.free_symbols} if self.phase == "decode" else {}
+        known = {s: sp.Rational(v.numerator, v.denominator) for s in saved.free_symbols
+                 if (v := self.values.get(s.name)) is not None}  # fmt: skip
+        found = bool(saved.xreplace({s: sp.Integer(1024) for s in saved.free_symbols} | few | known) > 0)
+        apart = saved.xreplace({s: s + 1 for s in saved.free_symbols})  # sizes are one or more
+        if saved.free_symbols and len({t.as_coeff_Mul()[0] > 0 for t in sp.Add.make_args(sp.expand(apart))}) > 1:
+            self.orders[saved, found] = None
+        return found
 
-    def length(self, axis: str, colour: str) -> int:
-        """The length of a loop, at the known sizes and many positions before."""
+    def length(self, axis: str, colour: str) -> Expr:
+        """The length of a loop, with a symbol for the positions of a long context."""
         if not colour:
-            return self.number(self.graph.axes[axis].size)
+            return self.graph.axes[axis].size
         if colour.startswith(ALL) and self.past != 0:
-            return GROWN if {*names(from_expr(self.past))} - self.values.keys() else self.number(self.past + self.new)
-        return 1 if colour == LAST else self.number(self.new)
+            return _LONG
+        return sp.Integer(1) if colour == LAST else self.new
 
     def reordered(
         self, reader: Op, version: Version, product: Op, other: tuple[Node, tuple[int, ...]],

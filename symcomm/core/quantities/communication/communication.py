@@ -286,7 +286,8 @@ def derive_communication(
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(sizes_of, ()))
-        return replace(setting.derivation(title, work.steps), where=held.where)
+        answer = setting.derivation(title, work.steps)
+        return replace(answer, where=(*answer.where, *held.where))
     groups: dict[tuple[str, str, tuple[str, ...], str, str, Form, Form], list[Call]] = {}
     for c in chosen:
         key = (c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.layers, c.microbatches)
@@ -330,7 +331,8 @@ def derive_communication(
     if any(c.kind != "send" for c in between):
         shown.insert(0, reasons(setting, plan, between))
     told = lead(plan, strategy, every, between) if between else ()
-    return replace(setting.derivation(title, work.steps, exhibits=shown, notes=notes), where=held.where, lead=told)
+    answer = setting.derivation(title, work.steps, exhibits=shown, notes=notes)
+    return replace(answer, where=(*answer.where, *held.where), lead=told)
 
 
 def _over_level(

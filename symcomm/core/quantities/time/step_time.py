@@ -308,5 +308,5 @@ def derive(
              "network": "Communication time"}[of] + f" of a {whole}"  # fmt: skip
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
     notes = (*made.notes, *too_large(setting, strategy, dtype, rates.get("device")))
-    answer = replace(made.setting.derivation(title, steps, exhibits=shown, notes=notes), where=made.where)
-    return with_rates(answer, writer)
+    answer = made.setting.derivation(title, steps, exhibits=shown, notes=notes)
+    return with_rates(replace(answer, where=(*answer.where, *made.where)), writer)
