@@ -406,3 +406,17 @@ def test_a_chunk_absorbs_its_latents_up_to_the_positions_where_heads_are_cheaper
         assert timed == made.prefill_time(prompt=new, past=past, device="H100-SXM").at(B=1)
     assert "This holds where `q·H_V + r_KV·H_V` ≤ `q·r_KV` and `q·H + r_KV·H` ≤ `q·r_KV`." in step.flops().notes
     assert not made.decode().flops().notes  # one position is always cheaper absorbed
+
+
+@pytest.mark.parametrize("strategy", ["context(2)", "ulysses(2)", "ring(2)", "tensor(2) + sequence"])
+def test_a_prompt_of_one_position_is_cut_no_more_than_others_that_ranks_do_not_divide(strategy: str) -> None:
+    made, told = model("Llama-3-8B"), "of x (row 1 of embedding) into 2 parts, but 1 is not divisible by 2\nhint: "
+    axis = strategy.partition("(")[0]
+    for asked in (
+        lambda: made.prefill(new=1).communication(strategy), lambda: made.at(S=1).prefill("S").communication(strategy),
+        lambda: made.prefill("S").communication(strategy).at(B=4, S=1),
+        lambda: made.prefill_time(strategy, prompt=1, device="H100-SXM"),
+    ):  # fmt: skip
+        with pytest.raises(sc.SymcommError) as caught:
+            asked()
+        assert told + f"{axis} may be 1, the next that divides 1" in str(caught.value)

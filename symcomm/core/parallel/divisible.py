@@ -46,7 +46,7 @@ def uneven(
     )
     if length.denominator != 1:
         return StrategyError(message, hint=f"{axis.label} must be whole first: choose other sizes")
-    if length == 1:
+    if length == 1 and (graph.step is None or axis.name not in graph.step.stream):
         return StrategyError(
             message,
             hint=f"an axis that is always 1 is written as 1 in the table, not as {axis.label}: it is not cut then",

@@ -633,6 +633,7 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
         if loops & {*(placed.axes or ())}:
             what = f"{strategy.name} cuts the positions of a loop, each of which reads what the one before has made"
             raise StrategyError(what, hint="data(k) cuts the batch, tensor(k) the gates")
-    # An axis of length 1, as of a condition beside a sequence, has no parts.
-    parted = {name for name, axis in graph.axes.items() if axis.size != 1}
+    # An axis of length 1, as of a condition beside a sequence, has no parts; a prompt is cut whatever its length is.
+    prompt = graph.step.stream if graph.step is not None and graph.step.phase == "prefill" else ()
+    parted = {name for name, axis in graph.axes.items() if axis.size != 1 or name in prompt}
     return tuple([replace(p, axes=p.axes and tuple([a for a in p.axes if a in parted])) for p in found])
