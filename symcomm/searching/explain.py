@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 from operator import itemgetter
 
 from symcomm.core import form as forms
+from symcomm.core.accounting import Accounting
+from symcomm.core.derivation import whole_bytes
 from symcomm.core.quantities.time.terms import Terms
 from symcomm.core.records import dataclass
 from symcomm.searching.structure import Structure
@@ -103,12 +105,19 @@ def by_term(terms: Terms, layer: Fraction, worth: Mapping[str, Fraction], conven
     return {COMPUTE: compute, MEMORY: layer - network - compute, NETWORK: network}
 
 
-def bytes_of(structure: Structure, worth: Mapping[str, Fraction]) -> tuple[Share, ...]:
+def bytes_of(structure: Structure, worth: Mapping[str, Fraction], accounting: Accounting) -> tuple[Share, ...]:
     """The contents of one rank's memory, the largest first; of several stages the one that holds most."""
     total = worth["memory"]
     stage = next(stage for stage in structure.stages if worth_of(worth, stage.memory) == total)
     found = [(what, worth_of(worth, form)) for what, form in stage.holds]
-    return in_order([Share(what, amount, amount / total) for what, amount in found if amount])
+    return told_bytes(found, total, structure.touched, accounting)
+
+
+def told_bytes(
+    held: Iterable[tuple[str, Fraction]], total: Fraction, touched: Collection[str], accounting: Accounting
+) -> tuple[Share, ...]:  # fmt: skip
+    """The parts of a ``total`` by their kind, the largest first: in whole bytes, as the quantities tell them."""
+    return in_order([Share(what, whole_bytes(n, touched, accounting), n / total) for what, n in held if n])
 
 
 def in_order(shares: list[Share]) -> tuple[Share, ...]:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from symcomm.core.accounting import Accounting, AccountingLike
-from symcomm.core.derivation import exact
+from symcomm.core.derivation import exact, whole_bytes
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Num, Sym
 from symcomm.core.model import Model
@@ -399,12 +399,12 @@ def _configuration(s: Structure, g: Grid, index: int, question: SearchQuestion, 
     values = {name: n for name, n in values.items() if name in s.core.variables}
     worth = s.at(values)
     shares, calls = explain.times(s, worth, question.accounting.time)
-    held = explain.bytes_of(s, worth)
+    held, how = explain.bytes_of(s, worth, question.accounting), (s.touched, question.accounting)
     return Configuration(
         written(s.draft.pieces, sizes, sizes[MICROBATCHES]), tuple((axis, sizes[axis]) for axis in g.axes),
         sizes[MICROBATCHES], tuple((n, sizes[n]) for n, _ in g.lists if n != MICROBATCHES), s.draft.recomputation,
-        s.draft.schedule, Quantity(worth["time"], SECOND), Quantity(worth["memory"], BYTE),
+        s.draft.schedule, Quantity(worth["time"], SECOND), Quantity(whole_bytes(worth["memory"], *how), BYTE),
         shares, calls, held, explain.sentence(shares, calls, held, capacity),
         replace(question.accounting, recomputation=CONVENTION[s.draft.recomputation]),
-        **{on: Quantity(worth[SHARED_MEMORY[on]], BYTE) for on, _ in question.shared},
+        **{on: Quantity(whole_bytes(worth[SHARED_MEMORY[on]], *how), BYTE) for on, _ in question.shared},
     )  # fmt: skip

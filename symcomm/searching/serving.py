@@ -13,6 +13,7 @@ from typing import Any
 
 from symcomm.core import form as forms
 from symcomm.core.collected import collect
+from symcomm.core.derivation import whole_bytes
 from symcomm.core.form import Form, Sym
 from symcomm.core.graph.axis_roles import batch_axes
 from symcomm.core.parallel.placement import cut_axes
@@ -177,11 +178,13 @@ def configuration(
     parts[explain.BUBBLE] = worth[EACH] - sum(parts.values())  # waiting for a turn on the slowest stage
     shares = explain.in_order([Share(what, n, n / worth[EACH]) for what, n in parts.items() if n])
     holds = next(holds for memory, holds in s.stages if at(memory) == worth[MEMORY])
-    held = explain.in_order([Share(what, at(form), at(form) / worth[MEMORY]) for what, form in holds if at(form)])
+    parts_held = [(what, at(form)) for what, form in holds]
+    held = explain.told_bytes(parts_held, worth[MEMORY], s.touched, question.accounting)
+    memory = Quantity(whole_bytes(worth[MEMORY], s.touched, question.accounting), BYTE)
     strategy = written(s.draft.pieces, sizes, sizes.get(PIPELINE, 1))
     return ServingConfiguration(
         strategy, tuple((axis, sizes[axis]) for axis in g.axes), tuple((n, sizes[n]) for n, _ in g.lists),
         s.draft.format, Quantity(1 / worth[COST], RATE), Quantity(worth[EACH], SECOND),
-        Quantity(worth[FIRST], SECOND) if FIRST in worth else None, Quantity(worth[MEMORY], BYTE),
+        Quantity(worth[FIRST], SECOND) if FIRST in worth else None, memory,
         shares, held, explain.sentence(shares, (), held, capacity), question.accounting,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import re
 import sys
 import tracemalloc
 from fractions import Fraction
+from math import ceil
 
 import joblib
 import pytest
@@ -462,3 +463,36 @@ def test_with_peaks_those_that_are_told_fit_at_their_peak():
     assert (gone, less.feasible) == (len(every.top) - len(less.top), len(less.top))
     assert any("fit at their peak, too" in note for note in less.notes)
     assert not any("comes on top" in note for note in less.notes)
+
+
+@pytest.mark.parametrize("ranks", [3, 7, 9])
+@pytest.mark.parametrize(("strategy", "cut"), [("zero1", "o"), ("zero2", "go"), ("fsdp", "wgo")])
+def test_memory_is_told_in_whole_bytes_as_the_quantities_tell_it(strategy, cut, ranks):
+    made = sc.load("Computation\tInput\tOutput\ny = x W + b\tx [B, L, D], W [D, F], b [F]\ty [B, L, F]\n")
+    made = made.at(D=15, F=7, L=5, B=63)
+    rates = {"peak": "100 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s", "capacity": "1 GB"}
+    found = sc.search(made, devices=ranks, capacity_is="usable", strategies=strategy, microbatches=1, **rates).top[0]
+    whole = {"weights": 2 * 112, "gradients": 2 * 112, "optimizer states": 12 * 112}  # 15 * 7 + 7 parameters
+    mean = {what: Fraction(n, ranks if what[0] in cut else 1) for what, n in whole.items()}
+    parts = {share.what: share.amount for share in found.held}
+    assert parts == {"activations": 2 * 63 // ranks * 5 * 15} | {what: ceil(n) for what, n in mean.items()}
+    assert found.memory.value == ceil(sum(mean.values())) + parts["activations"]
+    assert found.memory.value == (made.state_memory(found.strategy).at().value
+                                  + made.activation_memory(found.strategy).at().value)  # fmt: skip
+    for what, of in (("weights", "weights"), ("gradients", "gradients"), ("optimizer states", "states")):
+        assert parts[what] == made.state_memory(found.strategy, of=of).at().value
+
+
+def test_a_search_for_serving_tells_whole_bytes_of_weights_that_ranks_share():
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 20, "intermediate_size": 25,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 31,
+    }  # fmt: skip
+    made = sc.load(config, dtype="bf16").at(c=9, B=7)
+    weights = 2 * 31 * 20 + 2 * 20 * 20 + 2 * 20 * 10 + 3 * 20 * 25 + 3 * 20
+    rates = {"peak": "100 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s", "capacity": "1 MB"}
+    [best] = sc.search(made.decode(), devices=7, capacity_is="usable", strategies="fsdp", **rates).top
+    assert (weights, ceil(Fraction(2 * weights, 7))) == (4000, 1143)
+    assert [(share.what, share.amount) for share in best.held] == [("weights", 1143), ("cache", 9 * 2 * 10 * 2)]
+    assert best.memory.value == 1143 + 360
+    assert made.state_memory("fsdp(7)", of="weights").at().value == 1143

@@ -358,8 +358,8 @@ class Derivation:
         return self.unit == BYTE and "shards" in self.touched and self.accounting.shards == "mean_shard"
 
     def whole(self, value: Fraction, /) -> Fraction:
-        """A mean of the ranks' parts in whole bytes, rounded up: no rank holds a part of a byte."""
-        return Fraction(ceil(value)) if self._mean else value
+        """A mean of the ranks' parts in whole bytes, rounded up; any other answer as it is."""
+        return whole_bytes(value, self.touched, self.accounting) if self.unit == BYTE else value
 
     def serves(self, known: Mapping[str, Fraction]) -> bool:
         """Whether numbers are known to lead to the same steps as the ones it was made with; refused ones do not."""
@@ -556,6 +556,11 @@ class Derivation:
 
     # As notebooks ask for it.
     __str__, _repr_latex_, _repr_markdown_, _repr_html_ = text, latex, markdown, html
+
+
+def whole_bytes(value: Fraction, touched: Collection[str], accounting: Accounting) -> Fraction:
+    """Bytes of a rank; where they are a mean of the ranks' parts rounded up, for no rank holds a part of a byte."""
+    return Fraction(ceil(value)) if "shards" in touched and accounting.shards == "mean_shard" else value
 
 
 def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:

@@ -359,6 +359,8 @@ def weights(work: StepWriter, strategy: Strategy | None, stage: object) -> Form:
     layout = resting(graph, strategy)
     formats = {t.name: t.dtype for t in setting.graph.weights}
     names: list[Form] = []
+    if strategy is not None and any(rule.axis == "first" for _, rule in strategy.rules):
+        setting.choice("shards")
     every: list[tuple[Form, list[Expr], Fraction]] = []
     for region, some in holds.weights(graph):
         parts: list[Form] = []
