@@ -104,6 +104,20 @@ def test_conventions_mistakes_and_worksheets_are_translated(language: str) -> No
 
 
 @pytest.mark.parametrize("language", OTHERS)
+def test_notes_on_what_does_not_fit_a_device_are_translated(language: str) -> None:
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "intermediate_size": 28672,
+        "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256,
+    }  # fmt: skip
+    model, say = sc.load(config, dtype="bf16"), catalogue(language)
+    for strategy, batch in ((None, 1), ("tensor(8)", 256)):  # the weights; a cache of 85.9 GB a rank
+        [note] = [n for n in model.at(B=batch, c=8192).decode_time(strategy, device="H100-SXM").notes if "H100" in n]
+        assert "GB" in say(note)
+        assert "cannot run" not in say(note)
+    assert [*say.missing] == []
+
+
+@pytest.mark.parametrize("language", OTHERS)
 def test_a_translation_has_the_holes_of_its_pattern(language: str) -> None:
     for kind in ("sentences", "pieces"):
         assert LANGUAGES[language][kind].keys() == ENGLISH[kind].keys()  # each hangs on an id of ours
