@@ -199,8 +199,16 @@ def residues(form: Form, at: tuple[ResiduePoint, ...]) -> Residues | None:
         return None
 
 
-def _unrounded(form: Form) -> Form:
-    return _unrounded(form.inside) if isinstance(form, (forms.Ceiling, forms.Floor)) else form.mapped(_unrounded)
+def _plain(form: Form, values: Mapping[str, Fraction]) -> Form:
+    """A form without its roundings; of a minimum or maximum, the part that the given numbers choose."""
+    if isinstance(form, (forms.Ceiling, forms.Floor)):
+        return _plain(form.inside, values)
+    if isinstance(form, (forms.Largest, forms.Smallest)):
+        worths = [(worth, part) for part in form.choices if (worth := number_of(part, values)) is not None]
+        choose = max if isinstance(form, forms.Largest) else min
+        if len(worths) == len(form.choices):
+            return _plain(choose(worths, key=lambda one: one[0])[1], values)
+    return form.mapped(lambda part: _plain(part, values))
 
 
 def _tried(drafts: Iterator[ChangedAnswer]) -> list[ChangedAnswer]:
@@ -293,11 +301,11 @@ class AnswerKey:
 
     @cached_property
     def unrounded(self) -> Residues | None:
-        """The residues of the right answer without its roundings, where the given numbers need none of them.
+        """The residues of the right answer without what the given numbers decide: its roundings, minima and maxima.
 
         A question whose answer is a formula keeps them.
         """
-        exact = _unrounded(self.candidates.right)
+        exact = _plain(self.candidates.right, self.values)
         if self.spec.formula or self.number is None or exact == self.candidates.right:
             return None
         if number_of(exact, self.values) != self.number.value:

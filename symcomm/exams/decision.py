@@ -295,7 +295,7 @@ class _Decision:
             return self._unequal(form)
 
     def _unrounded(self, form: Form) -> bool:
-        """Whether a formula is the right one but for roundings, of which the given numbers need none: n/k is whole."""
+        """Whether a formula is the right one but for what given numbers decide: n/k is whole, or a less than b."""
         exact = self.key.unrounded
         return exact is not None and exact == residues(form, self.key.candidates.point)
 
@@ -324,6 +324,9 @@ class _Decision:
     def _really(self, form: Form) -> bool | None:
         """Whether a formula that residues do not decide is right: proved, refuted, or None."""
         key = self.key
+        given = number_of(form, key.values)
+        if key.number is not None and given is not None and self._differ(form, given, key.number.value, key.values):
+            return False
         for used in dict.fromkeys((frozenset(key.values), self.part.names)):
             seen = False
             for point, right in _samples(ByIdentity(key), used):
@@ -402,12 +405,13 @@ class _Decision:
         key = self.key
         names = [n for n in key.candidates.question.symbols
                  if n in self.part.names or n in forms.names(key.candidates.right)]  # fmt: skip
+        given = number_of(form, key.values)
         tried = [(dict(key.values), None), *_samples(ByIdentity(key), frozenset(key.values))]
         for point, known in tried:
             right = number_of(key.candidates.right, point) if known is None else known
             mine = number_of(form, point)
             if right is not None and mine is not None and self._differ(form, mine, right, point):
-                agrees = known is not None and key.number is not None
+                agrees = None not in (known, given, key.number)
                 hint = "this agrees at the given numbers only: other numbers tell the two apart" if agrees else ""
                 values = tuple((n, point[n]) for n in names if n in point)
                 counter = Counterexample(values, Quantity(mine, key.unit), Quantity(right, key.unit))

@@ -177,6 +177,16 @@ def test_a_formula_that_agrees_at_the_given_numbers_only_is_different_and_shows_
     assert verdict.counterexample.answer != verdict.counterexample.key
 
 
+def test_where_the_given_numbers_say_which_of_two_is_less_it_may_stand_alone():
+    best = sc.derive("buckets", want="size", o="20 us", s="1.2 GB", w="50 GB/s")  # sqrt(s w o) is 34.6 MB
+    assert sc.check("sqrt(s w o)", best).right
+    assert sc.check("min(s, sqrt(s w o))", best).right
+    assert sc.check("s", best).verdict == "different"
+    unknown = sc.check("s/n_b", best)  # without a number of n_b nothing agrees at the given numbers
+    assert unknown.verdict == "different"
+    assert unknown.hint == ""
+
+
 def test_what_cannot_be_decided_earns_neither_full_nor_no_credit():
     verdict = key("bucket_size").check("sqrt(swo)+1e-300")
     assert verdict.verdict == "undecided"
