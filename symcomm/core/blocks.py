@@ -335,10 +335,13 @@ def read(text: str, source: Source, what: str = "a block", size: int = SIZE_LIMI
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         span = source.span(mark.line, mark.column, mark.column + 1) if mark else source.span(0, 0, 1)
-        raise DocumentError(
-            f"{what} is not YAML: {error.problem or error.context}", span,
-            next((hint for words, hint in _HINTS.items() if words in (error.problem or "")), ""),
-        ) from None
+        problem, hint = error.problem or str(error.context), ""
+        first = mark is not None and ":" not in text.split("\n")[mark.line][: mark.column]
+        if "but found '<block" in problem or (first and "mapping values" in problem):
+            problem = "this line is indented otherwise than those above it"
+            hint = "keys of one level begin in one column"
+        hint = hint or next((hint for words, hint in _HINTS.items() if words in problem), "")
+        raise DocumentError(f"{what} is not YAML: {problem}", span, hint) from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or "it cannot be read"
         raise DocumentError(f"{what} is not YAML: {reason}", source.span(0, 0, 1)) from None
@@ -364,6 +367,8 @@ def _shown(text: str, hidden: Sequence[str]) -> str:
 _HINTS = {
     "escape": "write a formula in single quotes: in double quotes YAML reads \\ as the start of an escape",
     "\\t": "indent with spaces, not with tabs",
+    "'<stream end>'": "close the bracket or the brace",
+    "expected ',' or '}', but got ':'": "put a comma between two values",
     "expected ',' or '}'": "inside of braces a name has none of its own: write n_KV for n_{KV}",
     "mapping values": "put text with a colon in quotes",
     "cannot start any token": "put the text in single quotes",

@@ -282,7 +282,8 @@ class ModelQuestion:
         mlp = [op for op in matrices if op not in output and not attention & self._weights(graph, op)]
         gates = [
             op for op in mlp for product in forward
-            if product.kind == "elementwise product" or (not product.summed and len(product.inputs) == 2)
+            if product.kind == "elementwise product"
+            or (product.kind != "add" and not product.summed and len(product.inputs) == 2)
             if op in (back := {*self._before(made, matrices, product)}) and len(back & {*mlp}) == 2
         ]  # fmt: skip
         vectors = frozenset(t.name for t in graph.weights if len(t.axes) == 1)

@@ -189,11 +189,12 @@ class _Decision:
             self.part = replace(self.part, scale=typed.value, unit=typed.unit)
         part = self.part
         if part.unit is not None and not _same_kind(part.unit, key, part.literal is None):
-            asked = key.spec.unit or str(key.unit)
+            asked = key.spec.unit or Quantity.counted(Fraction(2), str(key.unit))
             said = f"in {asked}" if asked != "1" else "a plain number"
             meant = _meant(part, key)
             case = f": case matters, did you mean {meant}?" if meant else ""
-            return Verdict("different", hint=f"this is in {part.unit}, but the answer is {said}{case}")
+            typed = Quantity.counted(Fraction(2), str(part.unit))
+            return Verdict("different", hint=f"this is in {typed}, but the answer is {said}{case}")
         return self._formula() if part.names else self._number()
 
     # -- numbers -------------------------------------------------------------------------------------------

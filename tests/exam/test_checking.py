@@ -476,3 +476,26 @@ def test_a_symbol_may_be_called_lambda_and_code_is_still_refused():
     assert [sc.check(text, key).verdict for text in said] == ["right"] * 3 + ["refused"] * 2
     table = "Computation\tInput\tOutput\ny=xW\tx [B,D], W [D,D]\ty [B,D]\n"
     assert sc.check("lambda D", sc.load(table).flops()).verdict == "refused"
+
+
+MIXER = r"""
+| Computation | Input | Output |
+|---|---|---|
+| $u = W^1 x$ | x [B, S, C], W^1 [T, S] | u [B, T, C] |
+| $r = x + W^2 u$ | x [B, S, C], u [B, T, C], W^2 [S, T] | r [B, S, C] |
+| $y = r + r W^3$ | r [B, S, C], W^3 [C, C] | y [B, S, C] |
+"""
+
+
+def test_a_sum_with_the_input_is_no_gate():
+    told = sc.check("S T + C^2", sc.load(MIXER).parameters())
+    assert told.mistakes == ("matrix_of_mlp_forgotten",)
+
+
+def test_the_other_bubble_and_another_unit_are_told_in_words():
+    bubble = sc.derive("pipeline_time", want="bubble_ideal", stages=4, microbatches=12)  # 3 idle slots beside 12
+    assert sc.check("25 %", bubble).right
+    assert sc.check("20 %", bubble).mistakes == ("bubble_of_total_for_ideal",)
+    assert sc.check("80 %", bubble).mistakes == ("utilisation_for_bubble",)
+    assert sc.check("3 GB", bubble).hint == "this is in B, but the answer is a plain number"
+    assert sc.check("3 GB", sc.load(MIXER).parameters()).hint == "this is in B, but the answer is in parameters"
