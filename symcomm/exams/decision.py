@@ -193,8 +193,8 @@ class _Decision:
             said = f"in {asked}" if asked != "1" else "a plain number"
             meant = _meant(part, key)
             case = f": case matters, did you mean {meant}?" if meant else ""
-            typed = Quantity.counted(Fraction(2), str(part.unit))
-            return Verdict("different", hint=f"this is in {typed}, but the answer is {said}{case}")
+            mine = Quantity.counted(Fraction(2), str(part.unit))
+            return Verdict("different", hint=f"this is in {mine}, but the answer is {said}{case}")
         return self._formula() if part.names else self._number()
 
     # -- numbers -------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_two_meanings_of_one_letter_are_told_with_both_lines(tmp_path: Path) -> 
     (note,) = document(BUCKETS, chain).told
     assert note == (
         "line 15: w is 'bandwidth of a link in one direction' here, but 'algorithm bandwidth of the all-reduce' in "
-        "line 9; names: {w: ...} calls one of them otherwise"
+        "line 9; names: {w: ...} in one question renames it there"
     )
     assert document(BUCKETS, chain.replace("w:", "W:") + "\nnames: {w: W}").told == ()
     (tmp_path / "t.md").write_text(problem(BUCKETS, chain), encoding="utf-8")
@@ -136,3 +136,16 @@ def test_the_usual_name_of_a_symbol_is_read_too_unless_the_document_calls_someth
         made = CliRunner().invoke(main, ["check", str(tmp_path / "t.md"), "busy", "m/(m + p - 1)"])
         assert said in made.output
         assert made.exit_code == status, made.output
+
+
+def test_a_value_that_no_question_has_a_symbol_for_is_told_with_what_lacks_one() -> None:
+    table = "| Computation | Input | Output |\n|---|---|---|\n| h = x W | x [B, D], W [D, T] | h [B, T] |\n"
+    given = "model: m\nvalues: {B: 8, D: 64, tt: 384}"
+    (note,) = document(given, "ask: parameters", words=table).told
+    assert note == "line 12: no question has a symbol tt, for which a value is given; no value is given for T"
+    assert document(given.replace("tt", "T"), "ask: parameters", words=table).told == ()
+
+
+def test_a_number_without_a_unit_is_told_with_the_unit_it_is_read_in() -> None:
+    (note,) = document(BUCKETS.replace("200 us", "20")).told
+    assert note == "line 11: o is given without a unit and read as 20 s"

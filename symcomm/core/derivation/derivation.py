@@ -264,8 +264,8 @@ class Derivation:
         Where ``slips`` are the names that have values, only what looks like a slip is refused: a name near to one that
         has none. Other names are let be, so that one dictionary of numbers serves several questions.
         """
-        unknown = [name for name in values if name not in self._names]
-        lacking = sorted(self._names.difference(slips or ())) if unknown else []
+        unknown = [name for name in values if name not in self.valued_names]
+        lacking = sorted(self.valued_names.difference(slips or ())) if unknown else []
         for name in unknown[: 1 + _LOOKED_AT // (1 + len(lacking))]:
             hint = nearest(name, lacking)
             near = hint.startswith("did you mean")
@@ -278,7 +278,7 @@ class Derivation:
                 raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
-    def _names(self) -> frozenset[str]:
+    def valued_names(self) -> frozenset[str]:
         """All names that a value may be given for."""
         used = {name for step in self.steps for name in forms.names(step.form)} - {step.name for step in self.steps}
         ruled = {n for left, right in self.relations.equations for n in (left, *forms.names(right))}

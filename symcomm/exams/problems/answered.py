@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,10 +11,11 @@ from symcomm.core.blocks import Scalar
 from symcomm.core.derivation import Derivation
 from symcomm.core.derivation.chosen import chosen
 from symcomm.core.errors import DocumentError, Span, nearest
+from symcomm.core.model import Model
 from symcomm.core.notation import plain_name
 from symcomm.core.printing import short
 from symcomm.core.records import replace
-from symcomm.core.units import ONE, Unit
+from symcomm.core.units import ONE, Quantity, Unit
 from symcomm.documents.render.document import Answer, Block, Heading, Only, Prose
 from symcomm.exams.problems.figures import Figure
 from symcomm.exams.problems.problem import Ask, ModelBlock, Problem
@@ -106,6 +107,30 @@ def unused_names(problem: Problem, answers: Sequence[Answer]) -> None:
             raise DocumentError(f"no question has a symbol '{old}' to call '{new}'", span, nearest(old, sorted(known)))
 
 
+def unused_values(problem: Problem, answers: Sequence[Answer], models: Iterable[Model]) -> Iterator[str]:
+    """Values of a model that no question can put in: ``t: 384`` beside a table that writes T."""
+    known = {name for answer in answers for name in answer.derivation.valued_names}
+    known |= {r.name for b in problem.items if isinstance(b, (Prose, Heading)) for r in references(b.markdown, b.span)}
+    known |= {s.name for model in models for axis in model.graph.axes.values() for s in axis.size.free_symbols}
+    asked = {ask.model for ask in problem.asks}
+    blocks = [one for one in problem.items if isinstance(one, ModelBlock) and one.name in asked]
+    given = {item.name for one in blocks for item in one.values}
+    lacking = sorted({name for answer in answers for name in answer.derivation.needs} - given)
+    for item in (one for block in blocks for one in block.values if one.name not in known | {block.repeat}):
+        told = f"; no value is given for {', '.join(lacking)}" if lacking else ""
+        yield f"line {item.span.line}: no question has a symbol {item.name}, for which a value is given{told}"
+
+
+def without_units(problem: Problem, answers: Sequence[Answer]) -> Iterator[str]:
+    """Numbers given without a unit for a symbol that has one: ``o: 20`` may have meant microseconds."""
+    for ask, answer in zip(problem.asks, answers, strict=False):
+        for item in ask.given:
+            unit = answer.derivation.symbol_unit(item.name)
+            if item.quantity.unit == ONE and item.quantity.value and unit != ONE and not unit.is_count:
+                read = Quantity(item.quantity.value, unit).reading
+                yield f"line {item.span.line}: {item.name} is given without a unit and read as {read}"
+
+
 def clashes(answers: Sequence[Answer]) -> Iterator[str]:
     """Names that two answers show with two meanings: ``b`` is a batch here and a bandwidth there."""
     first: dict[str, tuple[_Shown, int]] = {}
@@ -116,7 +141,7 @@ def clashes(answers: Sequence[Answer]) -> Iterator[str]:
             if name.rstrip("'") not in told and shown.clashes(before):
                 told.add(name.rstrip("'"))
                 yield (f"line {answer.span.line}: {name} is {shown.told} here, but {before.told} in line {line}; "
-                       f"names: {{{name}: ...}} calls one of them otherwise")  # fmt: skip
+                       f"names: {{{name}: ...}} in one question renames it there")  # fmt: skip
 
 
 @dataclass(frozen=True)

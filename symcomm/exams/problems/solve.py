@@ -21,7 +21,9 @@ from symcomm.exams.problems.answered import (
     unanswered,
     unasked,
     unused_names,
+    unused_values,
     with_answers,
+    without_units,
     written,
 )
 from symcomm.exams.problems.beside import compare, others
@@ -191,7 +193,10 @@ def solve(
     compare(problem, beside, made)
     made, leaks = with_answers(problem, graded(problem, unasked(made)))
     unused_names(problem, answers)
-    told = (*contradictions(problem, made), *clashes(answers), *unanswered(made))
+    told = (
+        *contradictions(problem, made), *unused_values(problem, answers, models.values()),
+        *without_units(problem, answers), *clashes(answers), *unanswered(made),
+    )  # fmt: skip
     return Document(
         problem.title, problem.subtitle, problem.authors, problem.date, problem.language, problem.file,
         problem.notation, tuple(made), problem.course, problem.detail, problem.extra, leaks, told,
