@@ -58,7 +58,7 @@ def check(file: Path, question: str, answer: tuple[str, ...], decimal_comma: boo
 
 def _not_right(verdict: Any) -> Iterator[str]:
     """What the answer comes to where it is not right, without the answer that is."""
-    if verdict.counterexample is not None:
+    if verdict.counterexample is not None and verdict.verdict != "other_convention":
         at = ", ".join(f"{name} = {value}" for name, value in verdict.counterexample.values)
         yield f"{verdict.counterexample.answer.reading} is not right" + (f", at {at}" if at else "")
 

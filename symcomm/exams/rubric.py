@@ -115,6 +115,8 @@ def mark_of(
         says = [f"right, as it follows from the answer to {carried}"]
     elif verdict.right:
         says = ["right"]
+    elif verdict.verdict == "other_convention":
+        says[:1] = [f"right under another convention: {says[0]}"]
     elif not says:
         says = [_SAID.get(verdict.verdict, "")]
     if not verdict.right and reached:

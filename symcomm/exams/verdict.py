@@ -80,7 +80,8 @@ class Verdict:
 
     def __str__(self) -> str:
         names = ", ".join((*self.conventions, *self.mistakes))
-        lines = [self.verdict.replace("_", " ") + (f" ({names})" if names else "")]
+        said = self.verdict.replace("other_convention", "right under another convention")
+        lines = [said + (f" ({names})" if names else "")]
         lines += [*self.says, self.hint, str(self.counterexample or "")]
         return "\n".join(line for line in lines if line)
 

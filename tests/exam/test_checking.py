@@ -200,7 +200,9 @@ def test_a_derivation_is_asked_again_under_other_conventions_and_with_every_mist
     assert sc.check("4 N D F", d).right
     assert "N was read as N_layer" in sc.check("4 N D F", d).hint
     assert sc.check("2 N D F", d).mistakes in (("elements_for_bytes",), ("matrix_of_mlp_forgotten",))
-    assert sc.check("8 N D F (k-1)/k", d).conventions == ("communication: sent_per_rank",)
+    sent = sc.check("8 N D F (k-1)/k", d)
+    assert sent.conventions == ("communication: sent_per_rank",)
+    assert str(sent).startswith("right under another convention (communication: sent_per_rank)")
 
 
 def test_an_answer_is_read_as_latex_for_the_student_to_see():
