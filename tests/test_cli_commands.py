@@ -235,6 +235,7 @@ MISTAKES = [
     (["derive", "flops", "--model", HOMEWORK, "--set", "op"], "--set: 'op' gives no value", "NAME=VALUE"),
     (["derive", "communication", "--model", HOMEWORK, "--strategy", "dta"], "unknown strategy 'dta'", "data"),
     (["show", "none.md"], "there is no file none.md", ""),
+    (["show", "x" * 300], "cannot be read: File name too long", ""),
 ]
 
 
@@ -245,6 +246,14 @@ def test_a_mistake_ends_with_status_2_and_a_message_without_a_traceback(command:
     assert hint in result.stderr
     assert "Traceback" not in result.output
     assert result.stdout == ""
+
+
+def test_a_table_of_headings_alone_is_shown_as_it_is(tmp_path: Path):
+    path = tmp_path / "empty.md"
+    ask = "\n```symcomm\n- model: a\n- ask: parameters\n```\n"
+    path.write_text("| Computation | Input | Output |\n|---|---|---|\n\nWords\n\n" + TABLE + ask, encoding="utf-8")
+    run("solve", str(path), "--to", "md,tex", "-o", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "empty.md").read_text(encoding="utf-8").count("Computation") == 2
 
 
 def test_nothing_is_written_for_bad_input(tmp_path: Path):

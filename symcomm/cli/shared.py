@@ -57,7 +57,7 @@ def networks_of(text: str) -> list[Network]:
 
     if text.lower().endswith((".yaml", ".yml")):
         return [*networks(text).values()]
-    with suppress(SymcommError):
+    with suppress(SymcommError, OSError):  # a name that is too long for a file
         return [] if Path(text).exists() else [network(text)]
     return []
 

@@ -10,6 +10,7 @@ from typing import Self
 from symcomm.core.records import dataclass
 
 _SHOWN = 160  # characters of a long line that an error shows around the fault
+_LONGEST = 1000  # characters of a message or a hint; of longer ones, their begin and their end are told
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class SymcommError(Exception):
             lines.append(self.span.picture())
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return "\n".join(line if len(line) <= _LONGEST else f"{line[:700]} ... {line[-200:]}" for line in lines)
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: a mistake in the input has no use for fifty lines of Python."""

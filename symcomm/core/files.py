@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from symcomm.core.errors import DocumentError, RenderError
+from symcomm.core.errors import DocumentError, RenderError, Span
 
 PROBLEM = "the file with the layer table and the questions, not a data set"
 LARGEST = 2_000_000  # bytes of one file
@@ -56,18 +56,25 @@ def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
         wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data[:4]
         kind = "UTF-16" if wide else "another encoding" if b"\x00" in data else "Latin-1"
-        what = f"{name} is not UTF-8 text: byte {error.start} in line {line}"
         hint = f"it looks like {kind}: save as UTF-8" if kind != "another encoding" else hint
-        raise DocumentError(what, hint=hint) from None
+        before = one_line_end(data[: error.start].decode(errors="replace"))
+        place = place_in(name, before + data[error.start : error.start + 80].decode(errors="replace"), len(before))
+        raise DocumentError(f"the file is not UTF-8 text: byte {error.start}", place, hint) from None
     text = one_line_end(text)
     control = _CONTROL.search(text)
     if control:
-        line = text.count("\n", 0, control.start()) + 1
-        raise DocumentError(f"{name} has the control character U+{ord(control[0]):04X} in line {line}: it is no text")
+        what = f"the file has the control character U+{ord(control[0]):04X}: it is no text"
+        raise DocumentError(what, place_in(name, text, control.start()), hint or "leave it out")
     return text
+
+
+def place_in(name: str, text: str, at: int) -> Span:
+    """The place of a character of a text, without what a terminal would take for an order."""
+    start = text.rfind("\n", 0, at) + 1
+    line = _CONTROL.sub("\ufffd", text[start:].partition("\n")[0])
+    return Span(name, text.count("\n", 0, at) + 1, line, at - start, at - start + 1)
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:

@@ -182,6 +182,14 @@ def test_a_long_line_is_cut_around_the_fault() -> None:
     assert shown[1][shown[2].index("^")] == "!"
 
 
+def test_a_long_message_and_a_long_hint_are_cut() -> None:
+    shown = str(SymcommError("m" * 5000, None, nearest("zzz", [f"name_{n}" for n in range(900)]))).splitlines()
+    assert shown[0] == "m" * 700 + " ... " + "m" * 200
+    assert shown[1].startswith("hint: known: name_0, name_1, ")
+    assert shown[1].endswith(", name_98, name_99")
+    assert len(shown[1]) == 905
+
+
 def test_near_words_are_named_and_else_all_known_ones() -> None:
     assert nearest("pipline", ["pipeline", "tensor"]) == "did you mean 'pipeline'?"
     assert nearest("zzz", ["b", "a"]) == "known: a, b"

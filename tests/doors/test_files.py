@@ -26,8 +26,8 @@ def test_a_text_is_read_with_one_kind_of_line_end(tmp_path: Path):
     ("data", "said"),
     [
         (None, "there is no file .*a.md\nhint: give a table"),
-        (b"\xff", "is not UTF-8 text: byte 0 in line 1"),
-        (b"a\nb\0", r"has the control character U\+0000 in line 2"),
+        (b"\xff", "a.md:1: the file is not UTF-8 text: byte 0\n    �\n    \\^\nhint: it looks like Latin-1"),
+        (b"a\nb\0c", r"a.md:2: the file has the control character U\+0000: it is no text\n    b�c\n     \^\nhint"),
         (b"x" * 11, "has 0.0 MB; at most 10 bytes are read"),
     ],
 )

@@ -303,9 +303,12 @@ BAD: list[tuple[str, str, str]] = [
     ("key/value heads", json.dumps(decoder("llama", 8, 1, 4, 3, 8, 8)), "3 key/value heads do not divide 4 heads"),
     ("an unknown function", json.dumps(BERT | {"hidden_act": "gelo"}), "unknown activation function 'gelo'"),
     ("cut off", json.dumps(BERT)[:90], "this is no JSON"),
-    ("not a number", '{"model_type": NaN}', "NaN is no number"),
-    ("very deep", '{"a":' * 10_000 + "1" + "}" * 10_000, "brackets stand 10000 deep"),
-    ("many digits", '{"model_type": ' + "9" * 10_000 + "}", "this is no JSON"),
+    (
+        "not a number", '{"model_type": NaN}',
+        '<config>:1: this is no JSON: NaN is no number\n    {"model_type": NaN}\n                   ^\nhint: give',
+    ),
+    ("very deep", '{"a":' * 10_000 + "1" + "}" * 10_000, "<config>:1: brackets stand more than 60 deep"),
+    ("many digits", '{"model_type": ' + "9" * 10_000 + "}", ":1: this is no JSON: a number has more than 4,300"),
     (
         "a model inside",
         json.dumps({"model_type": "llava", "text_config": decoder("llama", 8, 1, 4, 3, 8, 8)}),

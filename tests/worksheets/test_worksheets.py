@@ -648,7 +648,8 @@ def test_a_file_outside_the_folder_missing_or_unreadable_is_refused(tmp_path: Pa
             read_worksheet(path, inside=inside)
     for path, message in (
         ("no.md", "there is no file .*no.md\nhint: give the path of a worksheet"), (".", "course is a folder"),
-        ("bytes.md", "bytes.md is not UTF-8 text"), ("large.md", "large.md has 0.5 MB; at most 400,000 bytes"),
+        ("bytes.md", "bytes.md:1: the file is not UTF-8 text"),
+        ("large.md", "large.md has 0.5 MB; at most 400,000 bytes"),
     ):  # fmt: skip
         with pytest.raises(DocumentError, match=message):
             read_worksheet(path, inside=inside)

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from symcomm.core.errors import Span
+from symcomm.core.files import place_in
 from symcomm.core.readers.blueprint import ReaderError
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import check_text
@@ -119,36 +120,29 @@ def parse_config(text: str, file: str = "<config>") -> Config:
     check_text(text, file)
     printed = _PRINTED.match(text)
     body = " " * printed.end() + text[printed.end() :] if printed and "\n" not in printed.group() else text
-    deep = _depth(body)
-    if deep > DEPTH_LIMIT:
-        raise ReaderError(f"{file}: brackets stand {deep} deep; at most {DEPTH_LIMIT} are read")
+    _bounded(body, file)
     try:
-        entries = json.loads(body, parse_constant=_no_constant)
+        entries = json.loads(body)
     except json.JSONDecodeError as error:
-        lines = text.splitlines() or [""]
-        line = lines[min(error.lineno, len(lines)) - 1]
-        at = min(error.colno - 1, len(line))
-        span = Span(file, error.lineno, line, at, at + 1)
-        raise ReaderError(f"this is no JSON: {error.msg}", span, "is the file cut off or a comma missing?") from None
-    except (ValueError, RecursionError) as error:
-        said = "a number has more than 4,300 digits" if "digits" in str(error) else str(error)[:100]
-        raise ReaderError(f"{file}: this is no JSON: {said}") from None
+        hint = "is the file cut off or a comma missing?"
+        raise ReaderError(f"this is no JSON: {error.msg}", place_in(file, text, error.pos), hint) from None
     if not isinstance(entries, dict):
         raise ReaderError(f"{file}: a configuration is a JSON object", hint='such as {"model_type": "bert", ...}')
     return Config(entries, file, text)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-def _depth(text: str) -> int:
-    """How deep brackets nest, those in strings left out."""
-    depth = deepest = 0
-    for piece in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
-        if piece.group() in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif piece.group() in "]}":
-            depth -= 1
-    return deepest
+def _bounded(text: str, file: str) -> None:
+    """Raises ``ReaderError`` at brackets that nest too deep, and at a number that is none or too long to be read."""
+    depth = 0
+    for piece in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]|-?(?:NaN|Infinity)|\d{4301,}', text):
+        word = piece.group()
+        depth += (word in "[{") - (word in "]}")
+        if depth > DEPTH_LIMIT:
+            what = f"brackets stand more than {DEPTH_LIMIT} deep"
+        elif word.endswith(("NaN", "Infinity")):
+            what = f"this is no JSON: {word} is no number"
+        elif word[0].isdigit():
+            what = "this is no JSON: a number has more than 4,300 digits"
+        else:
+            continue
+        raise ReaderError(what, place_in(file, text, piece.start()), "give the config.json as the model has it")

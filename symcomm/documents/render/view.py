@@ -229,7 +229,7 @@ def _laid_out(held: ByIdentity[Table], kind: Kind) -> TableView:
     columns = tuple(prose(c, True) for c in table.columns)
     rows = tuple(tuple(prose(_set(c.text), True) for c in row) for row in table.rows)
     cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
-    longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
+    longest = [max([len(c) + 6, *map(len, cell)]) for c, cell in zip(table.columns, cells, strict=True)]
     return TableView("", columns, rows, True, shares(longest), (False,) * len(columns))
 
 
