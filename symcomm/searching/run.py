@@ -18,6 +18,7 @@ from symcomm.core.derivation import exact, whole_bytes
 from symcomm.core.errors import StrategyError, ValuesError, nearest
 from symcomm.core.form import Num, Sym
 from symcomm.core.model import Model
+from symcomm.core.quantities import QUANTITIES
 from symcomm.core.quantities.communication.links import PIPE, Links
 from symcomm.core.quantities.machine import RATES
 from symcomm.core.quantities.memory.capacity import capacity_and_meaning
@@ -143,9 +144,10 @@ def search(
         if (there := shared_memory(room, on, chosen, links.of_a_node, devices)) is not None:
             goal = replace(goal, limits=(*goal.limits, Limit(SHARED_MEMORY[on], there[0], f"does not fit {full}")))
             shared.append((on, there[1]))
-    for name in rates:
+    for name, rate in rates.items():
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
+        QUANTITIES["step_time"].option(name).check(rate)
     given = {**rates, "device": device}
     question = SearchQuestion(
         model, varied, recipe_of(recipe).name, gradient_dtype,

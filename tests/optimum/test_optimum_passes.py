@@ -288,6 +288,8 @@ def test_a_cap_needs_the_link_and_all_sizes():
 
     with pytest.raises(ValuesError, match="the sizes of the gradients need a value for D, F"):
         load(TABLE, values={"w": 1, "o": 1}).derive("bucket_cap")
+    with pytest.raises(ValuesError, match="rho has more than 100 digits\nhint: sizes, rates and times have a few"):
+        buckets(setting(), "overhead", "1e999")
     with pytest.raises(ValuesError, match="rho = -1"):
         buckets(setting(), "overhead", -1)
 

@@ -66,6 +66,7 @@ def refused(model=None, **options) -> str:
         ({"buckets": "1", "call_overhead": "1 us", "strategies": "tensor"}, "no gradients are reduced"),
         ({"accounting": "full_recomputation"}, "a search goes over recomputation itself\nhint: say recomputation='f"),
         ({"peek": "1 TFLOP/s"}, "a search takes no 'peek'\nhint: did you mean 'peak'?"),
+        ({"memory": ["1 TB/s"]}, "memory is a list with the text '1 TB/s', but it must be a"),
         ({"network": None}, "a search needs a value for W_net\nhint: name a device, or give network"),
         ({"device": "H1000"}, "H1000"),
     ],

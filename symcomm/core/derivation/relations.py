@@ -130,13 +130,13 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
 
 
-_BITS = 3322  # of 1,000 decimal digits
+_BITS = 3.322  # of a decimal digit
 
 
-def readable(value: Fraction, name: str) -> Fraction:
-    """A number as it is; raises ``ValuesError`` where it has more than 1,000 digits."""
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
-        raise ValuesError(f"{name} has more than 1,000 digits", hint="sizes, rates and times have a few")
+def readable(value: Fraction, name: str, digits: int = 1000) -> Fraction:
+    """A number as it is; raises ``ValuesError`` where it has more digits."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS * digits:
+        raise ValuesError(f"{name} has more than {digits:,} digits", hint="sizes, rates and times have a few")
     return value
 
 

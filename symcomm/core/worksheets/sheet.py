@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.core import form as forms
 from symcomm.core.derivation import Continued, Derivation, Exhibit, Reason, Step, Witness, rational, unread
+from symcomm.core.derivation.relations import readable
 from symcomm.core.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.core.files import read_text
 from symcomm.core.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -387,7 +388,8 @@ class _Asking:
         self.passed = {name: value for name, value in said.items() if name in asked.of.passed_on}
         self.numbers = {n: v for n, one in self.symbols.items() if (v := self.number(one)) is not None}
         put_in = {n for n, one in self.symbols.items() if one.put_in and self.spelled(n) not in setting.values}
-        self.fixed = {name: number for name, number in self.numbers.items() if name in put_in}
+        self.fixed = {name: readable(number, self.symbols[name].option or name, 100)  # rewrites are proved with it
+                      for name, number in self.numbers.items() if name in put_in}  # fmt: skip
         self.picked: dict[str, WorksheetLine] = {}
         self.special: list[tuple[str, list[Form]]] = []  # equalities that numbers did not decide
         self.lines = self.chosen()
