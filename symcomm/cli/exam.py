@@ -126,5 +126,5 @@ def _export(
         click.echo(f"note: {line}", err=True)
     for one in made:
         several = f"/ ({one.files} files)" if one.files > 1 else ""
-        click.echo(f"{one.path}{several}: {one.questions} questions, {variants} variants of each, "
-                   f"{one.size / 1e6:.1f} MB")  # fmt: skip
+        questions = "1 question" if one.questions == 1 else f"{one.questions} questions"
+        click.echo(f"{one.path}{several}: {questions}, {variants} variants of each, {one.size / 1e3:,.0f} kB")

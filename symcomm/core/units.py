@@ -183,7 +183,8 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
     if word.endswith("b") and word[:-1] in DECIMAL | BINARY:
         raise ValuesError(f"unknown unit '{word}'", hint=f"write {word}it for bits, {word[:-1]}B for bytes")
     if word and word in DECIMAL | BINARY:
-        raise ValuesError(f"unknown unit '{word}'", hint="write the number out: 8192, or 8000, for 8K")
+        out = f"1e{DECIMAL[word]} for 1{word}" if DECIMAL.get(word, 0) > 3 else "8192, or 8000, for 8K"
+        raise ValuesError(f"unknown unit '{word}'", hint=f"write the number out: {out}")
     if word == "$":
         raise ValuesError("unknown unit '$'", hint="write dollar, such as 2 dollar/hour")
     known = [*_OWN, *_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]

@@ -380,6 +380,9 @@ class SearchResult:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return f"<SearchResult: {self.summary}>"
+
     def _repr_markdown_(self) -> str:
         return self.markdown()
 

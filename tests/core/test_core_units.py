@@ -122,6 +122,7 @@ def test_what_follows_a_number_must_be_a_unit() -> None:
     [
         ("5 Gb/s", "unknown unit 'Gb'\nhint: write Gbit for bits, GB for bytes"),
         ("8K", "unknown unit 'K'\nhint: write the number out: 8192, or 8000, for 8K"),
+        ("1T", "unknown unit 'T'\nhint: write the number out: 1e12 for 1T"),
         ("2 $/hour", "unknown unit '$'\nhint: write dollar, such as 2 dollar/hour"),
         ("5 B/(s", "the brackets of the unit 'B/(s' do not match"),
         ("5 B)", "the brackets of the unit 'B)' do not match"),

@@ -153,7 +153,7 @@ def test_latencies_are_added_up_over_the_steps_of_a_request(strategy: str):
 @pytest.mark.parametrize("strategy", ["tensor(2)", "pipeline(3, microbatches=2)"])
 def test_a_step_whose_messages_take_no_latency_says_so(strategy: str):
     """Of Llama-3-70B over eight ranks, 161 all-reduces of 14 messages each wait 6.8 ms of a step's 12.1."""
-    said = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
+    said = "Messages have no latency here; the small ones of a step may take most of the time with it (latency: 3 us)."
     step = {**RATES, "strategy": strategy}
     assert said not in model("tiny-a").decode_time(**step).notes
     del step["latency"]

@@ -168,7 +168,7 @@ def test_an_export_is_one_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setitem(EXPORTERS, "names", mine)
     (tmp_path / "quiz.md").write_text(QUIZ)
     told = run("exam", tmp_path / "quiz.md", "--variants", "2", "--to", "names", "-o", tmp_path / "out")
-    assert "names.txt: 1 questions, 2 variants of each" in told
+    assert "names.txt: 1 question, 2 variants of each" in told
     assert (tmp_path / "out" / "names.txt").read_text() == "peak_v0001\npeak_v0002"
     assert "names" in run("exam", "--help")
 

@@ -496,3 +496,8 @@ def test_a_search_for_serving_tells_whole_bytes_of_weights_that_ranks_share():
     assert [(share.what, share.amount) for share in best.held] == [("weights", 1143), ("cache", 9 * 2 * 10 * 2)]
     assert best.memory.value == 1143 + 360
     assert made.state_memory("fsdp(7)", of="weights").at().value == 1143
+
+
+def test_the_repr_of_a_result_is_its_summary():
+    found = searched()
+    assert repr(found) == f"<SearchResult: {found.summary}>"

@@ -185,7 +185,7 @@ def test_the_command_line_searches_a_decode_step(tmp_path: Path):
 
 
 def test_a_search_of_decode_steps_says_where_messages_take_no_latency():
-    said = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
+    said = "Messages have no latency here; the small ones of a step may take most of the time with it (latency: 3 us)."
     assert said in searched(top=1).notes
     for more in ({"latency": "3 us"}, {"links": "node=4, inside=2 GB/s @ 3 us, between=1 GB/s @ 5 us"}, {"devices": 1}):
         assert said not in searched(top=1, **more).notes

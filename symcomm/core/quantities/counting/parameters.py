@@ -52,11 +52,10 @@ def derive_parameters(
         sizes = [_sizes(graph, experts, w.name, w.axes) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
         one = total(*map(setting.sizes, sizes))
-        text = (
-            f"The weights {names} have as many entries as the product of their sizes."
-            if names
-            else "The table has no weights."
-        )
+        text = f"The weights {names} have as many entries as the product of their sizes."
+        if len(weights) == 1:
+            text = f"The weight {names} has as many entries as the product of its sizes."
+        text = text if weights else "The table has no weights."
         few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
         text += f" A token uses only the part of {few} in its experts." if few else ""
         name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"

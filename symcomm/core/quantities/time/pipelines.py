@@ -489,7 +489,8 @@ def derive_pipeline_time(
     """The time of a pipeline's pass in microbatches, or of a step under a schedule, its bubbles and what is in flight.
 
     The ``time`` of a pass, the best number of ``microbatches`` (real or whole), the ``least`` time, the
-    ``utilisation``; ``full_steps`` have no bubble.
+    ``utilisation``; ``full_steps`` have no bubble. ``bubble_total`` divides the idle time by the whole time,
+    ``bubble_ideal`` by the time of work; ``bubble_span`` looks at one rank from its first start to its last end.
 
     ``forward`` is the time of a stage, or a list of those of uneven stages, ``per`` microbatch or whole batch. With a
     ``schedule`` (the usual one for what only a schedule has) it is that of a training step, one of its bubbles, or what

@@ -29,7 +29,7 @@ from symcomm.core.units import BYTE, ELEMENT, FLOP, ONE, Unit
 SECOND = Unit.parse("second")
 TERMS = ("compute", "memory", "network")
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
-AT_ONCE = "No latency of messages is counted: of the small ones of a step it may be most of the time (latency: 3 us)."
+AT_ONCE = "Messages have no latency here; the small ones of a step may take most of the time with it (latency: 3 us)."
 
 
 @dataclass(frozen=True)
