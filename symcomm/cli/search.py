@@ -42,8 +42,9 @@ _search_options = shared.options(
                  help="Full also names the conventions and what each means."),
     click.option("--json", "as_json", is_flag=True, help="For a program."),
     click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
-    *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
-      ("peak", "memory", "network", "latency", "utilisation")),
+    *(click.option(f"--{rate}", help=f"Instead of the device's: '{such}'.") for rate, such in
+      (("peak", "312 TFLOP/s"), ("memory", "2039 GB/s"), ("network", "300 GB/s"), ("latency", "3 us"))),
+    click.option("--utilisation", help="The sustained part of the peak rate and the memory bandwidth: 4/5."),
 )  # fmt: skip
 
 

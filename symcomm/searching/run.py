@@ -159,6 +159,7 @@ def search(
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     links.check([one for draft in drafts if (one := composed(draft.pieces)) is not None])
     notes += [links.network.told] if links.network is not None else []
+    notes += [_SUSTAINED] if device is not None and rates.get("utilisation") is None else []
     used = {chosen.tier(role) for role in chosen.off_device} - {on for on, _ in shared}
     notes += [_UNLIMITED[on] for on in sorted(used) if bounds is None]
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
@@ -380,6 +381,7 @@ _UNLIMITED = {
     "host": "The host is supposed to have room for all that is there: say host_capacity, such as 2 TB shared by 8.",
     "nvme": "NVMe disks are supposed to have room for all that is there: say nvme_capacity, such as 30 TB shared by 8.",
 }
+_SUSTAINED = "Rates are those of the data sheet; a real run sustains less (utilisation: 1/2)."
 _LIMITS = (
     "Memory is that of weights, gradients, optimizer states and saved activations; what is gathered or computed again "
     "for a moment comes on top.",

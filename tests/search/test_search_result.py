@@ -501,3 +501,10 @@ def test_a_search_for_serving_tells_whole_bytes_of_weights_that_ranks_share():
 def test_the_repr_of_a_result_is_its_summary():
     found = searched()
     assert repr(found) == f"<SearchResult: {found.summary}>"
+
+
+def test_rates_of_a_data_sheet_are_told_unless_a_utilisation_is_given():
+    rates = {"device": "H100-SXM", "batch": 8, "capacity": None, "capacity_is": "nominal_GB"}
+    told = "Rates are those of the data sheet; a real run sustains less (utilisation: 1/2)."
+    assert told in sc.search(block(), devices=2, **rates).notes
+    assert told not in sc.search(block(), devices=2, utilisation="1/2", **rates).notes
