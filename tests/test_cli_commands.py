@@ -75,6 +75,11 @@ def test_derive_is_brief_and_says_what_each_line_is_worth_in_its_unit(tmp_path: 
     assert "  M_device = 80 GB\n" in shown
 
 
+def test_a_hint_of_a_quantity_names_its_options_as_they_are_typed(table: str):
+    asked = run("derive", "capacity", "--model", table, "--solve-for", "B", "--capacity", "80 GB", status=2)
+    assert "hint: say --capacity-is nominal_GB (10^9), nominal_GiB (2^30) or usable" in asked.output
+
+
 def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):
     made = json.loads(run("derive", "intensity", "--model", table, "--at", "B=32,D=4096,K=32", "--to", "json").output)
     assert made["format"] == 1
@@ -107,7 +112,7 @@ def test_a_pass_without_a_model_takes_its_options_with_units():
 
 def test_a_number_that_is_not_read_and_a_symbol_of_another_question_have_a_hint():
     told = run("derive", "serving_cost", "--devices", "8K", status=2).output
-    assert told == "error: 'devices' must be a whole number or a symbol, but is '8K'\nhint: devices: 8192\n"
+    assert told == "error: 'devices' must be a whole number or a symbol, but is '8K'\nhint: --devices 8192\n"
     told = run("derive", "decode_pipeline_time", "--forward", "1 s, 2 s", "--at", "B=8", status=2).output
     assert told.endswith("has no symbol 'B'\nhint: numbers of several questions go in a mapping: at({...})\n")
 

@@ -7,7 +7,6 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 from __future__ import annotations
 
 import gc
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from symcomm.cli.new import new
 from symcomm.cli.practice import practice
 from symcomm.cli.search import search
 from symcomm.cli.serve import serve
-from symcomm.cli.shared import shown_text
+from symcomm.cli.shared import as_typed, shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
 from symcomm.cli.verify import verify
@@ -60,7 +59,7 @@ class _Commands(click.Group):
             if ctx.params.get("debug"):
                 raise
             if error.span is None and ctx.invoked_subcommand:  # of no file, so its options are those of the command
-                error.hint = _as_typed(error.hint, self.commands[ctx.invoked_subcommand])
+                error.hint = as_typed(error.hint, self.commands[ctx.invoked_subcommand])
             click.echo(f"error: {shown_text(str(error))}", err=True)
             ctx.exit(2)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -72,16 +71,6 @@ class _Commands(click.Group):
             click.echo(f"internal error: {type(error).__name__}: {said}", err=True)
             click.echo(f"This is a bug in symcomm; {_ISSUES}. `symcomm --debug ...` shows the traceback.", err=True)
             ctx.exit(1)
-
-
-def _as_typed(hint: str, command: click.Command) -> str:
-    """A hint with a command's options as they are typed there, not as they are written in Python or in a block.
-
-    >>> _as_typed("say capacity_is: usable, or batch=512", search)
-    'say --capacity-is usable, or --batch 512'
-    """
-    known = {one.name: max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)}
-    return re.sub(r"(?<![\w-])(\w+)(?:=|: )(?=\w)", lambda m: f"{known[m[1]]} " if m[1] in known else m[0], hint)
 
 
 @contextmanager

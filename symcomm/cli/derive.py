@@ -29,6 +29,16 @@ class _Derive(click.Group):
 
         return [*QUANTITIES]
 
+    def invoke(self, ctx: click.Context) -> Any:
+        from symcomm.core.errors import SymcommError
+
+        try:
+            return super().invoke(ctx)
+        except SymcommError as error:
+            if error.span is None and ctx.invoked_subcommand:
+                error.hint = shared.as_typed(error.hint, self.get_command(ctx, ctx.invoked_subcommand))
+            raise
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         return _derive_command(_declared(name))
 

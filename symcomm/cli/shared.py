@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
     from symcomm import Device, Model, Network, Quantity
     from symcomm.exams.problems.problem import Template
+
+
+def as_typed(hint: str, command: click.Command) -> str:
+    """A hint with a command's options as they are typed there, not as they are written in Python or in a block.
+
+    >>> from symcomm.cli.search import search
+    >>> as_typed("say capacity_is: usable, or batch=512", search)
+    'say --capacity-is usable, or --batch 512'
+    """
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    known = {str(one.name).removeprefix("option_"): max(one.opts, key=len) for one in options}
+    return re.sub(r"(?<![\w-])(\w+)(?:=|: )(?=\w)", lambda m: f"{known[m[1]]} " if m[1] in known else m[0], hint)
 
 
 class _NamedPath(click.Path):
