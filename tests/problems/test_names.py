@@ -149,3 +149,11 @@ def test_a_value_that_no_question_has_a_symbol_for_is_told_with_what_lacks_one()
 def test_a_number_without_a_unit_is_told_with_the_unit_it_is_read_in() -> None:
     (note,) = document(BUCKETS.replace("200 us", "20")).told
     assert note == "line 11: o is given without a unit and read as 20 s"
+
+
+def test_a_formula_that_counts_says_so_in_the_plural(tmp_path: Path) -> None:
+    table = "| Computation | Input | Output |\n|---|---|---|\n| h = x W | x [B, D], W [D, T] | h [B, T] |\n"
+    (tmp_path / "t.md").write_text(problem("model: m", "ask: parameters", words=table), encoding="utf-8")
+    made = CliRunner().invoke(main, ["solve", str(tmp_path / "t.md"), "--to", "md", "-o", str(tmp_path / "out")])
+    assert made.exit_code == 0, made.output
+    assert "(in parameters)" in (tmp_path / "out" / "t.md").read_text(encoding="utf-8")

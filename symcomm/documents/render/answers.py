@@ -95,7 +95,8 @@ class AnswerWriter:
         )  # fmt: skip
         alone = run[0] if len(run) == 1 else None
         if alone is not None:
-            unit = "" if alone.quantity is not None or str(alone.derivation.unit) == "1" else str(alone.derivation.unit)
+            of = str(alone.derivation.unit)
+            unit = "" if alone.quantity is not None or of == "1" else Quantity.counted(Fraction(2), of)
             made = replace(made, points=alone.points, unit=unit)
         if self.detail == "brief":
             return made
