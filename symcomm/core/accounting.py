@@ -163,7 +163,7 @@ class Accounting:
             homes = [row.field for row in CONVENTIONS if row.name == choice]
             if not homes:
                 raise AccountingError(
-                    f"unknown convention '{choice}'", hint=nearest(choice, [r.name for r in CONVENTIONS])
+                    f"unknown convention '{choice[:60]}'", hint=nearest(choice, [r.name for r in CONVENTIONS])
                 )
             if len(homes) > 1:
                 known = " or ".join(f"{home}: {choice}" for home in homes)
@@ -174,7 +174,7 @@ class Accounting:
         known_fields = [f.name for f in fields(cls)]
         for name in named:
             if name not in known_fields:
-                raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
+                raise AccountingError(f"unknown convention field '{name[:60]}'", hint=nearest(name, known_fields))
         return replace(made, **{name: _laid(name, getattr(made, name), choice) for name, choice in named.items()})
 
     @classmethod

@@ -206,6 +206,7 @@ def test_a_target_that_the_output_cell_does_not_declare_is_refused() -> None:
         "hint: give both the same name"
     )
     assert "declares 'z' and 'w'" in refused("y = x | x [B] | z, w [B]")
+    assert "this row computes 'y', but its Output cell declares no result\n" in refused("y = x | x [B, D] | D")
 
 
 def test_a_family_and_a_plain_name_are_different_tensors() -> None:

@@ -121,7 +121,7 @@ class Target:
         self.notes.append(f"'{written}' is read as '{declared}', which the Output cell declares")
 
     def _missing(self, what: str, span: Span) -> FormulaError:
-        *others, last = [f"'{_shown(name)}'" for name in self.outputs or ()]
+        *others, last = [f"'{_shown(name)}'" for name in self.outputs or ()] or ["no result"]
         declares = f"{', '.join(others)} and {last}" if others else last
         return FormulaError(
             f"this row computes {what}, but its Output cell declares {declares}", span, self.hint
