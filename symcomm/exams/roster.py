@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from symcomm.core.errors import DocumentError, Span, nearest
+from symcomm.core.errors import DocumentError, Span
 from symcomm.core.files import read_text
 from symcomm.core.records import dataclass
 
@@ -49,8 +49,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     columns = {key: next((n for n, h in enumerate(header) if h.lower() in names), None)
                for key, names in _ROSTER.items()}  # fmt: skip
     if columns["id"] is None:
-        close = nearest(header[0], ["id", "name", "seat"]) if header else ""
-        raise DocumentError(f"{path} has no column id", Span(str(path), 1, ",".join(header), 0, 1), close)
+        raise no_column(path, header, "id")
     found: dict[str, int] = {}
     made: list[Student] = []
     for line, row in rows:
@@ -71,6 +70,13 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     if not made:
         raise DocumentError(f"{path} has no students")
     return tuple(made)
+
+
+def no_column(path: Path, header: Sequence[str], name: str) -> DocumentError:
+    """The error of a CSV file that lacks a column."""
+    line = ",".join(header)
+    hint = f"the first line names the columns; one of them is {name}"
+    return DocumentError(f"the file has no column {name}", Span(str(path), 1, line, 0, len(line)), hint)
 
 
 def read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:

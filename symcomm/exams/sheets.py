@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.core.errors import DocumentError, Span, nearest
-from symcomm.core.files import read_text
+from symcomm.core.files import place_in, read_text
 from symcomm.core.records import dataclass
 from symcomm.exams.papers import Exam, Paper
 from symcomm.exams.problems.problem import Template
 from symcomm.exams.problems.randomness import NAME
-from symcomm.exams.roster import Student, read_csv
+from symcomm.exams.roster import Student, no_column, read_csv
 
 ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones
+_FORM = 'such as {"student": "s001", "answers": {"1a": "6.44 GB"}}'
 _STUDENT = ("id", "student", "student id", "student_id")
 _KEYED = ("number", "id", "points", "choice", "value")  # what a key has of each answer that may be compared
 _OTHER = ("name", "seat", "paper", "time", "timestamp", "email")
@@ -58,7 +59,7 @@ def _from_csv(path: Path) -> Iterable[Sheet]:
     header, rows = read_csv(path)
     at = next((n for n, name in enumerate(header) if name.lower() in _STUDENT), None)
     if at is None:
-        raise DocumentError(f"{path} has no column id", Span(str(path), 1, ",".join(header), 0, 1))
+        raise no_column(path, header, "id")
     doubled = next((name for n, name in enumerate(header) if name and name in header[:n]), None)
     if doubled:
         raise DocumentError(f"the column {doubled[:40]} is there twice", Span(str(path), 1, ",".join(header), 0, 1))
@@ -77,23 +78,20 @@ def _from_csv(path: Path) -> Iterable[Sheet]:
 
 
 def _from_json(path: Path) -> Iterable[Sheet]:
+    text = read_text(path)
     try:
-        read = json.loads(read_text(path), parse_float=str, parse_int=str, parse_constant=str)
+        read = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise DocumentError(
-            f"{path} is no JSON: {getattr(error, 'msg', 'nested too deep')}", Span(str(path), line, "", 0, 0)
-        ) from None
+        said = f"the file is no JSON: {getattr(error, 'msg', 'nested too deep')}"
+        raise DocumentError(said, place_in(str(path), text, getattr(error, "pos", 0)), _FORM) from None
     forms = read if isinstance(read, list) else read.get("sheets", [read]) if isinstance(read, dict) else []
     for number, form in enumerate(forms, start=1):
         span = Span(f"{path}, form {number}", 1, "", 0, 0)
         if not isinstance(form, dict):
-            raise DocumentError(
-                "a form is a mapping of questions to answers", span, '{"student": "s001", "answers": {}}'
-            )
+            raise DocumentError("a form is a mapping of questions to answers", span, _FORM)
         student = next((str(form[key]).strip() for key in form if key.lower() in _STUDENT), "")
         if not student:
-            raise DocumentError("a form without a student", span, '{"student": "s001", "answers": {}}')
+            raise DocumentError("a form without a student", span, _FORM)
         answers = form.get("answers")
         if not isinstance(answers, dict):
             answers = {key: value for key, value in form.items() if key.lower() not in (*_STUDENT, *_OTHER)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from symcomm.core.errors import DocumentError, Span
 from symcomm.core.records import dataclass
 from symcomm.exams.papers import Paper, PaperPart
-from symcomm.exams.roster import csv_text, read_csv
+from symcomm.exams.roster import csv_text, no_column, read_csv
 from symcomm.exams.rubric import Mark, points_text
 
 if TYPE_CHECKING:
@@ -186,17 +187,16 @@ def read_decisions(path: Path) -> tuple[Decision, ...]:
     header, rows = read_csv(path)
     missing = [name for name in ("question", "answer", "points") if name not in header]
     if missing:
-        raise DocumentError(f"{path} has no column {missing[0]}", Span(str(path), 1, ",".join(header), 0, 1))
+        raise no_column(path, header, missing[0])
     made = []
     for line, row in rows:
         told = dict(zip(header, row, strict=False))
         points, span = told.get("points", "").strip(), Span(str(path), line, ",".join(row)[:400], 0, 1)
         if not points:
             continue
-        try:
-            number = Fraction(points)
-        except (ValueError, ZeroDivisionError):
-            raise DocumentError(f"'{points[:40]}' are no points", span) from None
+        if not re.fullmatch(r"[-+]?(\d{1,9}|\d{0,9}\.\d{1,9}|\d{1,9}/0*[1-9]\d{0,8})", points, re.ASCII):
+            raise DocumentError(f"'{points[:40]}' are no points", span, "such as 2, 0.5 or 1/3")
+        number = Fraction(points)
         if not 0 <= number <= 10_000:
             raise DocumentError(f"{points[:40]} points", span, "from 0 to the points of the question")
         answer = told["answer"]

@@ -327,10 +327,11 @@ def test_a_person_sees_what_is_open_and_wrong_answers_that_many_gave(quiz, tmp_p
     assert {one.mark.points for one in again.graded if one.part.id in ("peak", "bytes")} == {Fraction(5, 2)}
     assert look_at(again) == ()
     assert marks(quiz, {"peak": "1 7"}, decisions=[Decision("peak", "17", Fraction(99))])["peak"].points == 6
-    path.write_text("question,answer,points\npeak,17,many\n", encoding="utf-8")
-    with pytest.raises(DocumentError, match="'many' are no points") as error:
-        read_decisions(path)
-    assert error.value.span.line == 2
+    for points in ("many", "1e999999999", "1/0"):
+        path.write_text(f"question,answer,points\npeak,17,{points}\n", encoding="utf-8")
+        with pytest.raises(DocumentError, match=f"'{points}' are no points\n.*\n.*\nhint: such as 2, 0.5") as error:
+            read_decisions(path)
+        assert error.value.span.line == 2
 
 
 def test_the_summary_counts_each_verdict_and_mistake_and_the_points_agree(quiz):
