@@ -31,6 +31,19 @@ class Span:
     stop: int
     cell: str = ""
 
+    @classmethod
+    def in_text(cls, file: str, text: str, at: int) -> Span:
+        r"""The place of a character of a text, whose line is shown without what a terminal would take for an order.
+
+        >>> print(Span.in_text("a.md", "one\nt\x1bwo", 5).picture())
+            t�wo
+             ^
+        """
+        start = text.rfind("\n", 0, at) + 1
+        line = text[start:].partition("\n")[0]
+        shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
+        return cls(file, text.count("\n", 0, at) + 1, shown, at - start, at - start + 1)
+
     @property
     def word(self) -> str:
         """The text of the place."""

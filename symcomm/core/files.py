@@ -60,21 +60,14 @@ def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
         kind = "UTF-16" if wide else "another encoding" if b"\x00" in data else "Latin-1"
         hint = f"it looks like {kind}: save as UTF-8" if kind != "another encoding" else hint
         before = one_line_end(data[: error.start].decode(errors="replace"))
-        place = place_in(name, before + data[error.start : error.start + 80].decode(errors="replace"), len(before))
+        place = Span.in_text(name, before + data[error.start : error.start + 80].decode(errors="replace"), len(before))
         raise DocumentError(f"the file is not UTF-8 text: byte {error.start}", place, hint) from None
     text = one_line_end(text)
     control = _CONTROL.search(text)
     if control:
         what = f"the file has the control character U+{ord(control[0]):04X}: it is no text"
-        raise DocumentError(what, place_in(name, text, control.start()), hint or "leave it out")
+        raise DocumentError(what, Span.in_text(name, text, control.start()), hint or "leave it out")
     return text
-
-
-def place_in(name: str, text: str, at: int) -> Span:
-    """The place of a character of a text, without what a terminal would take for an order."""
-    start = text.rfind("\n", 0, at) + 1
-    line = _CONTROL.sub("\ufffd", text[start:].partition("\n")[0])
-    return Span(name, text.count("\n", 0, at) + 1, line, at - start, at - start + 1)
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ not apply to it. A teacher adds one in the problem document, in the same vocabul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 
@@ -191,7 +192,11 @@ def _known(section: Section, name: str) -> Made:
 
 def _multiplied(section: Section, name: str) -> Made:
     factor = section.scalar(name, "a number, a symbol or a role")
-    return (c.Multiplied(factor.text.strip(), over=name == "over"),) if factor else ()
+    said = factor.text.strip() if factor else ""
+    is_number = re.fullmatch(r"[1-9]\d{0,14}(/[1-9]\d{0,14})?", said, re.ASCII)
+    if factor and not is_number and not any(map(str.isalpha, said)):
+        raise section.error(name, f"'{said[:40]}' is no factor", "such as 2 or 1/3, a symbol, or a role")
+    return (c.Multiplied(said, over=name == "over"),) if factor else ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.core.errors import DocumentError, Span, nearest
-from symcomm.core.files import place_in, read_text
+from symcomm.core.files import read_text
 from symcomm.core.records import dataclass
 from symcomm.exams.papers import Exam, Paper
 from symcomm.exams.problems.problem import Template
@@ -83,7 +83,7 @@ def _from_json(path: Path) -> Iterable[Sheet]:
         read = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError) as error:
         said = f"the file is no JSON: {getattr(error, 'msg', 'nested too deep')}"
-        raise DocumentError(said, place_in(str(path), text, getattr(error, "pos", 0)), _FORM) from None
+        raise DocumentError(said, Span.in_text(str(path), text, getattr(error, "pos", 0)), _FORM) from None
     forms = read if isinstance(read, list) else read.get("sheets", [read]) if isinstance(read, dict) else []
     for number, form in enumerate(forms, start=1):
         span = Span(f"{path}, form {number}", 1, "", 0, 0)

@@ -334,6 +334,8 @@ def test_graders_are_told_the_mistakes_of_a_teacher_before_the_known_ones():
         ("drop: [a]", "'drop' must be text, but is a list"),
         ("like: one_layer", "no mistake is called 'one_layer'"),
         ("accounting: every_link", "unknown convention 'every_link'"),
+        ("times: 1//2", "'1//2' is no factor\n.*\n.*\nhint: such as 2 or 1/3, a symbol, or a role"),
+        ("over: 0", "'0' is no factor"),
     ],
 )
 def test_a_mistake_that_cannot_be_read_is_refused_with_its_place(change, said):

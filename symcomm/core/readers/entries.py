@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from symcomm.core.errors import Span
-from symcomm.core.files import place_in
 from symcomm.core.readers.blueprint import ReaderError
 from symcomm.core.records import dataclass
 from symcomm.core.text.table import check_text
@@ -125,7 +124,7 @@ def parse_config(text: str, file: str = "<config>") -> Config:
         entries = json.loads(body)
     except json.JSONDecodeError as error:
         hint = "is the file cut off or a comma missing?"
-        raise ReaderError(f"this is no JSON: {error.msg}", place_in(file, text, error.pos), hint) from None
+        raise ReaderError(f"this is no JSON: {error.msg}", Span.in_text(file, text, error.pos), hint) from None
     if not isinstance(entries, dict):
         raise ReaderError(f"{file}: a configuration is a JSON object", hint='such as {"model_type": "bert", ...}')
     return Config(entries, file, text)
@@ -145,4 +144,4 @@ def _bounded(text: str, file: str) -> None:
             what = "this is no JSON: a number has more than 4,300 digits"
         else:
             continue
-        raise ReaderError(what, place_in(file, text, piece.start()), "give the config.json as the model has it")
+        raise ReaderError(what, Span.in_text(file, text, piece.start()), "give the config.json as the model has it")
