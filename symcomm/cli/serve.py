@@ -31,7 +31,7 @@ _LIBRARIES = (
     "markupsafe", "networkx",
 )  # fmt: skip
 _DATA = (".py", ".lark", ".yaml", ".jinja", ".css", ".json", ".csv", ".txt", ".md")
-_LEFT_OUT = re.compile(
+_LEFT_OUT = re.compile(  # what only commands use: papers and grades of a class, exports, runs in PyTorch
     r"(^|/)(tests?|testing|benchmarks|__pycache__)/|^symcomm/(cli|verify|searching|exams/exports)/"
     r"|^symcomm/exams/(grading|kept_answers|manifest|pages|papers|processes|roster|rubric|self_test|sheets|summary|writing)"
     r"|^symcomm/templates/(page|exports|practice)/"

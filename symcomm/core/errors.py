@@ -10,7 +10,7 @@ from typing import Self
 from symcomm.core.records import dataclass
 
 _SHOWN = 160  # characters of a long line that an error shows around the fault
-_LONGEST = 1000  # characters of a message or a hint; of longer ones, their begin and their end are told
+_LONGEST = 1000  # characters of a message or a hint; longer ones are cut in the middle
 
 
 @dataclass(frozen=True)

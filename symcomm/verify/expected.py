@@ -427,7 +427,7 @@ def why_no_saved(case: RunCase) -> str:
     if case.pipelined:
         return "a stage keeps those of several microbatches at once"
     if not case.graph.fused and any(_is_lone(case, op, name) for op in case.graph.ops for name in op.inputs):
-        return "one head of one sequence is repeated by a view, where derived is a copy for each head that shares it"
+        return "PyTorch repeats one head of one sequence by a view, and a copy for each head that shares it is derived"
     routes = any(op.kind == "route" for op in case.graph.ops)
     moved = any(c.phase == "forward" and c.kind != "all-reduce" for c in case.plan.collectives)
     return "DTensor keeps what it gathers for experts" if "dtensor" in case.method.name and routes and moved else ""

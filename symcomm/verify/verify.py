@@ -165,8 +165,8 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
         operands = [*zip(step.op.inputs, step.op.indices, strict=True)] if experts else []
         if any(i not in at and m in uncut.get(gradient_name(n), ()) for n, at in operands for m, i in step.cuts):
             raise StrategyError(
-                f"{step.op.output} is cut, but gradients of what it takes from experts are derived of all tokens: "
-                "autograd cuts them as the forward pass does", hint="tensor(2) + sequence, or data(2)"
+                f"{step.op.output} is cut, and autograd cuts the gradients of what it reads from experts, too: here "
+                "they are derived for all tokens", hint="tensor(2) + sequence, or data(2)"
             )  # fmt: skip
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
@@ -184,7 +184,7 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
             if twice and is_product(step.op, graph) and weights - {name}:
                 raise StrategyError(
                     f"{step.op.output} is a product of rows that two axes of the mesh cut behind another axis: DTensor "
-                    "takes rows and what is before them together, and not apart again",
+                    "flattens them with the axes before them, and cannot split them again",
                     hint="one of the two: context(2), or tensor(2) + sequence"
                 )  # fmt: skip
             made = graph.producers.get(name)

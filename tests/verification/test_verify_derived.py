@@ -303,8 +303,8 @@ def test_a_product_of_rows_that_two_axes_of_the_mesh_cut_is_refused():
     with pytest.raises(StrategyError) as told:
         prepare(whole("bert"), "context(2) + tensor(2) + sequence")
     assert str(told.value) == (
-        "m·13 is a product of rows that two axes of the mesh cut behind another axis: DTensor takes rows and what is "
-        "before them together, and not apart again\nhint: one of the two: context(2), or tensor(2) + sequence"
+        "m·13 is a product of rows that two axes of the mesh cut behind another axis: DTensor flattens them with the "
+        "axes before them, and cannot split them again\nhint: one of the two: context(2), or tensor(2) + sequence"
     )
 
 
@@ -314,8 +314,8 @@ def test_tokens_of_experts_that_sequence_parallelism_alone_cuts_are_refused(name
     with pytest.raises(StrategyError) as told:
         prepare(configured(name), "sequence(2)")
     assert str(told.value) == (
-        f"{what} is cut, but gradients of what it takes from experts are derived of all tokens: autograd cuts them as "
-        "the forward pass does\nhint: tensor(2) + sequence, or data(2)"
+        f"{what} is cut, and autograd cuts the gradients of what it reads from experts, too: here they are derived for "
+        "all tokens\nhint: tensor(2) + sequence, or data(2)"
     )
 
 
@@ -329,8 +329,8 @@ def test_saved_bytes_are_not_compared_where_a_repetition_of_heads_is_a_view(
     """A rank repeats one head of keys of one sequence by a stride of 0; of several the product makes a copy."""
     sizes = {"n_kv": Fraction(heads), "B": Fraction(sequences)}
     notes = _notes(prepare(whole("llama", loss=False), strategy, sizes, softmax="library").case)
-    note = ("Saved bytes are not compared: one head of one sequence is repeated by a view, where derived is a copy for "
-            "each head that shares it.")  # fmt: skip
+    note = ("Saved bytes are not compared: PyTorch repeats one head of one sequence by a view, and a copy for each "
+            "head that shares it is derived.")  # fmt: skip
     assert (note in notes) == told
 
 

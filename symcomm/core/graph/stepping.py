@@ -31,8 +31,8 @@ Version = tuple[str, ...]  # of each axis of a tensor its colour, empty where it
 Node = tuple[str, Version]
 CHOSEN = ("cache", "cached_keys", "mla", "logits")  # the conventions that decide what a step computes
 LOSS = "cross-entropy"  # what is told of a loss is not of a step, which has none
-_OPEN = symbol("new"), symbol("past")
-_LONG = symbol("long''''")  # how many positions there are at a long context: no name that a person gives
+# For numbers of positions, under names that a person does not give: new ones, earlier ones, those of a long context.
+_NEW, _PAST, _LONG = symbol("new''''"), symbol("past''''"), symbol("long''''")
 GROWN = 2**20  # positions that count as many, where it is asked what is cheaper at a long context
 
 
@@ -472,8 +472,8 @@ class _Stepper:
 
         The new positions of a decode step are few, whatever their number is.
         """
-        new = _OPEN[0] if self.new.is_number and self.phase == "prefill" else self.new
-        past = _OPEN[1] if self.past.is_number and self.past != 0 else self.past
+        new = _NEW if self.new.is_number and self.phase == "prefill" else self.new
+        past = _PAST if self.past.is_number and self.past != 0 else self.past
         if (new, past) == (self.new, self.past):
             return {}
         other = replace(self, new=new, past=past)

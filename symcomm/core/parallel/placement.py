@@ -290,7 +290,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
     # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
-    # What is repeated is gathered before that, where it is smaller.
+    # A view that repeats a tensor is gathered before it repeats: it is smaller there.
     repeats = {op.output for op in graph.ops if op.attribute("view") and not {*op.output_indices} <= {*op.indices[0]}}
     stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed} - repeats
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)

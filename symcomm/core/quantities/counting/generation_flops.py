@@ -27,8 +27,8 @@ def derive(setting: Setting, prompt: Prompt, tokens: Generated, chunk: Chunk | N
 
     A prefill, which makes the first token, and a decode step for each further one, whose context grows by one. What
     grows linearly with the context is added up as its mean times the number of steps; a window ends the growth. Of a
-    prompt in chunks only the last one has logits, and with ``attention: full`` a chunk attends to all keys that are
-    there up to its end: of a window those that are kept.
+    prompt in chunks only the last one has logits, and with ``attention: full`` a chunk attends to all keys up to
+    its end that are in the cache; behind a window these are the last ones.
 
     Raises ``ValuesError`` where unknown numbers decide whether a window is reached.
     """

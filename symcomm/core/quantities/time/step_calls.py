@@ -51,7 +51,7 @@ class StepCalls:
         return tuple((*key, forms.Total(tuple(self._seconds(calls)))) for key, calls in found.items())
 
     def apart(self, ones: Iterable[str]) -> tuple[str, ...]:
-        """The axes, of those that have one rank somewhere, whose closed forms do not hold for one rank.
+        """The axes of ``ones`` that are derived by themselves where they have one rank: closed forms are others there.
 
         A call over several links is as slow as the links of the axes with two ranks, statistics are only kept where
         several ranks put them together, and some algorithms count messages of one rank. What is copied from the host,
